@@ -1,0 +1,65 @@
+-- The tables that ingest writes. Times are integer nanoseconds, sizes are bytes.
+
+-- A trace file. Flags are NULL where the trace does not say.
+CREATE TABLE IF NOT EXISTS trace (
+    trace_id        INTEGER PRIMARY KEY,
+    path            VARCHAR NOT NULL,   -- as given when it was loaded
+    file_bytes      BIGINT NOT NULL,    -- as stored, compressed or not
+    sha256          VARCHAR NOT NULL,   -- of the file as stored
+    form            VARCHAR NOT NULL,   -- 'object' ({"traceEvents": [...]}) or 'array' ([...])
+    rank            BIGINT,             -- distributedInfo.rank
+    world_size      BIGINT,             -- distributedInfo.world_size
+    host            VARCHAR,
+    base_time_ns    BIGINT,             -- baseTimeNanoseconds: what every ts counts from
+    record_shapes   BOOLEAN,
+    with_stack      BOOLEAN,
+    profile_memory  BOOLEAN,
+    with_flops      BOOLEAN,
+    with_modules    BOOLEAN,
+    metadata        JSON NOT NULL,      -- every top-level key but traceEvents
+    events          BIGINT NOT NULL,    -- rows of `event`
+    rejected        BIGINT NOT NULL,    -- rows of `rejected`
+    damage          VARCHAR             -- why the end is missing, NULL when the file is whole
+);
+
+-- A device that the trace lists (deviceProperties).
+CREATE TABLE IF NOT EXISTS device (
+    trace_id            INTEGER NOT NULL,
+    device_id           BIGINT,
+    name                VARCHAR,
+    memory_bytes        BIGINT,
+    sm_count            BIGINT,
+    compute_capability  VARCHAR,
+    properties          JSON
+);
+
+-- A trace event: all of them, in the file's order.
+-- https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format)
+CREATE TABLE IF NOT EXISTS event (
+    trace_id     INTEGER NOT NULL,
+    event_id     BIGINT,    -- its place in the file, from 0
+    phase        VARCHAR,   -- ph: X complete, M metadata, s/f flow, i instant, C counter ...
+    category     VARCHAR,   -- cat, as spelled in the file
+    name         VARCHAR,
+    pid          BIGINT,    -- a textual pid or tid is a negative number made from the text
+    tid          BIGINT,
+    ts_ns        BIGINT,    -- since trace.base_time_ns (the Unix epoch where that is NULL)
+    dur_ns       BIGINT,
+    correlation  BIGINT,    -- args.correlation: joins a GPU op with the call that launched it
+    external_id  BIGINT,    -- args."External id"
+    device_id    BIGINT,    -- args.device
+    stream       BIGINT,    -- args.stream
+    flow_id      BIGINT,    -- id
+    flow_bind    VARCHAR,   -- bp
+    scope        VARCHAR,   -- s
+    args         JSON,
+    raw          JSON       -- the event's text, only where the columns cannot say all of it
+);
+
+-- A stretch of the events array that is no event; kept, so that nothing is lost.
+CREATE TABLE IF NOT EXISTS rejected (
+    trace_id     INTEGER NOT NULL,
+    byte_offset  BIGINT NOT NULL,   -- in the decompressed trace
+    reason       VARCHAR NOT NULL,
+    text         VARCHAR NOT NULL
+);

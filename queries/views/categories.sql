@@ -1,0 +1,92 @@
+-- Every event with a place in time, whatever its vendor calls it. Negative, missing and absurd
+-- times stay in `event` and are left out here, so that no sum contains them.
+CREATE OR REPLACE VIEW slices AS
+SELECT
+    trace_id, event_id, event_kind(category, name) AS kind, name, pid, tid,
+    ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, dur_ns,
+    correlation, external_id, device_id, stream, args
+FROM event
+WHERE phase = 'X' AND dur_ns BETWEEN 0 AND 4000000000000000000
+  AND ts_ns BETWEEN -4000000000000000000 AND 4000000000000000000;
+
+CREATE OR REPLACE VIEW cpu_ops AS
+SELECT
+    trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, external_id,
+    TRY_CAST(args->>'Sequence number' AS BIGINT) AS sequence_number,
+    args->'Input Dims' AS input_dims, args->'Input type' AS input_types, args
+FROM slices WHERE kind = 'cpu_op';
+
+-- Runtime and driver calls, all of them.
+CREATE OR REPLACE VIEW runtime_calls AS
+SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id,
+       host_activity(kind, name) AS activity, args
+FROM slices WHERE kind IN ('runtime', 'driver');
+
+-- Calls that enqueue work for a device: kernels, graphs, copies and fills.
+CREATE OR REPLACE VIEW launches AS
+SELECT * REPLACE (
+    CASE WHEN contains(name, 'GraphLaunch') THEN 'graph'
+         WHEN regexp_matches(name, '(?i)memcpy') THEN 'memcpy'
+         WHEN regexp_matches(name, '(?i)memset') THEN 'memset'
+         ELSE 'kernel' END AS activity
+)
+FROM runtime_calls WHERE activity IN ('launch', 'copy');
+
+-- Waiting for a device: host calls that block (side 'host') and the waits that the device
+-- recorded (side 'device', cuda_sync).
+CREATE OR REPLACE VIEW syncs AS
+SELECT trace_id, event_id, 'host' AS side, name, pid, tid, start_ns, end_ns, dur_ns, correlation,
+       NULL::BIGINT AS device_id, NULL::BIGINT AS stream, NULL::BIGINT AS wait_on_stream
+FROM runtime_calls WHERE activity = 'sync'
+UNION ALL
+SELECT trace_id, event_id, 'device', name, pid, tid, start_ns, end_ns, dur_ns, correlation,
+       device_id, stream, TRY_CAST(args->>'wait_on_stream' AS BIGINT)
+FROM slices WHERE kind = 'device_sync';
+
+-- Frames of the Python stack; modules are frames too ("nn.Module: Linear_0").
+CREATE OR REPLACE VIEW python_frames AS
+SELECT
+    trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns,
+    name LIKE 'nn.Module: %' AS is_module,
+    TRY_CAST(args->>'Python id' AS BIGINT) AS python_id,
+    TRY_CAST(args->>'Python parent id' AS BIGINT) AS python_parent_id
+FROM slices WHERE kind = 'python';
+
+-- record_function ranges: on the host (side 'host'), and their shadow on the device's streams.
+CREATE OR REPLACE VIEW annotations AS
+SELECT trace_id, event_id, CASE kind WHEN 'annotation' THEN 'host' ELSE 'device' END AS side,
+       name, pid, tid, start_ns, end_ns, dur_ns, external_id
+FROM slices WHERE kind IN ('annotation', 'gpu_annotation');
+
+-- The profiler's steps, as the host ran them.
+CREATE OR REPLACE VIEW steps AS
+SELECT trace_id, event_id, TRY_CAST(split_part(name, '#', 2) AS BIGINT) AS step, name, pid, tid,
+       start_ns, end_ns, dur_ns
+FROM annotations WHERE side = 'host' AND name LIKE 'ProfilerStep#%';
+
+-- Arrows between events (ac2g: launch to GPU op; fwdbwd: forward to backward): one row per end.
+CREATE OR REPLACE VIEW flows AS
+SELECT trace_id, event_id, category, CASE phase WHEN 's' THEN 'start' WHEN 't' THEN 'step' ELSE 'end' END AS side,
+       flow_id, pid, tid, ts_ns
+FROM event WHERE phase IN ('s', 't', 'f');
+
+-- Counter samples (phase C) and CUPTI counter ranges, one row per value.
+CREATE OR REPLACE VIEW counters AS
+SELECT trace_id, event_id, name AS source, key AS counter, TRY_CAST(args->>key AS DOUBLE) AS value,
+       ts_ns, dur_ns
+FROM (
+    SELECT *, unnest(json_keys(args)) AS key FROM event
+    WHERE phase = 'C' OR (phase = 'X' AND event_kind(category, name) = 'counter_range')
+);
+
+-- Allocator records of profile_memory=True.
+CREATE OR REPLACE VIEW memory_events AS
+SELECT
+    trace_id, event_id, pid, tid, ts_ns,
+    TRY_CAST(args->>'Device Type' AS BIGINT) AS device_type,   -- c10::DeviceType: 0 CPU, 1 CUDA
+    TRY_CAST(args->>'Device Id' AS BIGINT) AS device_id,
+    TRY_CAST(args->>'Addr' AS UBIGINT) AS address,
+    TRY_CAST(args->>'Bytes' AS BIGINT) AS bytes,               -- negative: freed
+    TRY_CAST(args->>'Total Allocated' AS BIGINT) AS allocated_bytes,
+    TRY_CAST(args->>'Total Reserved' AS BIGINT) AS reserved_bytes
+FROM event WHERE phase = 'i' AND name = '[memory]';

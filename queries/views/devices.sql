@@ -1,0 +1,63 @@
+-- Work on devices.
+
+-- Kernel names are few and long: classified once.
+CREATE OR REPLACE TABLE kernel_name AS
+SELECT name, kernel_class(name) AS class FROM (SELECT DISTINCT name FROM slices WHERE kind = 'kernel');
+
+CREATE OR REPLACE VIEW kernels AS
+SELECT
+    trace_id, event_id, s.name, class, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
+    start_ns, end_ns, dur_ns, correlation, external_id, args->'grid' AS grid, args->'block' AS block,
+    TRY_CAST(args->>'registers per thread' AS BIGINT) AS registers_per_thread,
+    TRY_CAST(args->>'shared memory' AS BIGINT) AS shared_memory_bytes, args
+FROM slices AS s LEFT JOIN kernel_name AS n ON s.name = n.name
+WHERE kind = 'kernel';
+
+CREATE OR REPLACE VIEW memcpys AS
+SELECT
+    trace_id, event_id, name,
+    coalesce(nullif(regexp_extract(name, '(HtoD|DtoH|DtoD|PtoP|HtoH|AtoA|AtoH|HtoA|AtoD|DtoA)', 1), ''),
+             args->>'kind', args->>'direction', 'other') AS copy_kind,
+    coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns,
+    coalesce(TRY_CAST(args->>'bytes' AS BIGINT), TRY_CAST(args->>'size' AS BIGINT)) AS bytes,
+    correlation, external_id
+FROM slices WHERE kind = 'memcpy';
+
+CREATE OR REPLACE VIEW memsets AS
+SELECT
+    trace_id, event_id, name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
+    start_ns, end_ns, dur_ns, TRY_CAST(args->>'bytes' AS BIGINT) AS bytes, correlation, external_id
+FROM slices WHERE kind = 'memset';
+
+-- Everything a device executed. A GPU op is known by its category, never by having a stream.
+CREATE OR REPLACE VIEW gpu_ops AS
+SELECT
+    trace_id, event_id, kind,
+    CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
+         ELSE 'compute' END AS activity,
+    s.name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
+    start_ns, end_ns, dur_ns, correlation, external_id
+FROM slices AS s LEFT JOIN kernel_name AS n ON s.name = n.name
+WHERE kind IN ('kernel', 'memcpy', 'memset');
+
+-- The call that launched an op: the first runtime or driver event of its correlation, in its trace.
+-- Ops without one have no row. A graph's kernels share their graph launch.
+CREATE OR REPLACE TABLE gpu_op_link AS
+WITH op AS (SELECT trace_id, event_id, correlation, kind, device_id, start_ns, end_ns FROM gpu_ops WHERE correlation IS NOT NULL),
+call AS (
+    SELECT trace_id, correlation, min(event_id) AS launch_id,
+           arg_min(pid, event_id) AS pid, arg_min(tid, event_id) AS tid, arg_min(name, event_id) AS launch_name,
+           arg_min(start_ns, event_id) AS launch_start_ns, arg_min(end_ns, event_id) AS launch_end_ns
+    FROM slices
+    WHERE kind IN ('runtime', 'driver')
+      AND (trace_id, correlation) IN (SELECT (trace_id, correlation) FROM op)
+    GROUP BY ALL
+)
+SELECT
+    op.trace_id, op.event_id, op.kind, op.device_id, launch_id, call.pid, call.tid, launch_name,
+    launch_start_ns, launch_end_ns,
+    op.start_ns - launch_start_ns AS launch_delay_ns,
+    greatest(0, op.start_ns - launch_end_ns) AS queue_wait_ns,
+    -- The host did not go on before the copy was done.
+    op.kind = 'memcpy' AND launch_end_ns >= op.end_ns AS is_blocking
+FROM op JOIN call USING (trace_id, correlation);

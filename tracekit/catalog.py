@@ -1,0 +1,123 @@
+"""The SQL that ships with tracekit: schema, views and named questions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from tracekit.errors import TracekitError
+
+# In the order in which one stands on the other.
+VOCABULARY = (
+    "names",
+    "categories",
+    "devices",
+    "nesting",
+    "host",
+    "timeline",
+    "windows",
+    "origin",
+)
+
+
+def _folder() -> Traversable:
+    return files("tracekit.queries")
+
+
+@cache
+def schema(name: str) -> str:
+    """The text of one statement file that only ingest uses."""
+    return (_folder() / "schema" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+@cache
+def vocabulary() -> tuple[str, ...]:
+    """The statement files that build macros, views and derived tables, in order."""
+    return tuple(
+        (_folder() / "views" / f"{name}.sql").read_text(encoding="utf-8") for name in VOCABULARY
+    )
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A DuckDB variable that a query reads, with the default that stands in its SQL."""
+
+    name: str
+    type: str
+    default: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that a query returns."""
+
+    name: str
+    unit: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question and the SQL that answers it."""
+
+    name: str
+    question: str
+    sql: str
+    parameters: tuple[Parameter, ...] = ()
+    columns: tuple[Column, ...] = ()
+    notes: str = ""
+
+
+_PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
+_COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
+
+
+def parse_query(name: str, sql: str) -> Query:
+    """Reads a query file's header.
+
+    The first line is `-- question: ...`; then come `-- param NAME (TYPE, default X): what`,
+    `-- column NAME (UNIT): what` and any other comment lines, up to the first line of SQL.
+    """
+    question, parameters, columns, notes = "", [], [], []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        if line.startswith("-- question: "):
+            question = line.removeprefix("-- question: ")
+        elif match := _PARAMETER.fullmatch(line):
+            parameters.append(Parameter(*match.groups()))
+        elif match := _COLUMN.fullmatch(line):
+            columns.append(Column(*match.groups()))
+        else:
+            notes.append(line.removeprefix("--").strip())
+    return Query(name, question, sql, tuple(parameters), tuple(columns), " ".join(notes).strip())
+
+
+@cache
+def queries() -> dict[str, Query]:
+    """All named questions, by name."""
+    found = sorted(f.name for f in _folder().iterdir() if f.name.endswith(".sql"))
+    return {
+        name.removesuffix(".sql"): parse_query(
+            name.removesuffix(".sql"), (_folder() / name).read_text(encoding="utf-8")
+        )
+        for name in found
+    }
+
+
+def query(name: str) -> Query:
+    """The question of that name.
+
+    Raises:
+        TracekitError: when there is none.
+    """
+    try:
+        return queries()[name]
+    except KeyError:
+        raise TracekitError(
+            f"no query is named {name!r}; `tracekit query --list` shows what there is"
+        ) from None

@@ -1,0 +1,38 @@
+"""Text that came from a trace, made safe to print, and numbers made easy to read."""
+
+import re
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: object) -> str:
+    """`text` without the control and bidirectional characters that could drive a terminal."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
+def duration(ns: int | float | None) -> str:
+    """Nanoseconds in the unit that reads best: 1,760 -> '1.76 us'."""
+    if ns is None:
+        return "-"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(ns) >= size:
+            return f"{ns / size:.3g} {unit}" if abs(ns) < 1e3 * size else f"{ns / size:,.0f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def size(n_bytes: int | float | None) -> str:
+    """Bytes in the decimal unit that reads best: 2,048 -> '2.05 kB'."""
+    if n_bytes is None:
+        return "-"
+    for unit, one in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(n_bytes) >= one:
+            return f"{n_bytes / one:.3g} {unit}"
+    return f"{n_bytes:.0f} B"
+
+
+def share(part: int | float, whole: int | float) -> str:
+    """`part` of `whole` in percent; the caller says what the whole is."""
+    if not whole:
+        return "-"
+    percent = 100 * part / whole
+    return "<0.1 %" if 0 < percent < 0.05 else f"{percent:.1f} %"
