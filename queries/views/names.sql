@@ -83,3 +83,10 @@ CREATE OR REPLACE MACRO is_metadata_operator(name) AS regexp_matches(
     || 'numpy_T|mT|adjoint|swapaxes|swapdims|flatten|ravel|unflatten|view_as_real|view_as_complex|'
     || 'has_compatible_shallow_copy_type|local_scalar_dense|item|promote_types|real|imag)_?$|^detach_?$'
 );
+
+-- Nanoseconds as decimal microseconds: 1500 is 1.5, -500 is -0.5.
+CREATE OR REPLACE MACRO microseconds(ns) AS
+    CASE WHEN ns IS NULL THEN NULL
+         WHEN ns % 1000 = 0 THEN (ns // 1000)::VARCHAR
+         ELSE concat(CASE WHEN ns < 0 THEN '-' END, abs(ns) // 1000, '.',
+                     rtrim(lpad((abs(ns) % 1000)::VARCHAR, 3, '0'), '0')) END;

@@ -5,7 +5,8 @@
 --              device         it was launched before: dependency, launch latency, event wait
 --              unlinked       its launch is not in the trace
 --              after_last_op  no op followed
---   cause      what the launching thread did meanwhile (host_late only); `launch` from the call on
+--   cause      what the launching thread did meanwhile (host_late only): `launch` during the call that
+--              launched the op, `launch_latency` from its return until the op began
 CREATE OR REPLACE TEMP TABLE device_interval AS
 WITH edge AS (
     SELECT trace_id, device_id, start_ns AS at_ns, activity, 1 AS step FROM gpu_ops
@@ -40,6 +41,7 @@ WITH first_op AS (
 SELECT
     i.trace_id, i.device_id, i.start_ns, i.end_ns, op_id, launch_id, pid, tid,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
+    greatest(least(launch_start_ns, i.end_ns), least(launch_end_ns, i.end_ns)) AS launch_end_ns,
     CASE WHEN op_id IS NULL THEN 'after_last_op'
          WHEN launch_id IS NULL THEN 'unlinked'
          WHEN launch_start_ns > i.start_ns THEN 'host_late'
@@ -74,6 +76,9 @@ SELECT t.trace_id, device_id, greatest(t.start_ns, s.start_ns), least(t.launch_s
 FROM touched AS t JOIN host_segment AS s USING (trace_id, pid, tid, segment)
 WHERE least(t.launch_start_ns, s.end_ns) > greatest(t.start_ns, s.start_ns)
 UNION ALL
-SELECT trace_id, device_id, launch_start_ns, end_ns, 'idle', idle_class, 'launch', op_id, launch_id, launch_id
-FROM late WHERE end_ns > launch_start_ns
+SELECT trace_id, device_id, launch_start_ns, launch_end_ns, 'idle', idle_class, 'launch', op_id, launch_id, launch_id
+FROM late WHERE launch_end_ns > launch_start_ns
+UNION ALL
+SELECT trace_id, device_id, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
+FROM late WHERE end_ns > launch_end_ns
 ORDER BY ALL;

@@ -1,0 +1,21 @@
+-- question: What did each host thread spend its time on, and what does it come to per launch?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column pid (id): process
+-- column tid (id): thread
+-- column launches (count): calls on this thread that enqueued work for a device
+-- column activity (text): dispatch (operators' own time), launch, runtime, sync, copy, allocation, python, input, compilation or untraced
+-- column host_ns (ns): time of the thread; a thread's activities add up to the trace's span exactly
+-- column share_of_span (fraction of the trace's span): host_ns over the trace's first event to last
+-- column per_launch_ns (ns): host_ns over launches: for `dispatch`, the CPU dispatch time per launch
+WITH launched AS (
+    SELECT trace_id, pid, tid, count(*) AS launches FROM launches GROUP BY ALL
+)
+SELECT
+    s.trace_id, s.pid, s.tid, coalesce(launches, 0) AS launches, activity, sum(s.end_ns - s.start_ns)::BIGINT AS host_ns,
+    sum(s.end_ns - s.start_ns) / any_value(span.end_ns - span.start_ns) AS share_of_span,
+    sum(s.end_ns - s.start_ns)::BIGINT // nullif(launches, 0) AS per_launch_ns
+FROM host_segment AS s JOIN trace_span AS span USING (trace_id) LEFT JOIN launched AS l ON s.trace_id = l.trace_id AND s.pid = l.pid AND s.tid = l.tid
+WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
+GROUP BY s.trace_id, s.pid, s.tid, launches, activity
+ORDER BY s.trace_id, launches DESC, s.pid, s.tid, host_ns DESC

@@ -1,0 +1,45 @@
+-- question: Which are the longest gaps on the GPU, what ended each, and who was at work on the host?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many gaps
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column start_ns (ns): where the gap begins
+-- column gap_ns (ns): its length
+-- column idle_class (text): host_late, device or unlinked
+-- column main_cause (text): the cause with the largest part of it (host_late only)
+-- column main_cause_ns (ns): that part
+-- column culprit (text): the host slice in which most of the gap passed
+-- column ended_by (text): the GPU op that ended it
+-- column cpu_op (text): the operator that launched that op
+-- column python_line (text): the Python frame that did
+-- column step (id): the profiler step
+WITH piece AS (
+    SELECT t.trace_id, t.device_id, op_id, idle_class, cause, host_event_id, min(t.start_ns) AS start_ns,
+           sum(t.end_ns - t.start_ns)::BIGINT AS ns
+    FROM gpu_timeline AS t
+    JOIN windows AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND w.kind = 'gpu_active'
+     AND t.start_ns >= w.start_ns
+    WHERE activity = 'idle' AND op_id IS NOT NULL AND t.trace_id = coalesce(getvariable('trace'), t.trace_id)
+    GROUP BY ALL
+),
+gap AS (
+    SELECT trace_id, device_id, op_id, any_value(idle_class) AS idle_class, min(start_ns) AS start_ns,
+           sum(ns)::BIGINT AS gap_ns, arg_max(host_event_id, ns) AS culprit_id
+    FROM piece
+    GROUP BY trace_id, device_id, op_id
+    ORDER BY gap_ns DESC, start_ns
+    LIMIT coalesce(getvariable('top'), 20)
+),
+cause AS (
+    SELECT trace_id, op_id, arg_max(cause, ns) AS main_cause, max(ns)::BIGINT AS main_cause_ns
+    FROM (SELECT trace_id, op_id, cause, sum(ns) AS ns FROM piece WHERE cause IS NOT NULL GROUP BY ALL)
+    GROUP BY ALL
+)
+SELECT
+    g.trace_id, g.device_id, g.start_ns, g.gap_ns, g.idle_class, main_cause, main_cause_ns,
+    culprit.name AS culprit, o.name AS ended_by, o.cpu_op, o.python_line, o.step
+FROM gap AS g
+LEFT JOIN cause USING (trace_id, op_id)
+LEFT JOIN event AS culprit ON g.trace_id = culprit.trace_id AND g.culprit_id = culprit.event_id
+LEFT JOIN gpu_op_origin AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
+ORDER BY gap_ns DESC, start_ns

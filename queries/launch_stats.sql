@@ -1,0 +1,47 @@
+-- question: How many launches were there, how long from launch to start, and how deep was the queue?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column launches (count): calls that enqueued work for it (a graph launch is one)
+-- column gpu_ops (count): ops of these calls
+-- column delay_p50_ns (ns): start of the op less start of its launch: the middle one of the sorted delays
+-- column delay_p90_ns (ns): nine tenths of the delays are below
+-- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
+-- column queue_wait_p50_ns (ns): start of the op less end of its launch call, not below 0
+-- column queue_depth_p50 (count): ops launched and not yet started on the op's stream, at each launch
+-- column queue_depth_max (count): the largest of these
+-- column launch_call_p50_ns (ns): the host's time in one launch call
+-- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
+WITH linked AS (
+    SELECT l.*, o.stream, o.start_ns FROM gpu_op_link AS l
+    JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
+    WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
+),
+change AS (
+    SELECT trace_id, coalesce(device_id, -1) AS device, stream, launch_start_ns AS at_ns, 1 AS step FROM linked
+    UNION ALL
+    SELECT trace_id, coalesce(device_id, -1), stream, start_ns, -1 FROM linked
+),
+depth AS (
+    SELECT trace_id, device, step, sum(step) OVER (
+        PARTITION BY trace_id, device, stream ORDER BY at_ns, step ROWS UNBOUNDED PRECEDING
+    ) AS depth
+    FROM change
+),
+queue AS (
+    SELECT trace_id, device, list_sort(list(depth)) AS depths FROM depth WHERE step = 1 GROUP BY ALL
+),
+delay AS (
+    SELECT trace_id, coalesce(device_id, -1) AS device, any_value(device_id) AS device_id,
+           count(DISTINCT launch_id) AS launches, count(*) AS n,
+           list_sort(list(launch_delay_ns)) AS delays, list_sort(list(queue_wait_ns)) AS waits,
+           list_sort(list(launch_end_ns - launch_start_ns)) AS calls,
+           sum(launch_delay_ns)::BIGINT AS total
+    FROM linked GROUP BY ALL
+)
+SELECT
+    d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, delays[1 + n // 2] AS delay_p50_ns, delays[1 + 9 * n // 10] AS delay_p90_ns,
+    d.total AS delay_total_ns, waits[1 + n // 2] AS queue_wait_p50_ns,
+    depths[1 + n // 2]::BIGINT AS queue_depth_p50, depths[-1]::BIGINT AS queue_depth_max, calls[1 + n // 2] AS launch_call_p50_ns
+FROM delay AS d JOIN queue USING (trace_id, device)
+ORDER BY d.trace_id, d.device_id

@@ -1,0 +1,32 @@
+-- question: What is in this trace: events, devices, ranks, steps, kernels?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column path (text): the file, as it was loaded
+-- column events (count): trace events, of any kind
+-- column rank (id): rank in the distributed job, NULL where the trace does not say
+-- column world_size (count): ranks in the job
+-- column devices (list of text): names of the devices that ran anything, or that the trace lists
+-- column kernels (count): kernels
+-- column gpu_ops (count): kernels, copies and fills
+-- column linked (count): GPU ops whose launch is in the trace
+-- column cpu_ops (count): operators on the host
+-- column steps (count): profiler steps
+-- column span_ns (ns): first event to last
+-- column start_ns (ns): where that begins, on the trace's clock
+-- column base_time_ns (ns): what the trace's clock counts from, since 1970 (NULL: from 1970)
+SELECT
+    trace_id, path, events, rank, world_size,
+    coalesce(
+        (SELECT list(name ORDER BY device_id) FROM device AS d
+         WHERE d.trace_id = trace.trace_id AND device_id IN (SELECT device_id FROM gpu_ops AS o WHERE o.trace_id = d.trace_id)),
+        (SELECT list(name ORDER BY device_id) FROM device AS d WHERE d.trace_id = trace.trace_id), []
+    ) AS devices,
+    (SELECT count(*) FROM gpu_ops AS o WHERE o.trace_id = trace.trace_id AND kind = 'kernel') AS kernels,
+    (SELECT count(*) FROM gpu_ops AS o WHERE o.trace_id = trace.trace_id) AS gpu_ops,
+    (SELECT count(*) FROM gpu_op_link AS l WHERE l.trace_id = trace.trace_id) AS linked,
+    (SELECT count(*) FROM slices AS s WHERE s.trace_id = trace.trace_id AND kind = 'cpu_op') AS cpu_ops,
+    (SELECT count(*) FROM steps AS s WHERE s.trace_id = trace.trace_id) AS steps,
+    span.end_ns - span.start_ns AS span_ns, span.start_ns, base_time_ns
+FROM trace LEFT JOIN trace_span AS span USING (trace_id)
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+ORDER BY trace_id

@@ -1,0 +1,35 @@
+-- question: How much of each window was the GPU computing, communicating, copying, idle, and why idle?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column kind (text): gpu_active (first GPU op to last), step, or trace (first event to last)
+-- column name (text): the window's name
+-- column start_ns (ns): where the window begins
+-- column end_ns (ns): where it ends
+-- column span_ns (ns): its length; the next four add up to it exactly
+-- column compute_ns (ns): union of kernels that are not communication
+-- column exposed_comm_ns (ns): communication not covered by compute
+-- column exposed_memcpy_ns (ns): copies and fills covered by neither
+-- column idle_ns (ns): nothing ran; the next four add up to it exactly
+-- column host_late_ns (ns): the op that ended the gap was launched after the gap began
+-- column device_ns (ns): it had been launched before: dependency, launch latency, event wait
+-- column unlinked_ns (ns): its launch is not in the trace
+-- column after_last_op_ns (ns): no op followed
+-- column busy_ns (ns): union of all GPU ops: the window less idle
+-- The partition and the classes of idle time are defined in views/timeline.sql.
+SELECT
+    trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
+    window_end_ns - window_start_ns AS span_ns,
+    coalesce(sum(dur_ns) FILTER (activity = 'compute'), 0)::BIGINT AS compute_ns,
+    coalesce(sum(dur_ns) FILTER (activity = 'communication'), 0)::BIGINT AS exposed_comm_ns,
+    coalesce(sum(dur_ns) FILTER (activity = 'copy'), 0)::BIGINT AS exposed_memcpy_ns,
+    coalesce(sum(dur_ns) FILTER (activity = 'idle'), 0)::BIGINT AS idle_ns,
+    coalesce(sum(dur_ns) FILTER (idle_class = 'host_late'), 0)::BIGINT AS host_late_ns,
+    coalesce(sum(dur_ns) FILTER (idle_class = 'device'), 0)::BIGINT AS device_ns,
+    coalesce(sum(dur_ns) FILTER (idle_class = 'unlinked'), 0)::BIGINT AS unlinked_ns,
+    coalesce(sum(dur_ns) FILTER (idle_class = 'after_last_op'), 0)::BIGINT AS after_last_op_ns,
+    coalesce(sum(dur_ns) FILTER (activity <> 'idle'), 0)::BIGINT AS busy_ns
+FROM window_timeline
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+GROUP BY ALL
+ORDER BY trace_id, device_id, kind, start_ns

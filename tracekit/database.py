@@ -1,0 +1,256 @@
+"""A trace database: open it, load traces into it, ask it."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from tracekit import catalog
+from tracekit.errors import TracekitError
+from tracekit.files import written_whole
+
+if TYPE_CHECKING:
+    import polars
+
+    from tracekit.analysis import Analysis
+
+Value = str | int | float | bool | None
+_DUCKDB_MAGIC = b"DUCK"
+_READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+
+
+class Database:
+    """Traces as tables and views; read-only once made.
+
+    What a query cannot do: write, read files, reach the network, or change these rules. Make one
+    with `load` or `open_database`; use it as a context manager or `close` it.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        self._connection = connection
+        self.name = name
+        # A query from outside may come from anyone: https://duckdb.org/docs/stable/operations_manual/securing_duckdb/overview
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def sql(self, query: str) -> polars.DataFrame:
+        """The rows of one SELECT over the tables and views.
+
+        Raises:
+            TracekitError: when the SQL is wrong, or does more than read.
+        """
+        return self._frame(query, {})
+
+    def query(self, name: str, **parameters: Value) -> polars.DataFrame:
+        """The answer of the named question (`tracekit query --list` shows all).
+
+        Raises:
+            TracekitError: when there is no such question or parameter.
+        """
+        question = catalog.query(name)
+        return self._frame(question.sql, _checked(question, parameters))
+
+    def ask(self, name: str, **parameters: Value) -> list[dict[str, Any]]:
+        """What `query` returns, as a list of rows: for small answers, without Polars."""
+        question = catalog.query(name)
+        columns, rows = self.fetch(question.sql, _checked(question, parameters))
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def fetch(
+        self, query: str, variables: Mapping[str, Value] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of one SELECT that may read `variables`."""
+        with self._reading(query, variables or {}) as cursor:
+            answer = cursor.execute(query)
+            return [column[0] for column in answer.description or ()], answer.fetchall()
+
+    def batches(
+        self, query: str, variables: Mapping[str, Value], size: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of one SELECT, `size` at a time."""
+        with self._reading(query, variables) as cursor:
+            answer = cursor.execute(query)
+            while rows := answer.fetchmany(size):
+                yield rows
+
+    def traces(self) -> list[dict[str, Any]]:
+        """The loaded traces, as `query("overview")` describes them."""
+        return self.ask("overview")
+
+    def verdict(self, trace: int | None = None) -> Analysis:
+        """What bounds this run, because of what, and what fixing it would save.
+
+        Raises:
+            TracekitError: when there are several traces and `trace` does not choose one.
+        """
+        from tracekit.analysis import analyze
+
+        known = [row["trace_id"] for row in self.traces()]
+        if trace is None and len(known) == 1:
+            trace = known[0]
+        if trace not in known:
+            ids = ", ".join(map(str, known))
+            raise TracekitError(f"{self.name}: choose a trace by its trace_id: {ids}")
+        return analyze(self, trace)
+
+    def export(self, output: str | Path, trace: int | None = None) -> int:
+        """Writes a trace as Kineto JSON again (compressed if it ends in .gz); returns its events."""
+        from tracekit.export import export
+
+        return export(self, output, trace)
+
+    def _frame(self, query: str, variables: Mapping[str, Value]) -> polars.DataFrame:
+        import polars
+
+        with self._reading(query, variables) as cursor:
+            shared = polars.DataFrame(_ArrowStream(cursor.sql(query).__arrow_c_stream__()))
+        # Copied out of DuckDB's buffers: a frame that still holds some when the interpreter ends
+        # makes DuckDB report leaks on standard error.
+        copy = io.BytesIO()
+        shared.write_ipc(copy, compat_level=polars.CompatLevel.newest())
+        copy.seek(0)
+        return polars.read_ipc(copy)
+
+    @contextmanager
+    def _reading(
+        self, query: str, variables: Mapping[str, Value]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor in a transaction that cannot write, for one SELECT that may use `variables`."""
+        cursor = self._connection.cursor()
+        try:
+            statements = duckdb.extract_statements(query)
+            if len(statements) != 1 or statements[0].type not in _READING:
+                raise TracekitError("the database is read-only: give one SELECT statement")
+            for name, value in variables.items():
+                cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
+            # The statement's type alone does not tell: a SELECT may hold an INSERT ... RETURNING.
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            yield cursor
+        except duckdb.Error as error:
+            raise _sql_error(error) from error
+        finally:
+            cursor.close()
+
+
+class _ArrowStream:
+    """An Arrow stream that Polars takes as such, and not as DuckDB's own type."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._capsule
+
+
+def _sql_error(error: duckdb.Error) -> TracekitError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
+    return TracekitError("SQL: " + " | ".join(lines))
+
+
+def _checked(question: catalog.Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
+    known = {parameter.name: parameter for parameter in question.parameters}
+    for name in parameters:
+        if name not in known:
+            takes = ", ".join(known) or "none"
+            raise TracekitError(f"query {question.name} has no parameter {name!r}; it takes: {takes}")
+    return {name: _typed(known[name], value) for name, value in parameters.items()}
+
+
+def _typed(parameter: catalog.Parameter, value: Value) -> Value:
+    if parameter.type != "integer" or value is None:
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise TracekitError(f"parameter {parameter.name} is an integer, not {value!r}") from None
+
+
+def load(
+    traces: str | Path | Iterable[str | Path],
+    database: str | Path | None = None,
+    *,
+    append: bool = False,
+) -> Database:
+    """Loads traces (.json, .json.gz, .json.zst, or - for standard input) into one database.
+
+    In memory, or in the file `database`, which appears when it is whole and replaces one that was
+    there; `append` adds to that one instead.
+
+    Raises:
+        TracekitError: when a trace cannot be read, or the database cannot be written.
+    """
+    paths = [traces] if isinstance(traces, str | Path) else list(traces)
+    names = [str(path) for path in paths]
+    if not names:
+        raise TracekitError("no trace is given")
+    if database is None:
+        connection = duckdb.connect(":memory:")
+        _fill(connection, names)
+        return Database(connection, names[0] if len(names) == 1 else f"{len(names)} traces")
+    with written_whole(database) as beside:
+        if append and Path(database).exists():
+            open_database(database).close()
+            shutil.copyfile(database, beside)
+        connection = duckdb.connect(str(beside))
+        try:
+            _fill(connection, names)
+        finally:
+            connection.close()
+    return open_database(database)
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
+    from tracekit.ingest import Ingest
+
+    ingest = Ingest(connection)
+    for name in names:
+        ingest.load(name)
+    ingest.finish()
+
+
+def is_database(path: str | Path) -> bool:
+    """Whether this is a DuckDB file, by its first bytes."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(12)[8:] == _DUCKDB_MAGIC
+    except OSError:
+        return False
+
+
+def open_database(path: str | Path) -> Database:
+    """Opens a database that `load` wrote, read-only.
+
+    Raises:
+        TracekitError: when it is none.
+    """
+    if not is_database(path):
+        what = "is no tracekit database" if Path(path).exists() else "no such file"
+        raise TracekitError(f"{path}: {what}")
+    try:
+        connection = duckdb.connect(str(path), read_only=True)
+        connection.execute("SELECT count(*) FROM trace, gpu_timeline")
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise TracekitError(f"{path}: cannot be opened as a tracekit database: {reason}") from error
+    return Database(connection, str(path))
+
+
+def open_any(path: str | Path) -> Database:
+    """A database as it is, anything else loaded as a trace."""
+    return open_database(path) if is_database(path) else load(path)

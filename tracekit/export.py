@@ -1,0 +1,61 @@
+"""Database -> the trace again, event for event and key for key."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from tracekit import catalog
+from tracekit.errors import TracekitError
+from tracekit.files import written_whole
+
+if TYPE_CHECKING:
+    from tracekit.database import Database
+
+_ROWS_AT_ONCE = 20_000
+
+
+def export(database: Database, output: str | Path, trace: int | None = None) -> int:
+    """Writes one trace as Kineto JSON, compressed if `output` ends in .gz; returns its events.
+
+    Raises:
+        TracekitError: when `trace` does not choose one, or `output` cannot be written.
+    """
+    _, traces = database.fetch("SELECT trace_id, form, metadata FROM trace ORDER BY trace_id")
+    chosen = [row for row in traces if trace in (None, row[0])]
+    if len(chosen) != 1:
+        ids = ", ".join(str(row[0]) for row in traces)
+        raise TracekitError(f"{database.name}: choose a trace by its trace_id: {ids}")
+    trace_id, form, metadata = chosen[0]
+    with written_whole(output) as beside, _open(beside) as sink:
+        head, tail = _frame(form, metadata)
+        sink.write(head)
+        count = _write_events(database, trace_id, sink)
+        sink.write(tail)
+    return count
+
+
+def _open(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "wb", compresslevel=6))
+    return path.open("wb")
+
+
+def _frame(form: str, metadata: str) -> tuple[bytes, bytes]:
+    if form == "array":
+        return b"[\n", b"\n]\n"
+    members = json.loads(metadata)
+    written = json.dumps(members, ensure_ascii=False)[1:-1]
+    return ("{" + written + (", " if members else "") + '"traceEvents": [\n').encode(), b"\n]}\n"
+
+
+def _write_events(database: Database, trace_id: int, sink: BinaryIO) -> int:
+    count = 0
+    query = catalog.query("export_events")
+    for batch in database.batches(query.sql, {"trace": trace_id}, _ROWS_AT_ONCE):
+        text = ",\n".join(row[2] for row in batch)
+        sink.write((",\n" if count else "").encode() + text.encode())
+        count += len(batch)
+    return count

@@ -1,0 +1,59 @@
+"""What a workload is: a step to run, and the answer it must give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a workload: (batch, seq) rows, `dim` features in and out, `hidden` within."""
+
+    batch: int
+    seq: int
+    dim: int
+    hidden: int
+    dtype: torch.dtype
+    device: torch.device
+
+    def random(self, *sizes: int, seed: int, scale: float = 1.0) -> Tensor:
+        """Normal values, the same on every device: drawn in float32 on the CPU."""
+        generator = torch.Generator().manual_seed(seed)
+        return (torch.randn(*sizes, generator=generator) * scale).to(self.device, self.dtype)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A step to profile, and the same answer computed eagerly in float32.
+
+    `variant` names what runs; `note` says why, where it is not what the workload's name promises.
+    """
+
+    step: Callable[[], Tensor]
+    reference: Callable[[], Tensor]
+    variant: str
+    note: str | None = None
+
+
+# Relative to the largest reference value: inputs and outputs are rounded to the dtype, sums are
+# accumulated in float32. TF32 and split accumulation stay within the float32 figure.
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+def error_of(workload: Workload, dtype: torch.dtype) -> tuple[float, float]:
+    """Largest absolute error of the step relative to the largest reference value, and its limit.
+
+    Raises:
+        ValueError: for a dtype without a stated tolerance.
+    """
+    if dtype not in TOLERANCE:
+        raise ValueError(f"no tolerance is stated for {dtype}")
+    with torch.no_grad():
+        expected = workload.reference()
+        actual = workload.step().float()
+    scale = expected.abs().max().clamp_min(1e-30)
+    return ((actual - expected).abs().max() / scale).item(), TOLERANCE[dtype]

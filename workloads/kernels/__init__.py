@@ -1,0 +1,1 @@
+"""Triton kernels. Importing a module here needs triton."""

@@ -1,0 +1,20 @@
+"""One nn.Linear: the smallest piece of a model."""
+
+import torch
+
+from tracekit.workloads.base import Shape, Workload
+
+
+def build(shape: Shape) -> Workload:
+    """(batch, seq, dim) to (batch, seq, hidden), with bias."""
+    x = shape.random(shape.batch, shape.seq, shape.dim, seed=0)
+    layer = torch.nn.Linear(shape.dim, shape.hidden, device=shape.device, dtype=shape.dtype)
+    with torch.no_grad():
+        layer.weight.copy_(shape.random(shape.hidden, shape.dim, seed=1, scale=shape.dim**-0.5))
+        layer.bias.copy_(shape.random(shape.hidden, seed=2))
+    weight, bias = layer.weight.detach().float(), layer.bias.detach().float()
+    return Workload(
+        step=torch.no_grad()(lambda: layer(x)),
+        reference=lambda: torch.nn.functional.linear(x.float(), weight, bias),
+        variant="eager",
+    )

@@ -1,0 +1,8 @@
+"""The GeGLU MLP, unfused: gate, up, gelu, mul, down are a kernel each."""
+
+from tracekit.workloads import mlp
+from tracekit.workloads.base import Shape, Workload
+
+
+def build(shape: Shape) -> Workload:
+    return mlp.workload(shape, "eager")
