@@ -11,6 +11,7 @@
 -- column queue_depth_p50 (count): ops launched and not yet started on the op's stream, at each launch
 -- column queue_depth_max (count): the largest of these
 -- column launch_call_p50_ns (ns): the host's time in one launch call
+-- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (
     SELECT l.*, o.stream, o.start_ns FROM gpu_op_link AS l
@@ -38,10 +39,15 @@ delay AS (
            list_sort(list(launch_end_ns - launch_start_ns)) AS calls,
            sum(launch_delay_ns)::BIGINT AS total
     FROM linked GROUP BY ALL
+),
+dispatch AS (
+    SELECT trace_id, sum(end_ns - start_ns) FILTER (activity = 'dispatch') AS dispatch_ns
+    FROM host_segment WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM linked) GROUP BY ALL
 )
 SELECT
     d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, delays[1 + n // 2] AS delay_p50_ns, delays[1 + 9 * n // 10] AS delay_p90_ns,
     d.total AS delay_total_ns, waits[1 + n // 2] AS queue_wait_p50_ns,
-    depths[1 + n // 2]::BIGINT AS queue_depth_p50, depths[-1]::BIGINT AS queue_depth_max, calls[1 + n // 2] AS launch_call_p50_ns
-FROM delay AS d JOIN queue USING (trace_id, device)
+    depths[1 + n // 2]::BIGINT AS queue_depth_p50, depths[-1]::BIGINT AS queue_depth_max, calls[1 + n // 2] AS launch_call_p50_ns,
+    (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
+FROM delay AS d JOIN queue USING (trace_id, device) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
 ORDER BY d.trace_id, d.device_id

@@ -16,20 +16,36 @@
 -- column unlinked_ns (ns): its launch is not in the trace
 -- column after_last_op_ns (ns): no op followed
 -- column busy_ns (ns): union of all GPU ops: the window less idle
+-- column kernels (count): kernels that start in the window
+-- column gpu_ops (count): kernels, copies and fills that start in it
+-- column linked (count): those of them whose launch is in the trace
 -- The partition and the classes of idle time are defined in views/timeline.sql.
-SELECT
-    trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
-    window_end_ns - window_start_ns AS span_ns,
-    coalesce(sum(dur_ns) FILTER (activity = 'compute'), 0)::BIGINT AS compute_ns,
-    coalesce(sum(dur_ns) FILTER (activity = 'communication'), 0)::BIGINT AS exposed_comm_ns,
-    coalesce(sum(dur_ns) FILTER (activity = 'copy'), 0)::BIGINT AS exposed_memcpy_ns,
-    coalesce(sum(dur_ns) FILTER (activity = 'idle'), 0)::BIGINT AS idle_ns,
-    coalesce(sum(dur_ns) FILTER (idle_class = 'host_late'), 0)::BIGINT AS host_late_ns,
-    coalesce(sum(dur_ns) FILTER (idle_class = 'device'), 0)::BIGINT AS device_ns,
-    coalesce(sum(dur_ns) FILTER (idle_class = 'unlinked'), 0)::BIGINT AS unlinked_ns,
-    coalesce(sum(dur_ns) FILTER (idle_class = 'after_last_op'), 0)::BIGINT AS after_last_op_ns,
-    coalesce(sum(dur_ns) FILTER (activity <> 'idle'), 0)::BIGINT AS busy_ns
-FROM window_timeline
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-GROUP BY ALL
+WITH started AS (
+    SELECT w.trace_id, w.device_id, w.kind, w.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
+           count(l.event_id) AS linked
+    FROM windows AS w
+    JOIN gpu_ops AS o ON w.trace_id = o.trace_id AND w.device_id = o.device_id AND o.start_ns >= w.start_ns AND o.start_ns <= w.end_ns
+    LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    WHERE w.trace_id = coalesce(getvariable('trace'), w.trace_id)
+    GROUP BY ALL
+),
+part AS (
+    SELECT
+        trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
+        window_end_ns - window_start_ns AS span_ns,
+        coalesce(sum(dur_ns) FILTER (activity = 'compute'), 0)::BIGINT AS compute_ns,
+        coalesce(sum(dur_ns) FILTER (activity = 'communication'), 0)::BIGINT AS exposed_comm_ns,
+        coalesce(sum(dur_ns) FILTER (activity = 'copy'), 0)::BIGINT AS exposed_memcpy_ns,
+        coalesce(sum(dur_ns) FILTER (activity = 'idle'), 0)::BIGINT AS idle_ns,
+        coalesce(sum(dur_ns) FILTER (idle_class = 'host_late'), 0)::BIGINT AS host_late_ns,
+        coalesce(sum(dur_ns) FILTER (idle_class = 'device'), 0)::BIGINT AS device_ns,
+        coalesce(sum(dur_ns) FILTER (idle_class = 'unlinked'), 0)::BIGINT AS unlinked_ns,
+        coalesce(sum(dur_ns) FILTER (idle_class = 'after_last_op'), 0)::BIGINT AS after_last_op_ns,
+        coalesce(sum(dur_ns) FILTER (activity <> 'idle'), 0)::BIGINT AS busy_ns
+    FROM window_timeline
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    GROUP BY ALL
+)
+SELECT part.*, coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops, coalesce(linked, 0) AS linked
+FROM part LEFT JOIN started USING (trace_id, device_id, kind, start_ns)
 ORDER BY trace_id, device_id, kind, start_ns

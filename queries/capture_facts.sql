@@ -1,0 +1,8 @@
+-- question: What did `tracekit capture` note about the run: workload, sizes, step time with and without the profiler?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column facts (JSON): the trace's own `tracekit` metadata; NULL for a trace that tracekit did not capture
+SELECT trace_id, metadata->'tracekit' AS facts
+FROM trace
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+ORDER BY trace_id

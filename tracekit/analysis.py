@@ -1,0 +1,270 @@
+"""The analysis of one trace: the answers of queries, gathered, with the verdict over them.
+
+The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracekit.database import Database
+
+SCHEMA = "tracekit/analysis/1"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something in the trace that makes numbers doubtful (queries/health.sql)."""
+
+    code: str
+    severity: str
+    message: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Which trace this is."""
+
+    path: str
+    events: int
+    rank: int | None
+    world_size: int | None
+    devices: list[str]
+    health: list[Finding]
+    trace_id: int
+    capture: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """What shares are taken of: an interval on the trace's clock."""
+
+    kind: str
+    name: str
+    start_ns: int
+    end_ns: int
+    span_ns: int
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One device in one window (queries/partition.sql).
+
+    compute + exposed_comm + exposed_memcpy + idle is the window; busy is the first three.
+    """
+
+    device_id: int | None
+    kernels: int
+    gpu_ops: int
+    linked: int
+    busy_ns: int
+    compute_ns: int
+    exposed_comm_ns: int
+    exposed_memcpy_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Why the device was idle; the first four add up to idle_ns, `causes` to host_late_ns."""
+
+    host_late_ns: int
+    device_ns: int
+    unlinked_ns: int
+    after_last_op_ns: int
+    causes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How work reached the device (queries/launch_stats.sql)."""
+
+    count: int
+    delay_p50_ns: int
+    delay_p90_ns: int
+    queue_depth_p50: int
+    dispatch_per_launch_ns: int | None
+
+
+@dataclass(frozen=True)
+class Host:
+    """The busiest host thread of a trace without GPU ops (queries/cpu_time.sql)."""
+
+    operators: int
+    compute_ns: int
+    dispatch_ns: int
+    view_ns: int
+    python_ns: int
+    input_ns: int
+    compilation_ns: int
+    runtime_ns: int
+    untraced_ns: int
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What removing a cause would save at most: its exposed time, if nothing took its place."""
+
+    remove: str
+    saves_at_most_ns: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement. `shares` are of the window; `margin` is how far the regime is from flipping."""
+
+    regime: str
+    bottleneck: str | None
+    confidence: str
+    shares: dict[str, float]
+    why: list[str]
+    savings: list[Saving]
+    margin: float | None
+    try_next: list[str]
+
+
+@dataclass(frozen=True)
+class Period:
+    """A window, its partition and its regime, briefly."""
+
+    window: Window
+    gpu: Gpu | None
+    idle: Idle | None
+    host: Host | None
+    regime: str
+    bottleneck: str | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the verdict judges: one window of one device, or of the host where there is none."""
+
+    window: Window
+    gpu: Gpu | None
+    idle: Idle | None
+    launch: Launch | None
+    host: Host | None
+    kernel_class_ns: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything `analyze` reports about one trace."""
+
+    trace: Trace
+    window: Window
+    gpu: Gpu | None
+    idle: Idle | None
+    launch: Launch | None
+    host: Host | None
+    verdict: Verdict
+    steps: list[Period]
+    windows: list[Period]
+    devices: list[Gpu]
+    top_kernels: list[dict[str, Any]]
+    memory_traffic: list[dict[str, Any]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {"schema": SCHEMA} | asdict(self)
+
+
+def analyze(database: Database, trace_id: int) -> Analysis:
+    """Asks the queries about one trace and judges their answers."""
+    from tracekit.verdict import judge, judge_briefly
+
+    trace = _trace(database, trace_id)
+    periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
+    main = periods[0]
+    verdict = judge(main, trace.health)
+    others = [
+        Period(f.window, f.gpu, f.idle, f.host, *judge_briefly(f))
+        for f in periods
+        if f.gpu is None or main.gpu is None or f.gpu.device_id == main.gpu.device_id
+    ]
+    return Analysis(
+        trace=trace,
+        window=main.window,
+        gpu=main.gpu,
+        idle=main.idle,
+        launch=main.launch,
+        host=main.host,
+        verdict=verdict,
+        steps=[each for each in others if each.window.kind == "step"],
+        windows=[each for each in others if each.window.kind != "step"],
+        devices=[f.gpu for f in periods if f.gpu and f.window.kind == "gpu_active"],
+        top_kernels=database.ask("top_kernels", trace=trace_id, top=10),
+        memory_traffic=database.ask("memory_traffic", trace=trace_id),
+    )
+
+
+def _trace(database: Database, trace_id: int) -> Trace:
+    facts = database.ask("overview", trace=trace_id)[0]
+    health = database.ask("health", trace=trace_id)
+    return Trace(
+        **_pick(Trace, facts, health=None, capture=None),
+        health=[Finding(**_pick(Finding, row)) for row in health],
+        capture=database.ask("capture_facts", trace=trace_id)[0]["facts"],
+    )
+
+
+def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
+    """The windows of all devices: the device with the most kernel time first, its active span first."""
+    causes: dict[tuple[Any, ...], dict[str, int]] = {}
+    for row in database.ask("idle_causes", trace=trace_id):
+        key = (row["device_id"], row["kind"], row["start_ns"])
+        causes.setdefault(key, {})[row["cause"]] = row["idle_ns"]
+    launches = {
+        row["device_id"]: Launch(row["launches"], **_pick(Launch, row, count=None))
+        for row in database.ask("launch_stats", trace=trace_id)
+    }
+    classes: dict[Any, dict[str, int]] = {}
+    for row in database.ask("kernel_classes", trace=trace_id):
+        classes.setdefault(row["device_id"], {})[row["class"]] = row["total_ns"]
+    found = []
+    for row in database.ask("partition", trace=trace_id):
+        device = row["device_id"]
+        key = (device, row["kind"], row["start_ns"])
+        found.append(
+            Facts(
+                Window(**_pick(Window, row)),
+                Gpu(**_pick(Gpu, row)),
+                Idle(**_pick(Idle, row, causes=None), causes=causes.get(key, {})),
+                launches.get(device),
+                None,
+                classes.get(device, {}),
+            )
+        )
+    order = ("gpu_active", "step", "trace")
+    return sorted(
+        found,
+        key=lambda f: (
+            -sum(f.kernel_class_ns.values()),
+            f.gpu.device_id if f.gpu and f.gpu.device_id is not None else -1,
+            order.index(f.window.kind),
+            f.window.start_ns,
+        ),
+    )
+
+
+def _host_facts(database: Database, trace_id: int) -> list[Facts]:
+    """The windows of a trace without GPU ops; one empty window where it has no operators either."""
+    rows = database.ask("cpu_time", trace=trace_id)
+    found = [
+        Facts(Window(**_pick(Window, row)), None, None, None, Host(**_pick(Host, row)))
+        for row in rows
+    ]
+    if found:
+        return sorted(found, key=lambda f: (f.window.kind != "host_active", f.window.start_ns))
+    overview = database.ask("overview", trace=trace_id)[0]
+    start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
+    return [Facts(Window("trace", "whole trace", start, start + span, span), None, None, None, None)]
+
+
+def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:
+    """The values of `row` that `kind` has fields for."""
+    names = [each.name for each in fields(kind) if each.name not in without]
+    return {name: row[name] for name in names}
