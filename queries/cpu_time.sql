@@ -9,6 +9,7 @@
 -- column end_ns (ns): where it ends
 -- column span_ns (ns): its length; the times below add up to it exactly
 -- column operators (count): operators that begin in it
+-- column launches (count): calls in the trace that enqueued work for a device
 -- column compute_ns (ns): operators that compute, in their own time, and compiled graphs
 -- column dispatch_ns (ns): operators that mostly call others
 -- column view_ns (ns): operators that only describe memory
@@ -65,6 +66,7 @@ piece AS (
 SELECT
     trace_id, pid, tid, kind, name, start_ns, end_ns, end_ns - start_ns AS span_ns,
     (SELECT count(*) FROM role AS r WHERE r.trace_id = piece.trace_id AND r.start_ns >= piece.start_ns AND r.start_ns < piece.end_ns) AS operators,
+    (SELECT count(*) FROM launches AS l WHERE l.trace_id = piece.trace_id) AS launches,
     coalesce(sum(ns) FILTER (role = 'compute'), 0)::BIGINT AS compute_ns,
     coalesce(sum(ns) FILTER (role = 'dispatch'), 0)::BIGINT AS dispatch_ns,
     coalesce(sum(ns) FILTER (role = 'view'), 0)::BIGINT AS view_ns,

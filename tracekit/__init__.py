@@ -1,11 +1,11 @@
 """PyTorch profiler traces as a DuckDB database and a verdict.
 
-    import tracekit
+import tracekit
 
-    run = tracekit.load("trace.json.gz")
-    run.verdict().verdict.regime              # 'overhead-bound'
-    run.query("top_kernels", top=5)           # a Polars frame
-    run.sql("SELECT name, dur_ns FROM kernels ORDER BY dur_ns DESC LIMIT 5")
+run = tracekit.load("trace.json.gz")
+run.verdict().verdict.regime              # 'overhead-bound'
+run.query("top_kernels", top=5)           # a Polars frame
+run.sql("SELECT name, dur_ns FROM kernels ORDER BY dur_ns DESC LIMIT 5")
 """
 
 from typing import TYPE_CHECKING, Any

@@ -5,8 +5,11 @@ The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
     from tracekit.database import Database
@@ -94,6 +97,7 @@ class Host:
     """The busiest host thread of a trace without GPU ops (queries/cpu_time.sql)."""
 
     operators: int
+    launches: int
     compute_ns: int
     dispatch_ns: int
     view_ns: int
@@ -114,7 +118,7 @@ class Saving:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement. `shares` are of the window; `margin` is how far the regime is from flipping."""
+    """The judgement. `shares` are of the window; `margin` is the distance from flipping."""
 
     regime: str
     bottleneck: str | None
@@ -172,19 +176,58 @@ class Analysis:
         return {"schema": SCHEMA} | asdict(self)
 
 
-def analyze(database: Database, trace_id: int) -> Analysis:
-    """Asks the queries about one trace and judges their answers."""
+# The queries whose answers an analysis holds; `--explain` prints them.
+QUERIES = (
+    "overview",
+    "health",
+    "capture_facts",
+    "partition",
+    "idle_causes",
+    "launch_stats",
+    "kernel_classes",
+    "cpu_time",
+    "top_kernels",
+    "memory_traffic",
+)
+
+
+def gather(
+    database: Database, trace_id: int | None = None, window: str | None = None
+) -> list[Analysis]:
+    """The analyses of one trace, or of all in the database.
+
+    Raises:
+        TracekitError: when there is no such trace or window.
+    """
+    known = [row["trace_id"] for row in database.traces()]
+    if trace_id is not None and trace_id not in known:
+        ids = ", ".join(map(str, known))
+        raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
+    chosen = known if trace_id is None else [trace_id]
+    return [analyze(database, each, window) for each in chosen]
+
+
+def analyze(database: Database, trace_id: int, window: str | None = None) -> Analysis:
+    """Asks the queries about one trace and judges their answers.
+
+    `window` is `gpu_active`, `trace` or the name of a step; by default the GPU-active span, or, in
+    a trace without GPU ops, the span of the host's busiest thread.
+
+    Raises:
+        TracekitError: when the trace has no such window.
+    """
     from tracekit.verdict import judge, judge_briefly
 
     trace = _trace(database, trace_id)
     periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
-    main = periods[0]
-    verdict = judge(main, trace.health)
+    main = periods[0] if window is None else _chosen(periods, window)
     others = [
         Period(f.window, f.gpu, f.idle, f.host, *judge_briefly(f))
         for f in periods
         if f.gpu is None or main.gpu is None or f.gpu.device_id == main.gpu.device_id
     ]
+    step_regimes = [each.regime for each in others if each.window.kind == "step"]
+    verdict = judge(main, trace.health, step_regimes)
     return Analysis(
         trace=trace,
         window=main.window,
@@ -201,18 +244,27 @@ def analyze(database: Database, trace_id: int) -> Analysis:
     )
 
 
+def _chosen(periods: list[Facts], window: str) -> Facts:
+    for facts in periods:
+        if window in (facts.window.kind, facts.window.name) and window != "step":
+            return facts
+    known = ", ".join(dict.fromkeys(f.window.name for f in periods))
+    raise TracekitError(f"no window is named {window!r}; this trace has: {known}")
+
+
 def _trace(database: Database, trace_id: int) -> Trace:
     facts = database.ask("overview", trace=trace_id)[0]
     health = database.ask("health", trace=trace_id)
+    captured = database.ask("capture_facts", trace=trace_id)[0]["facts"]
     return Trace(
         **_pick(Trace, facts, health=None, capture=None),
         health=[Finding(**_pick(Finding, row)) for row in health],
-        capture=database.ask("capture_facts", trace=trace_id)[0]["facts"],
+        capture=json.loads(captured) if captured else None,
     )
 
 
 def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
-    """The windows of all devices: the device with the most kernel time first, its active span first."""
+    """The windows of all devices: the one with most kernel time first, its active span first."""
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
         key = (row["device_id"], row["kind"], row["start_ns"])
@@ -261,7 +313,9 @@ def _host_facts(database: Database, trace_id: int) -> list[Facts]:
         return sorted(found, key=lambda f: (f.window.kind != "host_active", f.window.start_ns))
     overview = database.ask("overview", trace=trace_id)[0]
     start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
-    return [Facts(Window("trace", "whole trace", start, start + span, span), None, None, None, None)]
+    return [
+        Facts(Window("trace", "whole trace", start, start + span, span), None, None, None, None)
+    ]
 
 
 def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:

@@ -74,7 +74,9 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
     torch = _import_torch()
     options = options or Options()
     if options.warmup < 0 or options.active < 1:
-        raise TracekitError("capture needs at least one active step, and no fewer than 0 to warm up")
+        raise TracekitError(
+            "capture needs at least one active step, and no fewer than 0 to warm up"
+        )
     device = _device(torch, options.device)
     step, facts = _prepare(torch, target, options, device)
     synchronize = getattr(torch, device.type).synchronize if device.type != "cpu" else lambda: None
@@ -106,9 +108,7 @@ def _import_torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise TracekitError(
-            "capture needs PyTorch: pip install 'tracekit[capture]'"
-        ) from error
+        raise TracekitError("capture needs PyTorch: pip install 'tracekit[capture]'") from error
     return torch
 
 
@@ -128,7 +128,9 @@ def _prepare(
         return _user_function(target), {"workload": target}
     if target not in WORKLOADS:
         known = ", ".join(WORKLOADS)
-        raise TracekitError(f"no workload is named {target!r}: use one of {known}, or module:function")
+        raise TracekitError(
+            f"no workload is named {target!r}: use one of {known}, or module:function"
+        )
     from tracekit.workloads.base import Shape, error_of
 
     defaults = _CPU_DEFAULTS if device.type == "cpu" else _GPU_DEFAULTS
@@ -172,7 +174,9 @@ def _user_function(target: str) -> Callable[[], object]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        raise TracekitError(f"{target}: cannot import {module_name}: {_first_line(error)}") from error
+        raise TracekitError(
+            f"{target}: cannot import {module_name}: {_first_line(error)}"
+        ) from error
     function = getattr(module, name, None)
     if not callable(function):
         raise TracekitError(f"{target}: {module_name} has no function {name!r}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from tracekit.errors import TracekitError
+
+Value = str | int | float | bool | None
 
 # In the order in which one stands on the other.
 VOCABULARY = (
@@ -50,6 +53,14 @@ class Parameter:
     default: str
     help: str
 
+    def typed(self, value: Value) -> Value:
+        if self.type != "integer" or value is None:
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            raise TracekitError(f"parameter {self.name} is an integer, not {value!r}") from None
+
 
 @dataclass(frozen=True)
 class Column:
@@ -70,6 +81,21 @@ class Query:
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[Column, ...] = ()
     notes: str = ""
+
+    def checked(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """The values of its parameters, in their types.
+
+        Raises:
+            TracekitError: for a parameter that it does not have, or a value of the wrong type.
+        """
+        known = {parameter.name: parameter for parameter in self.parameters}
+        for name in given:
+            if name not in known:
+                takes = ", ".join(known) or "none"
+                raise TracekitError(
+                    f"query {self.name} has no parameter {name!r}; it takes: {takes}"
+                )
+        return {name: known[name].typed(value) for name, value in given.items()}
 
 
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from tracekit import catalog
+from tracekit.catalog import Value
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Analysis
 
-Value = str | int | float | bool | None
 _DUCKDB_MAGIC = b"DUCK"
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
@@ -55,7 +55,7 @@ class Database:
         Raises:
             TracekitError: when the SQL is wrong, or does more than read.
         """
-        return self._frame(query, {})
+        return self.frame(query, {})
 
     def query(self, name: str, **parameters: Value) -> polars.DataFrame:
         """The answer of the named question (`tracekit query --list` shows all).
@@ -64,12 +64,12 @@ class Database:
             TracekitError: when there is no such question or parameter.
         """
         question = catalog.query(name)
-        return self._frame(question.sql, _checked(question, parameters))
+        return self.frame(question.sql, question.checked(parameters))
 
     def ask(self, name: str, **parameters: Value) -> list[dict[str, Any]]:
         """What `query` returns, as a list of rows: for small answers, without Polars."""
         question = catalog.query(name)
-        columns, rows = self.fetch(question.sql, _checked(question, parameters))
+        columns, rows = self.fetch(question.sql, question.checked(parameters))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def fetch(
@@ -93,29 +93,28 @@ class Database:
         """The loaded traces, as `query("overview")` describes them."""
         return self.ask("overview")
 
-    def verdict(self, trace: int | None = None) -> Analysis:
+    def verdict(self, trace: int | None = None, window: str | None = None) -> Analysis:
         """What bounds this run, because of what, and what fixing it would save.
 
         Raises:
             TracekitError: when there are several traces and `trace` does not choose one.
         """
-        from tracekit.analysis import analyze
+        from tracekit.analysis import gather
 
-        known = [row["trace_id"] for row in self.traces()]
-        if trace is None and len(known) == 1:
-            trace = known[0]
-        if trace not in known:
-            ids = ", ".join(map(str, known))
+        found = gather(self, trace, window)
+        if len(found) != 1:
+            ids = ", ".join(str(each.trace.trace_id) for each in found)
             raise TracekitError(f"{self.name}: choose a trace by its trace_id: {ids}")
-        return analyze(self, trace)
+        return found[0]
 
     def export(self, output: str | Path, trace: int | None = None) -> int:
-        """Writes a trace as Kineto JSON again (compressed if it ends in .gz); returns its events."""
+        """Writes a trace as Kineto JSON again (compressed if .gz); returns its number of events."""
         from tracekit.export import export
 
         return export(self, output, trace)
 
-    def _frame(self, query: str, variables: Mapping[str, Value]) -> polars.DataFrame:
+    def frame(self, query: str, variables: Mapping[str, Value]) -> polars.DataFrame:
+        """The rows of one SELECT that may read `variables`."""
         import polars
 
         with self._reading(query, variables) as cursor:
@@ -161,24 +160,6 @@ class _ArrowStream:
 def _sql_error(error: duckdb.Error) -> TracekitError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
     return TracekitError("SQL: " + " | ".join(lines))
-
-
-def _checked(question: catalog.Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
-    known = {parameter.name: parameter for parameter in question.parameters}
-    for name in parameters:
-        if name not in known:
-            takes = ", ".join(known) or "none"
-            raise TracekitError(f"query {question.name} has no parameter {name!r}; it takes: {takes}")
-    return {name: _typed(known[name], value) for name, value in parameters.items()}
-
-
-def _typed(parameter: catalog.Parameter, value: Value) -> Value:
-    if parameter.type != "integer" or value is None:
-        return value
-    try:
-        return int(value)
-    except ValueError:
-        raise TracekitError(f"parameter {parameter.name} is an integer, not {value!r}") from None
 
 
 def load(

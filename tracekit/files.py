@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ def written_whole(output: str | Path) -> Iterator[Path]:
     beside = Path(folder) / target.name
     try:
         yield beside
-        os.replace(beside, target)
+        beside.replace(target)
     except OSError as error:
         raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
     finally:

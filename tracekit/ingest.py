@@ -14,7 +14,6 @@ import duckdb
 from fsspec.spec import AbstractFileSystem
 
 from tracekit import catalog
-from tracekit.errors import TracekitError
 from tracekit.sources import ByteStream, Slice, TraceReader
 
 # One event larger than a slice widens it; the parser must accept what the slice holds.
@@ -63,7 +62,7 @@ class _SliceFiles(AbstractFileSystem):
 
 
 class Ingest:
-    """Loads traces, one after the other, into an open database; `finish` derives what many share."""
+    """Loads traces, one by one, into an open database; `finish` derives what many share."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -114,7 +113,7 @@ class Ingest:
     def _insert_carefully(
         self, trace_id: int, files: _SliceFiles, slices: list[Slice], reader: TraceReader
     ) -> None:
-        """One slice at a time; the one that does not parse is mended, and what follows read again."""
+        """One slice at a time; one that does not parse is mended, and what follows read again."""
         for place, each in enumerate(slices):
             try:
                 self._insert(trace_id, files, [each])

@@ -14,9 +14,10 @@ import json
 import re
 import sys
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal
 
 from tracekit.errors import TracekitError
 
@@ -36,7 +37,7 @@ _DECODER = json.JSONDecoder(strict=False)
 
 @dataclass(frozen=True)
 class Slice:
-    """Whole events as the inside of a JSON array, and where they begin in the decompressed trace."""
+    """Whole events, as the inside of a JSON array, and where they begin in the JSON."""
 
     events: bytes
     offset: int
@@ -53,10 +54,6 @@ class Rejected:
     offset: int
     text: str
     reason: str
-
-
-class _Readable(Protocol):
-    def read(self, size: int = ..., /) -> bytes: ...
 
 
 class _Hashing(io.RawIOBase):
@@ -96,18 +93,16 @@ class ByteStream:
         except OSError as error:
             self.close()
             raise TracekitError(f"{path}: cannot be read: {error.strerror or error}") from error
-        self._stream: _Readable
+        self._read: Callable[[int], bytes]
         if magic[:2] == _GZIP_MAGIC:
-            self._stream = gzip.GzipFile(fileobj=raw)
             # read1 hands over what was decompressed before an early end; read would lose it.
-            self._read = self._stream.read1
+            self._read = gzip.GzipFile(fileobj=raw).read1
         elif magic == _ZSTD_MAGIC:
             import zstandard
 
-            self._stream = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-            self._read = self._stream.read
+            decompressor = zstandard.ZstdDecompressor()
+            self._read = decompressor.stream_reader(raw, read_across_frames=True).read
         else:
-            self._stream = raw
             self._read = raw.read
 
     def read(self) -> bytes:
@@ -372,11 +367,10 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
             _, end = _DECODER.raw_decode(latin, at)
             good.append(_clean(text[at:end]))
         except (json.JSONDecodeError, RecursionError) as error:
-            end = _next_event(text, at + 1)
-            if end is None:
-                if not final:
-                    return Salvaged(b",\n".join(good), rejected, at, closed=False)
-                end = len(text)
+            following = _next_event(text, at + 1)
+            if following is None and not final:
+                return Salvaged(b",\n".join(good), rejected, at, closed=False)
+            end = len(text) if following is None else following
             lost = text[at:end].rstrip(_SPACE + b",").decode("utf-8", "replace")
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
             rejected.append(Rejected(offset + at, lost, reason))

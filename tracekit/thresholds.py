@@ -5,7 +5,7 @@
 EXPOSED_SHARE = 0.10
 
 # Idle time that no one can be charged with (no launch in the trace, or a wait after the launch
-# had returned) makes the regime unknown when it is this share and could turn the comparison. (Ours.)
+# had returned) makes the regime unknown when it is this share and could turn it. (Ours.)
 UNEXPLAINED_SHARE = 0.20
 
 # A launch takes this long to reach an idle device on today's machines: SKIP measures 4 to 8 us

@@ -7,6 +7,7 @@ operators that compute against everything else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tracekit import thresholds as limit
@@ -37,8 +38,7 @@ _NEXT = {
     "launch": "Launch less: capture the step as a CUDA graph "
     "(torch.compile(mode='reduce-overhead')), or fuse kernels.",
     "dispatch": "Dispatch less: torch.compile the model, or use fused and foreach operators.",
-    "python": "Keep Python out of the loop: torch.compile, or move per-step logic out of it. "
-    "Record with_stack=True to see the lines.",
+    "python": "Keep Python out of the loop: torch.compile, or move per-step logic out of it.",
     "sync": "Remove synchronisation from the loop: .item(), .cpu(), print of a tensor, "
     "torch.cuda.synchronize().",
     "copy": "Copy from pinned memory with non_blocking=True, on a stream of its own.",
@@ -55,8 +55,8 @@ _NEXT = {
 }
 
 
-def judge(facts: Facts, health: list[Finding]) -> Verdict:
-    """The verdict on a window."""
+def judge(facts: Facts, health: list[Finding], step_regimes: Sequence[str] = ()) -> Verdict:
+    """The verdict on a window; `step_regimes` are those of the trace's steps, to compare with."""
     if facts.gpu is not None and facts.idle is not None:
         verdict = _judge_gpu(facts, facts.gpu, facts.idle)
     elif facts.host is not None:
@@ -64,6 +64,12 @@ def judge(facts: Facts, health: list[Finding]) -> Verdict:
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
+    differing = [regime for regime in step_regimes if regime != verdict.regime]
+    if differing and facts.window.kind != "step":
+        counts = ", ".join(f"{differing.count(each)} {each}" for each in dict.fromkeys(differing))
+        verdict.why.append(
+            f"Of its {len(step_regimes)} profiler steps, from start to end on the host, {counts}."
+        )
     return _doubted(verdict, facts, health)
 
 
@@ -73,7 +79,7 @@ def judge_briefly(facts: Facts) -> tuple[str, str | None]:
     return verdict.regime, verdict.bottleneck
 
 
-# -- a device -----------------------------------------------------------------------------------------
+# -- a device --------------------------------------------------------------------------------------
 
 
 def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle) -> Verdict:
@@ -101,9 +107,10 @@ def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle) -> Verdict:
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, None, [])
     if unexplained >= limit.UNEXPLAINED_SHARE * span and unexplained > abs(gpu.busy_ns - host):
         why.append(
-            f"{share(unexplained, span)} of the {facts.window.name} is idle time that the trace does not "
-            f"explain ({duration(idle.unlinked_ns)} ended by ops without a launch, {duration(latency)} "
-            "between a launch's return and its op): it could turn the verdict either way."
+            f"{share(unexplained, span)} of the {facts.window.name} is idle time that the trace does "
+            f"not explain ({duration(idle.unlinked_ns)} ended by ops without a launch, "
+            f"{duration(latency)} between a launch's return and its op): it could turn the verdict "
+            "either way."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_NEXT["latency"]])
     if margin < 0:
@@ -116,9 +123,7 @@ def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle) -> Verdict:
         regime = COMPUTE
     if facts.launch is not None:
         why.append(_launch_sentence(facts))
-    return Verdict(
-        regime, bottleneck, "high", fractions, why, savings, margin, [_NEXT[bottleneck]]
-    )
+    return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, [_NEXT[bottleneck]])
 
 
 def _host_bottleneck(idle: Idle) -> str:
@@ -174,17 +179,17 @@ def _overhead_sentences(facts: Facts, idle: Idle, host: int) -> list[str]:
     named = sorted(idle.causes.items(), key=lambda item: -item[1])[:3]
     causes = ", ".join(f"{cause} {share(ns, span)}" for cause, ns in named)
     sentences = [
-        f"For {share(host, span)} of it the GPU had nothing to do because the host had not launched "
-        "the next op yet: that outweighs the GPU's work."
+        f"For {share(host, span)} of it the GPU had nothing to do because the host had not "
+        "launched the next op yet: that outweighs the GPU's work."
     ]
     if causes:
         sentences.append(
-            f"While it waited, the launching thread was busy with (share of the {facts.window.name}): "
-            f"{causes}."
+            "While it waited, the launching thread was busy with (share of the "
+            f"{facts.window.name}): {causes}."
         )
     if idle.causes.get("untraced", 0) > 0.05 * span:
         sentences.append(
-            "`untraced` is time between recorded slices: Python, or native code that was not recorded."
+            "`untraced` is time between recorded slices: Python, or native code not recorded."
         )
     return sentences
 
@@ -205,12 +210,14 @@ def _compute_sentences(facts: Facts, gpu: Gpu, idle: Idle, bottleneck: str) -> l
                 sentences.append(f"{share(ns, span)} ({duration(ns)}) is {what}.")
     elif bottleneck == "latency":
         mean = gpu.compute_ns // max(1, gpu.kernels)
-        sentences.append(f"Its {gpu.kernels:,} kernels take {duration(mean)} on average: too short to fill it.")
+        sentences.append(
+            f"Its {gpu.kernels:,} kernels take {duration(mean)} on average: too short to fill it."
+        )
     else:
         math_ns, other_ns = _math_and_other(facts)
         sentences.append(
-            f"{share(math_ns, math_ns + other_ns)} of summed kernel time is in matrix products, attention and "
-            "convolution, going by kernel names; rooflines were not computed."
+            f"{share(math_ns, math_ns + other_ns)} of summed kernel time is in matrix products, "
+            "attention and convolution, going by kernel names; rooflines were not computed."
         )
     return sentences
 
@@ -227,7 +234,7 @@ def _launch_sentence(facts: Facts) -> str:
     return f"{launch.count:,} launches, median launch delay {duration(delay)}: {meaning}."
 
 
-# -- the host alone -----------------------------------------------------------------------------------
+# -- the host alone --------------------------------------------------------------------------------
 
 
 def _judge_host(facts: Facts, host: Host) -> Verdict:
@@ -256,6 +263,12 @@ def _judge_host(facts: Facts, host: Host) -> Verdict:
             "what the host did is not in the trace."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
+    if host.launches:
+        why.append(
+            f"{host.launches:,} calls launched work on a device, and none of it was recorded: "
+            "whether the device or the host was the slower one the trace does not tell."
+        )
+        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
     overhead = sum(overheads.values())
     margin = (host.compute_ns - overhead) / span
     worst = max(overheads, key=lambda name: overheads[name])
@@ -266,7 +279,8 @@ def _judge_host(facts: Facts, host: Host) -> Verdict:
         Saving(name, ns) for name, ns in sorted(ranked.items(), key=lambda item: -item[1]) if ns > 0
     ]
     why.append(
-        f"{share(overhead, span)} is overhead, most of it {worst} ({share(overheads[worst], span)})."
+        f"{share(overhead, span)} is overhead, "
+        f"most of it {worst} ({share(overheads[worst], span)})."
     )
     if margin < 0:
         bottleneck = max(ranked, key=lambda name: ranked[name])
@@ -277,7 +291,7 @@ def _judge_host(facts: Facts, host: Host) -> Verdict:
     return Verdict(COMPUTE, "math", "high", fractions, why, savings, margin, [_NEXT["math"]])
 
 
-# -- confidence ---------------------------------------------------------------------------------------
+# -- confidence ------------------------------------------------------------------------------------
 
 
 def _doubted(verdict: Verdict, facts: Facts, health: list[Finding]) -> Verdict:
@@ -303,6 +317,9 @@ def _doubted(verdict: Verdict, facts: Facts, health: list[Finding]) -> Verdict:
             continue
         if finding.code in serious:
             doubts.append(serious[finding.code])
+    if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
+        advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
+        verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     levels = ("high", "medium", "low")
     level = min(2, len(doubts) + (0 if plain else 1))
     if ops < limit.FEW_OPS:

@@ -1,4 +1,4 @@
-"""Small programs to profile, one module each. This table is all that listing them needs: no torch."""
+"""Small programs to profile, one module each. Listing them needs this table, and no torch."""
 
 from typing import NamedTuple
 
@@ -19,5 +19,7 @@ WORKLOADS = {
     "linear": Entry("linear", _MLP, "one nn.Linear, --dim to --hidden, over --batch x --seq rows"),
     "mlp-eager": Entry("mlp_eager", _MLP, "GeGLU MLP, eager: 5 kernels a forward on a GPU"),
     "mlp-compiled": Entry("mlp_compiled", _MLP, "the same MLP under torch.compile: 4 kernels"),
-    "mlp-triton": Entry("mlp_triton", _MLP, "the same MLP, gelu(gate) * up in one Triton kernel: 4 kernels"),
+    "mlp-triton": Entry(
+        "mlp_triton", _MLP, "the same MLP, gelu(gate) * up in one Triton kernel: 4 kernels"
+    ),
 }

@@ -1,0 +1,32 @@
+# `make demo` runs the main job, `make test` passes the tests; both set up all they need in .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3)
+BIN := .venv/bin
+DEMO := build/demo
+
+.PHONY: demo test gpu-captures clean
+
+demo: .venv/installed
+	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
+
+test: .venv/installed
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/python -m pytest -n 2
+
+# On a machine with a GPU: the five workloads at their default and at a small size, into tests/data.
+gpu-captures: .venv/installed
+	@BIN=$(BIN) sh tests/data/capture_on_gpu.sh
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo 'tracekit needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python3.11' >&2; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo '$(PYTHON) has no venv module: install it (on Debian: apt install python3-venv)' >&2; exit 2; }
+	@rm -rf .venv
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[capture,dev]'
+	@touch $@
+
+clean:
+	@rm -rf .venv build

@@ -1,0 +1,61 @@
+"""The command line: `tracekit COMMAND`. Each module parses options, calls the library, prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from tracekit import __version__
+from tracekit.commands.analyze import analyze
+from tracekit.commands.capture import capture
+from tracekit.commands.export import export
+from tracekit.commands.load import load
+from tracekit.commands.query import query
+from tracekit.commands.sql import sql
+from tracekit.commands.workloads import workloads
+from tracekit.errors import TracekitError
+from tracekit.text import printable
+
+_FAILED, _INTERRUPTED = 2, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def cli() -> None:
+    """PyTorch profiler traces: a verdict, and a database to ask.
+
+    TRACE is a .json, .json.gz or .json.zst that torch.profiler wrote, or - for a pipe; DB is what
+    `tracekit load` made of traces.
+    """
+
+
+for command in (analyze, capture, export, load, query, sql, workloads):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Runs the command line and exits: 0 done, 2 wrong use or bad input, said in one line."""
+    try:
+        status = cli.main(standalone_mode=False) or 0
+        sys.stdout.flush()
+    except TracekitError as error:
+        status = _complain(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        status = 0
+    except click.ClickException as error:
+        status = _complain(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        status = _INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone: that is its right. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _complain(message: str) -> int:
+    click.echo("tracekit: " + printable(" ".join(message.split("\n"))), err=True)
+    return _FAILED

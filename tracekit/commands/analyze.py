@@ -1,0 +1,37 @@
+"""tracekit analyze"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command()
+@click.argument("trace")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--explain", is_flag=True, help="Print the SQL behind the numbers too.")
+@click.option(
+    "--trace-id", type=int, help="Which trace of a database.  [default: all, side by side]"
+)
+@click.option("--window", help="gpu_active, trace, or a step's name.  [default: gpu_active]")
+def analyze(
+    trace: str, as_json: bool, explain: bool, trace_id: int | None, window: str | None
+) -> None:
+    """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
+    from tracekit.analysis import SCHEMA, gather
+    from tracekit.database import open_any
+    from tracekit.reporters import console
+
+    with open_any(trace) as database:
+        analyses = gather(database, trace_id, window)
+    if as_json:
+        objects = [each.as_dict() for each in analyses]
+        several = {"schema": f"{SCHEMA}+list", "analyses": objects}
+        click.echo(json.dumps(objects[0] if len(objects) == 1 else several, default=str))
+    elif len(analyses) == 1:
+        console.render(analyses[0])
+    else:
+        console.render_side_by_side(analyses)
+    if explain:
+        console.explain(err=as_json)

@@ -1,0 +1,49 @@
+"""tracekit capture"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tracekit.text import duration
+
+
+@click.command(no_args_is_help=False)
+@click.argument("workload")
+@click.option("-o", "--output", help="Where the trace goes.  [default: WORKLOAD.json.gz]")
+@click.option("--batch", type=int, help="Sequences in a batch.  [default: 64, on a CPU 4]")
+@click.option("--seq", type=int, help="Tokens in a sequence.  [default: 128, on a CPU 32]")
+@click.option("--dim", type=int, help="Features in and out.  [default: 768, on a CPU 256]")
+@click.option("--hidden", type=int, help="Features within.  [default: 3072, on a CPU 1024]")
+@click.option(
+    "--dtype", type=click.Choice(["fp32", "fp16", "bf16"]), help="[default: bf16, on a CPU fp32]"
+)
+@click.option(
+    "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True
+)
+@click.option("--warmup", type=int, default=5, show_default=True, help="Steps before the profiler.")
+@click.option("--active", type=int, default=5, show_default=True, help="Steps to record.")
+@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record input shapes.")
+@click.option(
+    "--stacks/--no-stacks", default=False, show_default=True, help="Record Python stacks."
+)
+@click.option("--memory/--no-memory", default=False, show_default=True, help="Record allocations.")
+def capture(workload: str, output: str | None, **options: Any) -> None:
+    """Run WORKLOAD under torch.profiler and write its trace.
+
+    WORKLOAD is a name from `tracekit workloads`, or module:function of your own, called once a
+    step. The same steps are also timed without the profiler; the trace says how far they differ.
+    """
+    from tracekit.capture import Options
+    from tracekit.capture import capture as run
+
+    if output is None:
+        output = workload.replace(":", ".") + ".json.gz"
+    done = run(workload, output, Options(**options))
+    if done.note:
+        click.echo(f"note: {done.note}", err=True)
+    click.echo(
+        f"{done.path}: a step takes {duration(done.unprofiled_step_ns)}, "
+        f"under the profiler {duration(done.profiled_step_ns)}"
+    )

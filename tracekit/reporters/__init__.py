@@ -1,0 +1,1 @@
+"""What is shown and how: one module per output. Reporters print what the library found."""

@@ -1,0 +1,256 @@
+"""The verdict on a terminal: verdict, why, where the time went, top kernels, what to try next."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tracekit import catalog
+from tracekit.analysis import QUERIES, Analysis, Period
+from tracekit.text import duration, printable, share, size
+
+WIDTH = 100
+_BAR = 34
+_COLOURS = {"compute": "green", "communication": "magenta", "copies": "cyan"}
+_REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown": "red"}
+
+
+def console() -> Console:
+    """Standard output, at most 100 columns wide; colours only on a terminal."""
+    found = Console(highlight=False, soft_wrap=False)
+    if not sys.stdout.isatty() or found.width > WIDTH:
+        found = Console(
+            highlight=False, width=WIDTH if not sys.stdout.isatty() else min(found.width, WIDTH)
+        )
+    return found
+
+
+def render(analysis: Analysis) -> None:
+    """Prints one analysis."""
+    out = console()
+    _headline(out, analysis)
+    _section(out, "Why")
+    for sentence in analysis.verdict.why:
+        out.print(Text("- " + printable(sentence)), width=min(out.width, WIDTH))
+    _time(out, analysis)
+    _windows(out, analysis)
+    _kernels(out, analysis)
+    _traffic(out, analysis)
+    _health(out, analysis)
+    if analysis.verdict.try_next:
+        _section(out, "What to try next")
+        for advice in analysis.verdict.try_next:
+            out.print(Text("- " + advice))
+
+
+def render_side_by_side(analyses: list[Analysis]) -> None:
+    """Prints several verdicts as the columns of one table."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for analysis in analyses:
+        table.add_column(printable(_title(analysis)), overflow="fold")
+    rows: dict[str, Sequence[str | Text]] = {
+        "verdict": [Text(a.verdict.regime, _REGIME_COLOUR[a.verdict.regime]) for a in analyses],
+        "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
+        "confidence": [a.verdict.confidence for a in analyses],
+        "device": [printable(", ".join(a.trace.devices) or "CPU") for a in analyses],
+        "window": [f"{a.window.name}, {duration(a.window.span_ns)}" for a in analyses],
+        "compute, of window": [_compute_share(a) for a in analyses],
+        "host late, of window": [_late_share(a) for a in analyses],
+        "kernels": [f"{a.gpu.kernels:,}" if a.gpu else "-" for a in analyses],
+        "operators": [f"{a.host.operators:,}" if a.host else "-" for a in analyses],
+        "step, unprofiled": [_step(a, "unprofiled_step_ns") for a in analyses],
+        "step, profiled": [_step(a, "profiled_step_ns") for a in analyses],
+    }
+    for name, cells in rows.items():
+        if any(str(cell) != "-" for cell in cells):
+            table.add_row(name, *cells)
+    console().print(table)
+
+
+def explain(*, err: bool = False) -> None:
+    """Prints the SQL of the queries that an analysis asks."""
+    for name in QUERIES:
+        click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
+
+
+def _headline(out: Console, analysis: Analysis) -> None:
+    verdict, trace = analysis.verdict, analysis.trace
+    line = Text(verdict.regime, f"bold {_REGIME_COLOUR[verdict.regime]}")
+    if verdict.bottleneck:
+        line.append(f", by {verdict.bottleneck}", "bold")
+    if verdict.margin is not None:
+        line.append(
+            f"   confidence {verdict.confidence}, margin {abs(verdict.margin):.0%} of the window"
+        )
+    out.print(line)
+    rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
+    devices = ", ".join(trace.devices) or "no device"
+    out.print(Text(printable(f"{trace.path}: {devices}{rank}, {trace.events:,} events"), "dim"))
+
+
+def _time(out: Console, analysis: Analysis) -> None:
+    """A bar for each part of the window; the parts add up to it."""
+    parts: list[tuple[str, int, str]] = []
+    gpu, idle, host = analysis.gpu, analysis.idle, analysis.host
+    if gpu is not None and idle is not None:
+        parts += [
+            ("compute", gpu.compute_ns, "green"),
+            ("communication, exposed", gpu.exposed_comm_ns, "magenta"),
+            ("copies, exposed", gpu.exposed_memcpy_ns, "cyan"),
+        ]
+        parts += [(f"idle: {cause}", ns, "yellow") for cause, ns in idle.causes.items()]
+        parts += [
+            ("idle: device", idle.device_ns, "blue"),
+            ("idle: unlinked", idle.unlinked_ns, "red"),
+            ("idle: after the last op", idle.after_last_op_ns, "yellow"),
+        ]
+    elif host is not None:
+        names = (
+            "compute",
+            "dispatch",
+            "view",
+            "python",
+            "input",
+            "compilation",
+            "runtime",
+            "untraced",
+        )
+        parts += [
+            (name, getattr(host, f"{name}_ns"), "green" if name == "compute" else "yellow")
+            for name in names
+        ]
+    parts = [part for part in parts if part[1] > 0]
+    if not parts:
+        return
+    span = analysis.window.span_ns
+    _section(out, f"Where the time went ({analysis.window.name}: {duration(span)} = 100 %)")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    for name, ns, colour in parts:
+        bar = "█" * round(_BAR * ns / span) or "▏"
+        table.add_row(name, duration(ns), share(ns, span), Text(bar, colour))
+    out.print(table)
+
+
+def _windows(out: Console, analysis: Analysis) -> None:
+    """The same shares of other windows: they can disagree."""
+    periods = sorted(
+        [*analysis.windows, *analysis.steps[:8]],
+        key=lambda p: (p.window.kind != "gpu_active", p.window.start_ns),
+    )
+    if len(periods) < 2:
+        return
+    _section(out, "The same, window by window (shares of each window)")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in (
+        "window",
+        "length",
+        "busy" if analysis.gpu else "compute",
+        "host late",
+        "regime",
+        "by",
+    ):
+        table.add_column(
+            name, justify="right" if name in ("length", "busy", "compute", "host late") else "left"
+        )
+    for period in periods:
+        table.add_row(
+            _clipped(period.window.name, 32),
+            duration(period.window.span_ns),
+            _busy(period),
+            share(period.idle.host_late_ns, period.window.span_ns) if period.idle else "-",
+            Text(period.regime, _REGIME_COLOUR[period.regime]),
+            period.bottleneck or "-",
+        )
+    out.print(table)
+    if len(analysis.steps) > 8:
+        out.print(f"... and {len(analysis.steps) - 8} more steps")
+
+
+def _busy(period: Period) -> str:
+    if period.gpu is not None:
+        return share(period.gpu.busy_ns, period.window.span_ns)
+    return share(period.host.compute_ns, period.window.span_ns) if period.host else "-"
+
+
+def _kernels(out: Console, analysis: Analysis) -> None:
+    if not analysis.top_kernels:
+        return
+    _section(out, "Top kernels (share of summed kernel time)")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("share", "total", "count", "mean"):
+        table.add_column(name, justify="right")
+    table.add_column("kernel")
+    for row in analysis.top_kernels[:5]:
+        table.add_row(
+            f"{row['share_of_kernel_time']:.1%}",
+            duration(row["total_ns"]),
+            f"{row['count']:,}",
+            duration(row["mean_ns"]),
+            _clipped(row["name"], 62),
+        )
+    out.print(table)
+
+
+def _traffic(out: Console, analysis: Analysis) -> None:
+    copies = [row for row in analysis.memory_traffic if row["bytes"]]
+    if not copies:
+        return
+    _section(out, "Memory traffic")
+    for row in copies[:4]:
+        rate = f", {size(row['bytes_per_s'])}/s" if row["bytes_per_s"] else ""
+        out.print(
+            f"{printable(row['copy_kind'])}: {row['count']:,} times, {size(row['bytes'])} "
+            f"in {duration(row['total_ns'])}{rate}"
+        )
+
+
+def _health(out: Console, analysis: Analysis) -> None:
+    if not analysis.trace.health:
+        return
+    _section(out, "What makes these numbers doubtful")
+    colour = {"error": "red", "warning": "yellow", "info": "dim"}
+    for finding in analysis.trace.health:
+        count = f" ({finding.count:,})" if finding.count > 1 else ""
+        line = Text(f"{finding.severity}: ", colour[finding.severity])
+        out.print(line.append(printable(finding.message) + count))
+
+
+def _clipped(text: str, width: int) -> str:
+    text = printable(text)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _section(out: Console, title: str) -> None:
+    out.print()
+    out.print(Text(printable(title), "bold"))
+
+
+def _title(analysis: Analysis) -> str:
+    captured = analysis.trace.capture
+    return str(captured["workload"]) if captured and "workload" in captured else analysis.trace.path
+
+
+def _compute_share(analysis: Analysis) -> str:
+    part = analysis.gpu or analysis.host
+    return share(part.compute_ns, analysis.window.span_ns) if part else "-"
+
+
+def _late_share(analysis: Analysis) -> str:
+    idle = analysis.idle
+    return share(idle.host_late_ns, analysis.window.span_ns) if idle else "-"
+
+
+def _step(analysis: Analysis, key: str) -> str:
+    captured = analysis.trace.capture or {}
+    value = captured.get(key)
+    return duration(value) if isinstance(value, int) else "-"

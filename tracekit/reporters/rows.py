@@ -1,0 +1,114 @@
+"""Rows of a query as a table, CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from tracekit.errors import TracekitError
+from tracekit.files import written_whole
+from tracekit.reporters.console import console
+from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracekit.catalog import Value
+    from tracekit.database import Database
+
+FORMATS = ("table", "csv", "json", "parquet")
+_MOST_TABLE_ROWS = 1000
+
+
+def render(
+    database: Database,
+    query: str,
+    variables: Mapping[str, Value],
+    form: str,
+    output: str | None = None,
+) -> None:
+    """Prints the rows of one SELECT, or writes them to `output`.
+
+    Raises:
+        TracekitError: when the SQL fails, or Parquet has nowhere to go.
+    """
+    if form == "table" and output is None:
+        _table(*database.fetch(query, variables))
+        return
+    if form == "table":
+        raise TracekitError(
+            "a table goes to the terminal; give --format csv, json or parquet with -o"
+        )
+    if form == "parquet" and output is None and sys.stdout.isatty():
+        raise TracekitError("Parquet is binary: give -o FILE, or send it to a pipe")
+    data = _encoded(database, query, variables, form)
+    if output is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    with written_whole(output) as beside:
+        Path(beside).write_bytes(data)
+
+
+def _encoded(database: Database, query: str, variables: Mapping[str, Value], form: str) -> bytes:
+    if form == "json":
+        columns, rows = database.fetch(query, variables)
+        records = [dict(zip(columns, row, strict=True)) for row in rows]
+        return (json.dumps(records, default=str, indent=1) + "\n").encode()
+    import io
+
+    import polars
+
+    frame = database.frame(query, variables)
+    sink = io.BytesIO()
+    if form == "parquet":
+        frame.write_parquet(sink)
+        return sink.getvalue()
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    flat = frame.with_columns(
+        polars.Series(name, [_json(value) for value in frame[name].to_list()], polars.String)
+        for name in nested
+    )
+    flat.write_csv(sink)
+    return sink.getvalue()
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, default=str)
+
+
+def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
+    out = console()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(columns):
+        is_number = all(isinstance(row[place], int | float | NoneType) for row in rows)
+        table.add_column(
+            Text(printable(name), "bold"), justify="right" if is_number else "left", overflow="fold"
+        )
+    for row in rows[:_MOST_TABLE_ROWS]:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    out.print(table)
+    if len(rows) > _MOST_TABLE_ROWS:
+        print(
+            f"... {len(rows) - _MOST_TABLE_ROWS:,} more rows; --format csv shows all",
+            file=sys.stderr,
+        )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    text = printable(value)
+    return text if len(text) <= 80 else text[:77] + "..."
