@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+import zstandard
+
 from tracekit.errors import TracekitError
 
 SLICE_BYTES = 32 << 20
@@ -98,8 +100,6 @@ class ByteStream:
             # read1 hands over what was decompressed before an early end; read would lose it.
             self._read = gzip.GzipFile(fileobj=raw).read1
         elif magic == _ZSTD_MAGIC:
-            import zstandard
-
             decompressor = zstandard.ZstdDecompressor()
             self._read = decompressor.stream_reader(raw, read_across_frames=True).read
         else:
@@ -111,14 +111,10 @@ class ByteStream:
             return self._read(_READ_BYTES)
         except EOFError:
             self.damage = "the compressed file ends early"
-        except (gzip.BadGzipFile, zlib.error) as error:
+        except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
             self.damage = f"the compressed data is corrupt ({error})"
         except OSError as error:
             raise TracekitError(f"{self.path}: cannot be read: {error}") from error
-        except Exception as error:
-            if type(error).__name__ != "ZstdError":
-                raise
-            self.damage = f"the compressed data is corrupt ({error})"
         return b""
 
     @property
@@ -184,11 +180,10 @@ class TraceReader:
         """
         found = salvage(failed.events, failed.offset, final=False)
         self.rejected += found.rejected
-        rest = b",".join([failed.events[found.end :], *(each.events for each in unread)])
-        if found.closed or rest.strip(_SPACE + b","):
-            self._buffer[:0] = rest + (b"," if not found.closed or unread else b"")
-            self._place = "tail" if found.closed else "events"
-            self._offset = failed.offset + found.end
+        # What was taken lost the comma before it; the buffer still begins with its own.
+        self._buffer[:0] = b",".join([failed.events[found.end :], *(u.events for u in unread)])
+        self._place = "tail" if found.closed else "events"
+        self._offset = failed.offset + found.end
         if not found.end:
             self._misled = True
             self._wanted = 2 * len(self._buffer)
@@ -367,10 +362,16 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
             _, end = _DECODER.raw_decode(latin, at)
             good.append(_clean(text[at:end]))
         except (json.JSONDecodeError, RecursionError) as error:
-            following = _next_event(text, at + 1)
-            if following is None and not final:
-                return Salvaged(b",\n".join(good), rejected, at, closed=False)
-            end = len(text) if following is None else following
+            if _runs_out(error, latin):
+                # Cut off: what follows inside it may look like events, and is none.
+                if not final:
+                    return Salvaged(b",\n".join(good), rejected, at, closed=False)
+                end = len(text)
+            else:
+                following = _next_event(text, at + 1)
+                if following is None and not final:
+                    return Salvaged(b",\n".join(good), rejected, at, closed=False)
+                end = len(text) if following is None else following
             lost = text[at:end].rstrip(_SPACE + b",").decode("utf-8", "replace")
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
             rejected.append(Rejected(offset + at, lost, reason))
@@ -391,6 +392,14 @@ def looks_like_event(text: bytes | bytearray, at: int) -> bool:
             continue
         return isinstance(found, dict) and "ph" in found
     return False
+
+
+def _runs_out(error: Exception, text: str) -> bool:
+    """Whether parsing failed because the text ends too early, rather than on what it says."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    # A literal that is cut off is reported at its start: none is longer than this.
+    return error.msg.startswith("Unterminated") or error.pos > len(text.rstrip()) - len("-Infinity")
 
 
 def _next_event(text: bytes, at: int) -> int | None:

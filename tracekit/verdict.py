@@ -107,8 +107,8 @@ def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle) -> Verdict:
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, None, [])
     if unexplained >= limit.UNEXPLAINED_SHARE * span and unexplained > abs(gpu.busy_ns - host):
         why.append(
-            f"{share(unexplained, span)} of the {facts.window.name} is idle time that the trace does "
-            f"not explain ({duration(idle.unlinked_ns)} ended by ops without a launch, "
+            f"{share(unexplained, span)} of the {facts.window.name} is idle time that the trace "
+            f"does not explain ({duration(idle.unlinked_ns)} ended by ops without a launch, "
             f"{duration(latency)} between a launch's return and its op): it could turn the verdict "
             "either way."
         )

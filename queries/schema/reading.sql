@@ -27,14 +27,18 @@ CREATE OR REPLACE TEMP MACRO exact_decimal(j, key, text) AS
              nullif(regexp_extract(text, concat('"', key, '"\s*:\s*("?-?[0-9]+\.?[0-9]*"?)\s*[,}]'), 1), ''),
              j) END;
 
--- Microseconds to nanoseconds, exactly, without 128-bit arithmetic where three digits suffice.
+-- Microseconds to nanoseconds, exactly; without 128-bit arithmetic for all that Kineto writes. What
+-- 64 bits cannot hold is NULL.
+CREATE OR REPLACE TEMP MACRO thousandfold(n) AS
+    CASE WHEN n BETWEEN -9223372036854775 AND 9223372036854775 THEN n * 1000 END;
 CREATE OR REPLACE TEMP MACRO to_ns(j) AS
     CASE WHEN j IS NULL THEN NULL
-         WHEN NOT contains(j, '.') THEN TRY_CAST(TRY_CAST(trim(j, '"') AS HUGEINT) * 1000 AS BIGINT)
-         WHEN left(j, 1) = '"' OR contains(j, 'e') OR length(j) - instr(j, '.') > 3
-             THEN TRY_CAST(round(TRY_CAST(trim(j, '"') AS DECIMAL(38, 9)) * 1000) AS BIGINT)
-         ELSE TRY_CAST(replace(j, '.', '') AS BIGINT)
-              * CASE length(j) - instr(j, '.') WHEN 3 THEN 1 WHEN 2 THEN 10 ELSE 100 END END;
+         WHEN NOT contains(j, '.') THEN thousandfold(TRY_CAST(trim(j, '"') AS BIGINT))
+         WHEN length(j) - instr(j, '.') = 3 AND left(j, 1) <> '"' AND NOT contains(j, 'e')
+             THEN TRY_CAST(replace(j, '.', '') AS BIGINT)
+         WHEN length(j) - instr(j, '.') < 3 AND length(j) <= 16 AND left(j, 1) <> '"' AND NOT contains(j, 'e')
+             THEN TRY_CAST(replace(j, '.', '') AS BIGINT) * CASE length(j) - instr(j, '.') WHEN 2 THEN 10 ELSE 100 END
+         ELSE TRY_CAST(round(TRY_CAST(trim(j, '"') AS DECIMAL(28, 9)) * 1000) AS BIGINT) END;
 
 -- Whether `to_ns` kept all of the number.
 CREATE OR REPLACE TEMP MACRO whole_ns(j) AS

@@ -58,6 +58,7 @@ def render_side_by_side(analyses: list[Analysis]) -> None:
         "verdict": [Text(a.verdict.regime, _REGIME_COLOUR[a.verdict.regime]) for a in analyses],
         "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
         "confidence": [a.verdict.confidence for a in analyses],
+        "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
         "device": [printable(", ".join(a.trace.devices) or "CPU") for a in analyses],
         "window": [f"{a.window.name}, {duration(a.window.span_ns)}" for a in analyses],
         "compute, of window": [_compute_share(a) for a in analyses],

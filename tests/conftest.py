@@ -1,0 +1,74 @@
+"""Where test traces come from, and the environment that tests run in."""
+
+import os
+
+# Before anything imports triton: kernels are tested on the CPU, in Triton's interpreter.
+os.environ["TRITON_INTERPRET"] = "1"
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import tracekit
+
+SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
+
+
+def expected_numbers() -> dict[str, dict[str, int]]:
+    """The exact numbers of the shared real traces; empty where they are not at hand."""
+    file = SHARED_TRACES / "expected.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def shared_trace_names() -> list:
+    """Parameters for tests over all shared traces: one skipped test where they are not at hand."""
+    return sorted(expected_numbers()) or [
+        pytest.param("", marks=pytest.mark.skip(f"no real traces at {SHARED_TRACES}"))
+    ]
+
+
+@pytest.fixture(scope="session")
+def shared_database() -> Iterator[Callable[[str], tracekit.Database]]:
+    """Opens a shared real trace by its file name, once."""
+    opened: dict[str, tracekit.Database] = {}
+
+    def get(name: str) -> tracekit.Database:
+        path = SHARED_TRACES / name
+        if not path.exists():
+            pytest.skip(f"no real traces at {SHARED_TRACES}")
+        if name not in opened:
+            for each in opened.values():
+                each.close()
+            opened.clear()
+            opened[name] = tracekit.load(path)
+        return opened[name]
+
+    yield get
+    for each in opened.values():
+        each.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `tracekit ...` as a user would, in an empty directory."""
+
+    def command(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+        done = subprocess.run(
+            [Path(sys.executable).parent / "tracekit", *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=tmp_path,
+            env=environment,
+            timeout=300,
+            check=False,
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    return command

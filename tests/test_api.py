@@ -1,0 +1,61 @@
+"""The library: what a user does in the shell has one obvious line of Python."""
+
+import subprocess
+import sys
+
+import polars
+import pytest
+
+import tracekit
+from tests import traces
+
+EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]
+
+
+def test_a_trace_is_loaded_asked_and_judged_in_a_line_each(tmp_path):
+    with tracekit.load(traces.write(tmp_path / "t.json", EVENTS)) as run:
+        frame = run.sql("SELECT name, dur_ns FROM kernels ORDER BY start_ns")
+        assert isinstance(frame, polars.DataFrame)
+        assert frame.rows() == [("sgemm", 5000), ("second", 5000)]
+        assert run.query("top_kernels", top=1).height == 1
+        assert run.verdict().verdict.regime == "unknown"
+
+
+def test_several_traces_go_into_one_database(tmp_path):
+    first = traces.write(tmp_path / "a.json", EVENTS)
+    second = traces.write(tmp_path / "b.json", EVENTS[:2])
+    with tracekit.load([first, second], tmp_path / "run.duckdb") as run:
+        assert [row["events"] for row in run.traces()] == [3, 2]
+        with pytest.raises(tracekit.TracekitError, match="choose a trace"):
+            run.verdict()
+        assert run.verdict(2).gpu.kernels == 1
+    with tracekit.open_database(tmp_path / "run.duckdb") as again:
+        assert again.query("overview").height == 2
+
+
+@pytest.mark.parametrize(
+    "ask", ["run.query('no')", "run.query('top_kernels', no=1)", "run.sql('')"]
+)
+def test_wrong_use_is_one_kind_of_error(ask, tmp_path):
+    with tracekit.load(traces.write(tmp_path / "t.json", EVENTS)) as run:  # noqa: F841
+        with pytest.raises(tracekit.TracekitError):
+            eval(ask)
+
+
+def test_parameters_are_values_never_sql(tmp_path):
+    with tracekit.load(traces.write(tmp_path / "t.json", EVENTS)) as run:
+        with pytest.raises(tracekit.TracekitError, match="integer"):
+            run.query("top_kernels", top="1; DROP TABLE event")
+
+
+def test_importing_the_library_imports_nothing_heavy():
+    code = "import sys, tracekit; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert not {"torch", "triton", "polars", "duckdb", "hta", "plotly", "ray"} & set(loaded.split())
+
+
+def test_frames_outlive_the_database_quietly(tmp_path):
+    path = traces.write(tmp_path / "t.json", EVENTS)
+    code = f"import tracekit; run = tracekit.load({str(path)!r}); f = run.sql('SELECT 1 AS x')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,167 @@
+"""Bad input: exit status 2, one line that names the file and the reason, nothing half-written."""
+
+import gzip
+import json
+
+import pytest
+
+from tests import traces
+
+GOOD = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)] * 50
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return traces.write(tmp_path / "good.json", GOOD)
+
+
+def refused(done, *words: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file"),
+        (b"", "is empty"),
+        (b"not json at all", "is not JSON"),
+        (b'{"hello": "world"}', "no `traceEvents`"),
+        (b'{"traceEvents": {}}', "no array"),
+        (gzip.compress(json.dumps({"traceEvents": GOOD}).encode())[:20], "ends early"),
+    ],
+    ids=["missing", "empty", "not JSON", "no trace", "no array", "cut gzip"],
+)
+@pytest.mark.parametrize("command", ["analyze", "load", "sql", "query", "export"])
+def test_what_cannot_be_read_is_refused(command, content, reason, run, tmp_path):
+    name = "trace\x1b[31m.json"
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    arguments = {
+        "analyze": [name],
+        "load": [name, "-o", "out.duckdb"],
+        "sql": [name, "SELECT 1"],
+        "query": ["top_kernels", name],
+        "export": [name, "-o", "out.json"],
+    }[command]
+    done = run(command, *arguments)
+    refused(done, "trace", reason)
+    assert "\x1b" not in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_cut_trace_is_loaded_as_far_as_it_goes(run, tmp_path):
+    text = json.dumps({"traceEvents": GOOD})
+    (tmp_path / "cut.json").write_text(text[: len(text) // 2])
+    done = run("analyze", "cut.json", "--json")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert 40 <= found["trace"]["events"] <= 50
+    assert "truncated" in [finding["code"] for finding in found["trace"]["health"]]
+    assert found["verdict"]["confidence"] != "high"
+
+
+def test_a_cut_gzip_is_loaded_as_far_as_it_goes(run, tmp_path):
+    events = [{**GOOD[1], "name": f"kernel {place}"} for place in range(5000)]
+    packed = gzip.compress(json.dumps({"traceEvents": events}).encode())
+    (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
+    done = run("load", "cut.json.gz", "-o", "cut.duckdb")
+    assert done.returncode == 0
+    assert "ends early" in done.stderr
+    assert run("sql", "cut.duckdb", "SELECT count(*) > 1000 AS many FROM event").stdout.split() == [
+        "many",
+        "true",
+    ]
+
+
+def test_a_trace_in_array_form_is_a_trace(run, tmp_path):
+    (tmp_path / "array.json").write_text(json.dumps(GOOD))
+    assert json.loads(run("analyze", "array.json", "--json").stdout)["gpu"]["kernels"] == 50
+
+
+def test_a_trace_without_events_is_told_apart_from_no_trace(run, tmp_path):
+    (tmp_path / "none.json").write_text('{"traceEvents": []}')
+    done = run("analyze", "none.json", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["verdict"]["regime"] == "unknown"
+
+
+@pytest.mark.parametrize("command", ["load", "export", "capture"])
+def test_an_output_that_cannot_be_written_is_refused(command, run, trace):
+    arguments = {
+        "load": [str(trace), "-o", "no/such/folder/run.duckdb"],
+        "export": [str(trace), "-o", "no/such/folder/run.json"],
+        "capture": ["matmul-add", "--dim", "8", "-o", "no/such/folder/run.json.gz"],
+    }[command]
+    refused(run(command, *arguments), "no/such/folder", "cannot be written")
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("SELECT nothing FROM event", "nothing"),
+        ("INSERT INTO event (trace_id) VALUES (1)", "read-only"),
+        ("WITH gone AS (DELETE FROM event RETURNING *) SELECT * FROM gone", "read-only"),
+        ("CREATE TABLE mine (x INT)", "read-only"),
+        ("DROP VIEW kernels", "read-only"),
+        ("COPY event TO 'stolen.csv'", "read-only"),
+        ("ATTACH 'other.duckdb'", "read-only"),
+        ("SET enable_external_access = true", "read-only"),
+        ("SELECT 1; SELECT 2", "one SELECT"),
+        ("", "one SELECT"),
+        ("SELECT * FROM read_text('good.json')", "disabled"),
+        ("SELECT * FROM 'good.json'", "disabled"),
+    ],
+)
+@pytest.mark.parametrize("source", ["trace", "database"])
+def test_sql_can_only_read_the_trace(source, statement, reason, run, trace, tmp_path):
+    where = str(trace)
+    if source == "database":
+        where = "run.duckdb"
+        assert run("load", str(trace), "-o", where).returncode == 0
+    before = sorted(tmp_path.iterdir())
+    refused(run("sql", where, statement), reason)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nonsense"], "No such command"),
+        (["analyze"], "Missing argument"),
+        (["analyze", "good.json", "--trace-id", "9"], "no trace 9"),
+        (["analyze", "good.json", "--window", "step 9"], "no window"),
+        (["query", "nonsense", "good.json"], "no query is named"),
+        (["query", "top_kernels"], "give one trace"),
+        (["query", "top_kernels", "good.json", "--param", "top"], "NAME=VALUE"),
+        (["query", "top_kernels", "good.json", "--param", "top=x"], "integer"),
+        (["query", "top_kernels", "good.json", "--param", "no=1"], "no parameter"),
+        (["capture", "nonsense"], "no workload is named"),
+        (["capture", "no.such.module:f"], "cannot import"),
+        (["capture", "json:no_such_function"], "no function"),
+        (["capture", "matmul-add", "--dim", "0"], "at least 1"),
+        (["capture", "matmul-add", "--active", "0"], "at least one active"),
+        (["load", "good.json", "-o", "."], "is a directory"),
+        (["analyze", "."], "Is a directory"),
+    ],
+)
+def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):
+    refused(run(*arguments), reason)
+
+
+def test_a_file_that_only_looks_like_a_database_is_refused(run, tmp_path):
+    (tmp_path / "fake.duckdb").write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 5000)
+    refused(run("analyze", "fake.duckdb"), "fake.duckdb")
+
+
+def test_another_programs_database_is_refused(run, tmp_path):
+    import duckdb
+
+    duckdb.connect(str(tmp_path / "other.duckdb")).close()
+    refused(run("analyze", "other.duckdb"), "other.duckdb", "tracekit database")

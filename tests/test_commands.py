@@ -1,0 +1,172 @@
+"""Each command as a user runs it."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests import traces
+
+EVENTS = [
+    traces.slice_event("user_annotation", "ProfilerStep#3", 0, 100),
+    traces.slice_event("cpu_op", "aten::mm", 5, 20),
+    traces.launch(10, 5, 1),
+    traces.gpu_op(20, 40, 1, name="sgemm <script>\x1b[31m"),
+    traces.launch(70, 5, 2, name="cudaMemcpyAsync"),
+    traces.gpu_op(80, 10, 2, category="gpu_memcpy", name="Memcpy HtoD (Pinned -> Device)"),
+]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return traces.write(
+        tmp_path / "t.json", EVENTS, deviceProperties=[{"id": 0, "name": "NVIDIA A100"}]
+    )
+
+
+def test_analyze_prints_the_verdict_top_down_within_100_columns(run, trace):
+    done = run("analyze", "t.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    order = ["compute-bound", "Why", "Where the time went", "Top kernels", "What to try next"]
+    places = [done.stdout.index(each) for each in order]
+    assert places == sorted(places)
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "\x1b" not in done.stdout
+
+
+def test_analyze_json_is_the_object_that_the_design_fixes(run, trace):
+    found = json.loads(run("analyze", "t.json", "--json").stdout)
+    assert found["schema"] == "tracekit/analysis/1"
+    assert found["trace"]["devices"] == ["NVIDIA A100"]
+    assert found["window"] == {
+        "kind": "gpu_active", "name": "GPU-active span",
+        "start_ns": 20_000, "end_ns": 90_000, "span_ns": 70_000,
+    }  # fmt: skip
+    assert found["gpu"] == {
+        "device_id": 0, "kernels": 1, "gpu_ops": 2, "linked": 2, "busy_ns": 50_000,
+        "compute_ns": 40_000, "exposed_comm_ns": 0, "exposed_memcpy_ns": 10_000, "idle_ns": 20_000,
+    }  # fmt: skip
+    assert found["idle"]["causes"] == {"untraced": 10_000, "launch": 5_000, "launch_latency": 5_000}
+    assert found["launch"]["count"] == 2
+    assert found["verdict"]["regime"] == "compute-bound"
+    assert {"bottleneck", "confidence", "shares", "why", "savings"} <= set(found["verdict"])
+    assert [step["window"]["name"] for step in found["steps"]] == ["ProfilerStep#3"]
+
+
+def test_analyze_reads_a_pipe(run, trace):
+    done = run("analyze", "-", "--json", stdin=gzip.compress(trace.read_bytes()))
+    assert json.loads(done.stdout)["trace"]["events"] == len(EVENTS)
+
+
+def test_analyze_judges_the_window_asked_for(run, trace):
+    found = json.loads(run("analyze", "t.json", "--json", "--window", "ProfilerStep#3").stdout)
+    assert (found["window"]["kind"], found["window"]["span_ns"]) == ("step", 100_000)
+    assert found["gpu"]["idle_ns"] == 50_000
+    assert found["idle"]["after_last_op_ns"] == 10_000
+
+
+def test_explain_prints_the_sql_behind_the_numbers(run, trace):
+    done = run("analyze", "t.json", "--explain")
+    assert "-- tracekit query partition" in done.stdout
+    assert "FROM window_timeline" in done.stdout
+
+
+def test_several_traces_stand_side_by_side(run, trace):
+    assert run("load", "t.json", "t.json", "-o", "two.duckdb").returncode == 0
+    done = run("analyze", "two.duckdb")
+    assert done.stdout.count("compute-bound") == 2
+    several = json.loads(run("analyze", "two.duckdb", "--json").stdout)
+    assert [each["trace"]["trace_id"] for each in several["analyses"]] == [1, 2]
+    one = json.loads(run("analyze", "two.duckdb", "--json", "--trace-id", "2").stdout)
+    assert one["trace"]["trace_id"] == 2
+
+
+def test_a_loaded_database_opens_in_any_duckdb_client(run, trace, tmp_path):
+    assert run("load", "t.json", "-o", "run.duckdb").returncode == 0
+    with duckdb.connect(str(tmp_path / "run.duckdb"), read_only=True) as client:
+        views = {row[0] for row in client.execute("SHOW TABLES").fetchall()}
+        assert {
+            "trace", "device", "event", "kernels", "memcpys", "memsets", "gpu_ops", "launches",
+            "syncs", "cpu_ops", "python_frames", "annotations", "steps", "flows", "counters",
+            "memory_events", "gpu_op_origin",
+        } <= views  # fmt: skip
+        for view in views:
+            client.execute(f"SELECT * FROM {view}").fetchall()
+        query = (Path(__file__).parents[1] / "queries" / "top_kernels.sql").read_text()
+        assert len(client.execute(query).fetchall()) == 1
+        client.execute("SET VARIABLE trace = 7")
+        assert client.execute(query).fetchall() == []
+
+
+def test_load_replaces_a_database_or_appends_to_it(run, trace):
+    for more, traces_held in (([], 1), ([], 1), (["--append"], 2)):
+        assert run("load", "t.json", "-o", "run.duckdb", *more).returncode == 0
+        done = run("sql", "run.duckdb", "SELECT count(*) AS n FROM trace", "--format", "csv")
+        assert done.stdout.split() == ["n", str(traces_held)]
+
+
+def test_a_failed_load_leaves_the_old_database_alone(run, trace, tmp_path):
+    assert run("load", "t.json", "-o", "run.duckdb").returncode == 0
+    before = (tmp_path / "run.duckdb").read_bytes()
+    (tmp_path / "bad.json").write_text("nonsense")
+    assert run("load", "t.json", "bad.json", "-o", "run.duckdb", "--append").returncode == 2
+    assert (tmp_path / "run.duckdb").read_bytes() == before
+
+
+def test_sql_formats_agree(run, trace, tmp_path):
+    import polars
+
+    query = "SELECT name, dur_ns, [1, 2] AS list FROM kernels"
+    table = run("sql", "t.json", query).stdout
+    assert "40,000" in table
+    assert "\x1b" not in table
+    (row,) = json.loads(run("sql", "t.json", query, "--format", "json").stdout)
+    assert row["dur_ns"] == 40_000
+    csv = run("sql", "t.json", query, "--format", "csv").stdout
+    assert csv.startswith("name,dur_ns,list\n")
+    done = run("sql", "t.json", query, "--format", "parquet", "-o", "rows.parquet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert polars.read_parquet(tmp_path / "rows.parquet")["dur_ns"].to_list() == [40_000]
+
+
+def test_query_lists_explains_and_answers(run, trace):
+    listing = run("query", "--list").stdout
+    assert "top_kernels" in listing
+    assert "Which kernels take the most GPU time?" in listing
+    assert run("query", "top_kernels", "--explain").stdout.startswith("-- question:")
+    done = run("query", "top_kernels", "t.json", "--param", "top=1", "--format", "json")
+    assert json.loads(done.stdout)[0]["total_ns"] == 40_000
+
+
+def test_export_writes_the_trace_again(run, trace, tmp_path):
+    assert run("load", "t.json", "-o", "run.duckdb").returncode == 0
+    assert run("export", "run.duckdb", "-o", "again.json.gz").returncode == 0
+    with gzip.open(tmp_path / "again.json.gz") as again:
+        assert json.load(again) == json.loads(trace.read_text())
+
+
+def test_workloads_are_listed(run):
+    names = [line.split()[0] for line in run("workloads").stdout.splitlines()]
+    assert names == ["matmul-add", "linear", "mlp-eager", "mlp-compiled", "mlp-triton"]
+
+
+def test_the_command_line_starts_without_anything_heavy():
+    code = "import sys, tracekit.commands; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert not {"duckdb", "polars", "torch", "triton", "fsspec", "numpy"} & set(loaded.split())
+
+
+def test_a_reader_that_goes_away_is_no_error(run, trace, tmp_path):
+    program = Path(sys.executable).parent / "tracekit"
+    done = subprocess.run(
+        ["sh", "-c", f"{program} sql t.json 'SELECT * FROM range(100000)' --format csv | head -1"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.stderr == ""

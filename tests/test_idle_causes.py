@@ -1,0 +1,107 @@
+"""What the launching thread did while the GPU waited: one small trace for each cause."""
+
+import pytest
+
+from tests import traces
+
+
+def causes_of(folder, host_events) -> dict[str, int]:
+    """Causes of the one gap, from 10 to 100 us, that the launch at 90 us ends."""
+    events = [
+        traces.launch(0, 5, 1),
+        traces.gpu_op(5, 5, 1),
+        *host_events,
+        traces.launch(90, 4, 2),
+        traces.gpu_op(100, 5, 2),
+    ]
+    with traces.load(folder, events) as database:
+        return database.verdict().idle.causes
+
+
+LAUNCH = {"launch": 4_000, "launch_latency": 6_000}
+
+
+@pytest.mark.parametrize(
+    ("category", "name", "cause"),
+    [
+        ("cpu_op", "aten::add", "dispatch"),
+        ("python_function", "train.py(10): step", "python"),
+        ("user_annotation", "forward", "untraced"),
+        ("cuda_runtime", "cudaStreamSynchronize", "sync"),
+        ("cuda_runtime", "hipDeviceSynchronize", "sync"),
+        ("cuda_runtime", "cudaMemcpy", "copy"),
+        ("cuda_runtime", "cudaMalloc", "allocation"),
+        ("cuda_driver", "cuMemCreate", "allocation"),
+        ("cuda_driver", "cuModuleLoadData", "compilation"),
+        ("cuda_runtime", "cudaEventRecord", "runtime"),
+        ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "input"),
+        ("python_function", "torch/_inductor/compile_fx.py(600): compile_fx", "compilation"),
+    ],
+)
+def test_a_slice_gives_its_time_to_its_cause(category, name, cause, tmp_path):
+    found = causes_of(tmp_path, [traces.slice_event(category, name, 20, 50)])
+    expected = {"untraced": 30_000, **LAUNCH}
+    expected[cause] = expected.get(cause, 0) + 50_000
+    assert found == expected
+
+
+def test_data_loading_counts_what_runs_inside_it(tmp_path):
+    found = causes_of(
+        tmp_path,
+        [
+            traces.slice_event("user_annotation", "enumerate(DataLoader)#next", 10, 80),
+            traces.slice_event("cpu_op", "aten::stack", 20, 40),
+        ],
+    )
+    assert found == {"input": 80_000, **LAUNCH}
+
+
+def test_inner_slices_take_their_time_from_outer_ones(tmp_path):
+    found = causes_of(
+        tmp_path,
+        [
+            traces.slice_event("cpu_op", "aten::item", 10, 80),
+            traces.launch(30, 20, 9, name="cudaStreamSynchronize"),
+        ],
+    )
+    assert found == {"dispatch": 60_000, "sync": 20_000, **LAUNCH}
+
+
+def test_a_copy_that_its_call_awaits_is_a_blocking_copy(tmp_path):
+    found = causes_of(
+        tmp_path,
+        [
+            traces.launch(20, 30, 5, name="cudaMemcpyAsync"),
+            traces.gpu_op(40, 5, 5, category="gpu_memcpy", name="Memcpy DtoH"),
+        ],
+    )
+    # The gap from 10 to 40 us has the call in it from 20 us on; the one from 45 us 5 us more of it.
+    assert found == {"untraced": 50_000, "launch": 24_000, "copy": 5_000, "launch_latency": 6_000}
+
+
+def test_another_threads_work_is_not_charged(tmp_path):
+    other = traces.slice_event("cpu_op", "aten::mm", 20, 50) | {"tid": 777}
+    assert causes_of(tmp_path, [other]) == {"untraced": 80_000, **LAUNCH}
+
+
+def test_devices_are_kept_apart(tmp_path):
+    events = [
+        traces.launch(0, 1, 1),
+        traces.gpu_op(1, 10, 1, device=0),
+        traces.launch(2, 1, 2),
+        traces.gpu_op(3, 30, 2, device=1),
+    ]
+    with traces.load(tmp_path, events) as database:
+        analysis = database.verdict()
+    assert [(gpu.device_id, gpu.busy_ns) for gpu in analysis.devices] == [(1, 30_000), (0, 10_000)]
+    assert analysis.gpu.device_id == 1
+
+
+def test_correlations_are_joined_within_a_trace(tmp_path):
+    import tracekit
+
+    first = traces.write(tmp_path / "a.json", [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)])
+    second = traces.write(tmp_path / "b.json", [traces.gpu_op(5, 5, 1)])
+    with tracekit.load([first, second]) as database:
+        linked = [row["linked"] for row in database.traces()]
+    assert linked == [1, 0]

@@ -1,0 +1,131 @@
+"""The interval arithmetic against references that are slow and plain."""
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import traces
+
+FAST = settings(max_examples=40, deadline=None)
+
+times = st.integers(0, 60)
+lengths = st.integers(0, 12)
+gpu_ops = st.lists(
+    st.tuples(
+        times,
+        lengths,
+        st.sampled_from([("kernel", "sgemm"), ("kernel", "ncclDevKernel"), ("gpu_memcpy", "copy")]),
+        st.sampled_from([7, 20]),
+        # The launch: None, or how long before the op it begins.
+        st.one_of(st.none(), st.integers(0, 40)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def events_of(ops) -> list[dict]:
+    events = []
+    for correlation, (start, length, (category, name), stream, lead) in enumerate(ops, start=1):
+        if lead is not None:
+            events.append(traces.launch(start - lead, 1, correlation))
+        events.append(
+            traces.gpu_op(start, length, correlation, category=category, name=name, stream=stream)
+        )
+    return events
+
+
+def rows_of(events, query: str) -> list[tuple]:
+    with tempfile.TemporaryDirectory() as folder, traces.load(Path(folder), events) as database:
+        return database.fetch(query)[1]
+
+
+@FAST
+@given(gpu_ops)
+def test_the_partition_is_what_counting_every_microsecond_gives(ops):
+    classes = {"sgemm": "compute", "ncclDevKernel": "communication", "copy": "copy"}
+    start, end = min(op[0] for op in ops), max(op[0] + op[1] for op in ops)
+    expected = dict.fromkeys([*classes.values(), "idle"], 0)
+    for now in range(start, end):
+        running = {classes[op[2][1]] for op in ops if op[0] <= now < op[0] + op[1]}
+        first = next((each for each in classes.values() if each in running), "idle")
+        expected[first] += 1000
+    found = rows_of(
+        events_of(ops),
+        "SELECT activity, sum(dur_ns) FROM window_timeline WHERE kind = 'gpu_active' GROUP BY 1",
+    )
+    assert {name: ns for name, ns in expected.items() if ns} == dict(found)
+
+
+@FAST
+@given(gpu_ops)
+def test_each_gap_is_charged_by_the_op_that_ends_it(ops):
+    expected = {"host_late": 0, "device": 0, "unlinked": 0}
+    covered_to = min(op[0] for op in ops)
+    for op in sorted(ops, key=lambda op: op[0]):
+        start, length, _, _, lead = op
+        if start > covered_to:
+            if lead is None:
+                charged = "unlinked"
+            else:
+                charged = "host_late" if start - lead > covered_to else "device"
+            expected[charged] += (start - covered_to) * 1000
+        covered_to = max(covered_to, start + length)
+    found = rows_of(
+        events_of(ops),
+        "SELECT idle_class, sum(dur_ns) FROM window_timeline"
+        " WHERE kind = 'gpu_active' AND activity = 'idle' GROUP BY 1",
+    )
+    assert {name: ns for name, ns in expected.items() if ns} == dict(found)
+
+
+@st.composite
+def nested_slices(draw, start=0, end=64, depth=0):
+    """Properly nested (start, end) intervals; siblings may touch, children may fill parents."""
+    found = []
+    at = start
+    while at < end and draw(st.booleans()):
+        low = draw(st.integers(at, end))
+        high = draw(st.integers(low, end))
+        if high > low:
+            found.append((low, high))
+            if depth < 3:
+                found += draw(nested_slices(start=low, end=high, depth=depth + 1))
+        at = max(high, at + 1)
+    return found
+
+
+@FAST
+@given(nested_slices())
+def test_nesting_is_what_a_stack_gives(intervals):
+    # The file lists outer slices first, as Kineto does; equal intervals nest in that order.
+    events = [traces.slice_event("cpu_op", "op", low, high - low) for low, high in intervals]
+    events.append(traces.gpu_op(0, 1))
+    expected = []
+    stack: list[tuple[int, int]] = []
+    order = sorted(range(len(intervals)), key=lambda i: (intervals[i][0], -intervals[i][1], i))
+    for place in order:
+        low, high = intervals[place]
+        while stack and stack[-1][0] <= low:
+            stack.pop()
+        expected.append((place, len(stack) + 1, stack[-1][1] if stack else None))
+        stack.append((high, place))
+    found = rows_of(events, "SELECT event_id, depth, parent_id FROM host_slice ORDER BY event_id")
+    assert sorted(expected) == found
+
+
+@FAST
+@given(nested_slices())
+def test_self_time_is_what_counting_every_microsecond_gives(intervals):
+    events = [traces.slice_event("cpu_op", "op", low, high - low) for low, high in intervals]
+    events.append(traces.gpu_op(0, 1))
+    own = dict.fromkeys(range(len(intervals)), 0)
+    for now in range(64):
+        open_now = [i for i, (low, high) in enumerate(intervals) if low <= now < high]
+        if open_now:
+            innermost = max(open_now, key=lambda i: (intervals[i][0], -intervals[i][1], i))
+            own[innermost] += 1000
+    found = rows_of(events, "SELECT event_id, self_ns FROM host_slice")
+    assert own == dict(found)

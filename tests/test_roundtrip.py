@@ -1,0 +1,89 @@
+"""Load and export: whatever is legal comes back equal."""
+
+import json
+import string
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import tracekit
+
+names = st.text(string.printable + "\u00e9\u2028\U0001f600\x00", max_size=10)
+numbers = st.integers(-(2**66), 2**66) | st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | names,
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(names, children, max_size=3),
+    max_leaves=6,
+)
+# Times as Kineto writes them, and every other way that JSON allows.
+microseconds = st.one_of(
+    st.integers(0, 2**52),
+    st.integers(0, 2**60).map(lambda ns: ns / 1000),
+    st.integers(0, 10**15).map(str),
+    numbers,
+    values,
+)
+events = st.fixed_dictionaries(
+    {},
+    optional={
+        "ph": st.sampled_from(["X", "M", "s", "f", "i", "C", "B"]) | values,
+        "cat": st.sampled_from(["kernel", "cpu_op", "ac2g"]) | values,
+        "name": names | values,
+        "pid": st.integers(0, 9) | st.sampled_from(["Spans", ""]) | values,
+        "tid": st.integers(0, 9) | values,
+        "ts": microseconds,
+        "dur": microseconds,
+        "id": st.integers(0, 9) | st.just("0x1f") | values,
+        "bp": st.just("e") | values,
+        "s": st.just("g") | values,
+        "args": st.dictionaries(
+            st.sampled_from(["correlation", "External id", "external id", "stream", "x"]), values
+        )
+        | values,
+        "cname": names,
+    },
+)
+
+
+def there_and_back(folder, text: str, form: str = "object") -> str:
+    source, copy = folder / "in.json", folder / "out.json"
+    source.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with tracekit.load(source) as database:
+        database.export(copy)
+        assert database.ask("health") == database.ask("health")
+    return copy.read_text(encoding="utf-8")
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(events, max_size=6), st.dictionaries(names, values, max_size=3))
+@example([{"ts": 1712195495527376.234}, {"ts": "1712195495527376.234"}, {"ts": 1e30}], {})
+@example([{"args": {"a": 1, "b": [1.5, {"c": None}]}, "ts": -0.5}], {"traceName": "\u2028"})
+def test_any_legal_trace_comes_back_equal(tmp_path_factory, written, metadata):
+    whole = {k: v for k, v in metadata.items() if k != "traceEvents"} | {"traceEvents": written}
+    folder = tmp_path_factory.mktemp("trip")
+    assert json.loads(there_and_back(folder, json.dumps(whole))) == whole
+    assert json.loads(there_and_back(folder, json.dumps(written))) == written
+
+
+def test_timestamps_of_nineteen_digits_come_back_digit_for_digit(tmp_path):
+    text = '[{"ph": "X", "ts": 1712195495527376.234, "dur": 37.538, "args": {"ts": 5}}]'
+    assert "1712195495527376.234" in there_and_back(tmp_path, text)
+
+
+def test_repeated_keys_come_back(tmp_path):
+    text = '[{"ph":"X","name":"a","name":"b"}]'
+    assert '"name":"a","name":"b"' in there_and_back(tmp_path, text)
+
+
+def test_nan_and_infinity_come_back(tmp_path):
+    text = '[{"ph":"X","args":{"a":NaN,"b":-Infinity}}]'
+    assert "NaN" in there_and_back(tmp_path, text)
+    assert "-Infinity" in there_and_back(tmp_path, text)
+
+
+def test_textual_and_numeric_times_mean_the_same(tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text('[{"ph":"X","ts":"1500.25","dur":"2"},{"ph":"X","ts":1500.25,"dur":2}]')
+    with tracekit.load(file) as database:
+        _, rows = database.fetch("SELECT ts_ns, dur_ns FROM event")
+    assert rows == [(1_500_250, 2_000)] * 2

@@ -1,0 +1,158 @@
+"""Real traces of many devices: exact numbers, identities, regimes, and the way back."""
+
+import csv
+import gzip
+import json
+
+import pytest
+
+from tests.conftest import SHARED_TRACES, expected_numbers, shared_trace_names
+
+every_trace = pytest.mark.parametrize("name", shared_trace_names())
+
+# What expected.json calls what.
+_IDLE = {
+    "idle_host_late_ns": "host_late_ns",
+    "idle_device_ns": "device_ns",
+    "idle_unlinked_ns": "unlinked_ns",
+}
+
+
+@every_trace
+def test_numbers_are_exactly_those_expected(name, shared_database):
+    expected = expected_numbers()[name]
+    found = json.loads(json.dumps(shared_database(name).verdict().as_dict()))
+    assert found["trace"]["events"] == expected["events"]
+    if "gpu" in expected:
+        assert found["gpu"] is None
+        return
+    for key, value in expected.items():
+        if key in ("span_ns", "events"):
+            actual = found["window"].get("span_ns") if key == "span_ns" else value
+        elif key in _IDLE:
+            actual = found["idle"][_IDLE[key]]
+        elif key == "launch_delay_p50_ns":
+            actual = found["launch"]["delay_p50_ns"]
+        else:
+            actual = found["gpu"][key]
+        assert actual == value, key
+
+
+@every_trace
+def test_the_partition_adds_up_to_every_window(name, shared_database):
+    database = shared_database(name)
+    causes = {}
+    for row in database.ask("idle_causes"):
+        key = (row["device_id"], row["kind"], row["start_ns"])
+        causes[key] = causes.get(key, 0) + row["idle_ns"]
+    for row in database.ask("partition"):
+        busy = row["compute_ns"] + row["exposed_comm_ns"] + row["exposed_memcpy_ns"]
+        idle = ("host_late_ns", "device_ns", "unlinked_ns", "after_last_op_ns")
+        assert busy == row["busy_ns"]
+        assert busy + row["idle_ns"] == row["span_ns"] == row["end_ns"] - row["start_ns"]
+        assert sum(row[part] for part in idle) == row["idle_ns"]
+        key = (row["device_id"], row["kind"], row["start_ns"])
+        assert causes.get(key, 0) == row["host_late_ns"]
+
+
+@every_trace
+def test_host_time_adds_up_on_every_thread(name, shared_database):
+    _, rows = shared_database(name).fetch("""
+        SELECT any_value(span.end_ns - span.start_ns), sum(s.end_ns - s.start_ns),
+               count(*) FILTER (s.end_ns <= s.start_ns), max(s.end_ns) - min(s.start_ns)
+        FROM host_segment AS s JOIN trace_span AS span USING (trace_id) GROUP BY s.pid, s.tid""")
+    for span, total, empty, extent in rows:
+        assert span == total == extent
+        assert empty == 0
+
+
+@every_trace
+def test_export_equals_import(name, shared_database, tmp_path):
+    shared_database(name).export(tmp_path / "again.json.gz")
+    with gzip.open(SHARED_TRACES / name) as source, gzip.open(tmp_path / "again.json.gz") as copy:
+        assert json.load(source) == json.load(copy)
+
+
+@every_trace
+def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
+    from tracekit import catalog
+
+    database = shared_database(name)
+    for query in catalog.queries().values():
+        columns, _ = database.fetch(query.sql)
+        assert columns == [column.name for column in query.columns], query.name
+
+
+OVERHEAD_BOUND = [
+    "h100-bert-small", "b200-vllm-eager", "mi250-minitoy", "a100-alexnet", "a100-nccl",
+]  # fmt: skip
+COMPUTE_BOUND = [
+    "h100-timesformer", "v100-ns-resolution", "mi300x-triton-compiled",
+    "v100-diff-test", "mi300x-resnet-checkpoint",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVERHEAD_BOUND)
+def test_runs_whose_gpu_waits_for_the_host_are_overhead_bound(name, shared_database):
+    assert shared_database(f"{name}.json.gz").verdict().verdict.regime == "overhead-bound"
+
+
+@pytest.mark.parametrize("name", COMPUTE_BOUND)
+def test_runs_whose_host_waits_for_the_gpu_are_compute_bound(name, shared_database):
+    assert shared_database(f"{name}.json.gz").verdict().verdict.regime == "compute-bound"
+
+
+@pytest.mark.parametrize("name", ["v100-diff-test", "mi300x-resnet-checkpoint"])
+def test_exposed_communication_or_copies_are_named(name, shared_database):
+    verdict = shared_database(f"{name}.json.gz").verdict().verdict
+    assert verdict.bottleneck in ("communication", "copy")
+    assert any("communication" in why or "copies" in why for why in verdict.why)
+
+
+def test_a_wait_that_the_trace_does_not_explain_leaves_the_regime_unknown(shared_database):
+    # Its one long gap begins after the launch that ends it had returned.
+    verdict = shared_database("mi300x-sglang-graph-decode.json.gz").verdict().verdict
+    assert verdict.regime == "unknown"
+    assert any("does not explain" in why for why in verdict.why)
+
+
+def test_operators_with_a_stream_are_not_gpu_ops(shared_database):
+    gpu = shared_database("a100-triton.json.gz").verdict().gpu
+    assert (gpu.gpu_ops, gpu.busy_ns) == (1, 1760)
+
+
+def test_nanoseconds_of_absolute_timestamps_survive(shared_database):
+    # 19 digits, more than a double holds.
+    _, rows = shared_database("v100-ns-resolution.json.gz").fetch(
+        "SELECT count(*) FILTER (start_ns % 1000 <> 0), count(*) FILTER (dur_ns = 0) FROM kernels"
+    )
+    assert rows[0][0] > 4000
+    assert rows[0][1] == 0
+
+
+def test_a_graphs_kernels_are_linked_to_its_one_launch(shared_database):
+    _, rows = shared_database("mi300x-sglang-graph-decode.json.gz").fetch(
+        "SELECT count(*) FROM gpu_op_origin WHERE launch_name = 'hipGraphLaunch'"
+    )
+    # 558 GPU ops less the 14 that were launched one by one.
+    assert rows == [(544,)]
+
+
+def test_gpu_ops_are_traced_back_to_module_and_line(shared_database):
+    _, rows = shared_database("h100-bert-small.json.gz").fetch(
+        "SELECT count(*), count(cpu_op), count(module), count(python_line), count(step)"
+        " FROM gpu_op_origin"
+    )
+    assert rows == [(61, 61, 61, 61, 61)]
+
+
+@pytest.mark.parametrize(
+    "name", ["h100-bert-small", "h100-timesformer", "mi300x-sglang-graph-decode"]
+)
+def test_tracelens_finds_the_same_idle_time(name, shared_database):
+    # Where every kernel has its launch; TraceLens keeps doubles, we integers.
+    gpu = shared_database(f"{name}.json.gz").verdict().gpu
+    with (SHARED_TRACES / f"{name}.gpu_timeline.csv").open() as file:
+        theirs = {row["type"]: float(row["time ms"]) * 1e6 for row in csv.DictReader(file)}
+    assert gpu.busy_ns == pytest.approx(theirs["busy_time"], abs=1000)
+    assert gpu.idle_ns == pytest.approx(theirs["idle_time"], abs=1000)

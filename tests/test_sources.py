@@ -1,0 +1,201 @@
+"""Reading: every form of a trace, cut into slices at every place, gives the same events."""
+
+import gzip
+import io
+import json
+import string
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracekit.errors import TracekitError
+from tracekit.sources import ByteStream, Slice, TraceReader
+
+EVENTS = [
+    {"ph": "X", "name": "a},{b", "ts": 1.5, "dur": 2, "args": {"deep": [{"x": 1}, {"x": 2}]}},
+    {"ph": "X", "name": 'say "ph": {', "ts": 3, "args": {"text": '},\n  {"ph": "X"}'}},
+    {"ph": "M", "name": "\u00e9\u4e2d\U0001f600\\", "args": {}},
+    {"ph": "i", "name": "", "s": "g"},
+] * 5
+
+
+def read(data: bytes, slice_bytes: int = 64, folder=None) -> tuple[list, TraceReader]:
+    """All events of a trace, read in slices so small that nearly every event is cut off."""
+    file = folder / "trace"
+    file.write_bytes(data)
+    stream = ByteStream(str(file))
+    try:
+        reader = TraceReader(stream, slice_bytes=slice_bytes)
+        events: list = []
+        while each := reader.next_slice():
+            events += parsed(reader, each)
+        return events, reader
+    finally:
+        stream.close()
+
+
+def parsed(reader: TraceReader, each: Slice) -> list:
+    """As ingest does it: a slice that does not parse is mended by the reader."""
+    try:
+        return json.loads(each.array)
+    except ValueError:
+        return json.loads(reader.resync(each, []).array)
+
+
+def document(events=EVENTS, indent=None, before=True, after=True) -> str:
+    whole = {"schemaVersion": 1, "note": '"traceEvents": [{'} if before else {}
+    whole["traceEvents"] = events
+    if after:
+        whole |= {"traceName": "t", "INFO": ["}, {", "]"], "baseTimeNanoseconds": 7}
+    return json.dumps(whole, indent=indent, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("slice_bytes", [1, 50, 200, 1 << 20])
+def test_events_may_stand_first_last_or_between(indent, before, after, slice_bytes, tmp_path):
+    text = document(indent=indent, before=before, after=after)
+    events, reader = read(text.encode(), slice_bytes, tmp_path)
+    assert events == EVENTS
+    assert reader.damage is None
+    assert reader.metadata == {k: v for k, v in json.loads(text).items() if k != "traceEvents"}
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda text: json.dumps(EVENTS).encode(),
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: gzip.compress(text.encode()),
+        lambda text: gzip.compress(text[:300].encode()) + gzip.compress(text[300:].encode()),
+        lambda text: zstandard.compress(text.encode()),
+        lambda text: b"  \n\t" + text.encode() + b"\n \n",
+    ],
+    ids=["array", "bom", "crlf", "gzip", "gzip members", "zstd", "white space"],
+)
+def test_every_wrapping_gives_the_same_events(wrap, tmp_path):
+    events, reader = read(wrap(document(indent=1)), 100, tmp_path)
+    assert events == EVENTS
+    assert reader.damage is None
+
+
+def test_an_array_need_not_be_closed(tmp_path):
+    events, reader = read(json.dumps(EVENTS)[:-1].encode() + b",\n", 100, tmp_path)
+    assert events == EVENTS
+    assert reader.damage is None
+
+
+def test_nested_events_do_not_mislead_the_cut(tmp_path):
+    nested = {"ph": "X", "name": "n", "args": {"list": [{"ph": "X"}] * 40}}
+    events, reader = read(document([nested] * 9).encode(), 70, tmp_path)
+    assert events == [nested] * 9
+    assert reader.damage is None
+
+
+def test_event_like_objects_behind_the_events_are_metadata(tmp_path):
+    whole = {"traceEvents": EVENTS, "otherEvents": [{"ph": "X", "name": "no"}] * 30}
+    events, reader = read(json.dumps(whole).encode(), 90, tmp_path)
+    assert events == EVENTS
+    assert reader.metadata == {"otherEvents": whole["otherEvents"]}
+
+
+def test_control_characters_and_broken_utf8_in_names_are_mended(tmp_path):
+    data = b'{"traceEvents": [{"ph": "X", "name": "a\x01\tb"}, {"ph": "X", "name": "\xff"}]}'
+    events, reader = read(data, 1 << 20, tmp_path)
+    assert [event["name"] for event in events] == ["a\x01\tb", "\ufffd"]
+    assert reader.rejected == []
+
+
+def test_what_is_no_event_is_kept_aside_and_the_rest_is_read(tmp_path):
+    good = {"ph": "X", "name": "good", "ts": 1}
+    text = json.dumps({"traceEvents": [good, "BAD", good, good]}).replace('"BAD"', '{"ph": tru}')
+    events, reader = read(text.encode(), 1 << 20, tmp_path)
+    assert events == [good] * 3
+    assert [(bad.text, text.encode()[bad.offset :][:5]) for bad in reader.rejected] == [
+        ('{"ph": tru}', b'{"ph"')
+    ]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_trace_cut_at_any_byte_gives_its_whole_events_and_says_so(pack, tmp_path):
+    text = document(indent=1).encode()
+    packed = pack(text)
+    first = text.index(b'"ph"')
+    for end in range(len(packed) - 1, len(packed) // 4, -7):
+        try:
+            events, reader = read(packed[:end], 200, tmp_path)
+        except TracekitError as error:
+            # Nothing of the events was there yet.
+            assert pack is not bytes or end <= first, error
+            continue
+        assert events == EVENTS[: len(events)]
+        assert reader.damage, end
+
+
+def test_a_cut_gzip_loses_nothing_that_was_decompressed(tmp_path):
+    many = [{"ph": "X", "name": f"event {place}", "ts": place} for place in range(20_000)]
+    packed = gzip.compress(json.dumps({"traceEvents": many}).encode())
+    half = packed[: len(packed) // 2]
+    reachable = b""
+    stream = gzip.GzipFile(fileobj=io.BytesIO(half))
+    with pytest.raises(EOFError):
+        while chunk := stream.read1(100):
+            reachable += chunk
+    events, reader = read(half, 10_000, tmp_path)
+    assert events == many[: len(events)]
+    assert len(events) >= reachable.count(b"{") - 2
+    assert "ends early" in reader.damage
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "is empty"),
+        (b"   \n", "is empty"),
+        (b"hello", "is not JSON"),
+        (b'{"a": 1}', "no `traceEvents`"),
+        (b'{"traceEvents": 5}', "no array"),
+        (b'{"traceEvents": null}', "no array"),
+        (b'{"a": tru', "is not JSON"),
+        (b'{"a": {"b": [1, 2', "is not JSON"),
+        (b"{5: 6}", "is not JSON"),
+        (b"\x1f\x8b\x08\x00" + b"garbage" * 9, "corrupt"),
+        (gzip.compress(b"{}", mtime=0)[:8], "ends early"),
+    ],
+)
+def test_what_is_no_trace_is_refused_with_the_reason(data, reason, tmp_path):
+    with pytest.raises(TracekitError, match=reason):
+        read(data, 100, tmp_path)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(string.printable + "\u00e9\u2028\U0001f600", max_size=8)
+    | st.sampled_from(["},{", '"ph"', "\\", '{"ph": "X"}', "]}", "traceEvents"]),
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=4), children, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["ph", "name", "args"]), json_values), max_size=8),
+    st.integers(1, 300),
+    st.sampled_from([None, 1]),
+)
+def test_any_events_survive_any_cut(tmp_path_factory, events, slice_bytes, indent):
+    found, reader = read(
+        document(events, indent=indent).encode(), slice_bytes, tmp_path_factory.mktemp("cut")
+    )
+    assert found == events
+    assert reader.damage is None
+    assert reader.rejected == []

@@ -1,0 +1,151 @@
+"""The vocabulary: old and foreign spellings, odd events, and what health finds."""
+
+import pytest
+
+from tests import traces
+
+
+def scalar(database, query: str):
+    return database.fetch(query)[1][0][0]
+
+
+@pytest.mark.parametrize(
+    ("category", "view"),
+    [
+        ("kernel", "kernels"), ("Kernel", "kernels"),
+        ("gpu_memcpy", "memcpys"), ("Memcpy", "memcpys"),
+        ("gpu_memset", "memsets"), ("Memset", "memsets"),
+        ("cpu_op", "cpu_ops"), ("Operator", "cpu_ops"),
+        ("cuda_runtime", "runtime_calls"), ("Runtime", "runtime_calls"),
+        ("hip_runtime", "runtime_calls"), ("xpu_runtime", "runtime_calls"),
+        ("mtia_runtime", "runtime_calls"), ("privateuse1_runtime", "runtime_calls"),
+        ("cuda_driver", "runtime_calls"), ("privateuse1_driver", "runtime_calls"),
+        ("python_function", "python_frames"), ("user_annotation", "annotations"),
+        ("gpu_user_annotation", "annotations"),
+    ],
+)  # fmt: skip
+def test_spellings_are_folded_in_views(category, view, tmp_path):
+    with traces.load(tmp_path, [traces.slice_event(category, "thing", 0, 5)]) as database:
+        assert scalar(database, f"SELECT count(*) FROM {view} WHERE name = 'thing'") == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
+        "cudaLaunchCooperativeKernel", "cudaGraphLaunch", "hipLaunchKernel", "hipExtLaunchKernel",
+        "hipModuleLaunchKernel", "hipExtModuleLaunchKernel", "hipGraphLaunch", "cudaMemcpyAsync",
+        "cudaMemcpy", "hipMemcpyWithStream", "cudaMemsetAsync", "urEnqueueKernelLaunch",
+    ],
+)  # fmt: skip
+def test_calls_that_enqueue_work_are_launches(name, tmp_path):
+    with traces.load(tmp_path, [traces.launch(0, 1, 1, name=name)]) as database:
+        assert scalar(database, "SELECT count(*) FROM launches") == 1
+
+
+@pytest.mark.parametrize("name", ["cudaEventRecord", "cudaDeviceSynchronize", "cudaMalloc"])
+def test_other_calls_are_not(name, tmp_path):
+    with traces.load(tmp_path, [traces.launch(0, 1, 1, name=name)]) as database:
+        assert scalar(database, "SELECT count(*) FROM launches") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel_class"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgs)", "communication"),
+        ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(...)", "communication"),
+        ("void c10d::one_shot_all_reduce_kernel<bf16>(...)", "communication"),
+        ("deep_ep::intranode::dispatch<8>(...)", "communication"),
+        ("nvshmemi_transfer", "communication"),
+        ("void mscclpp::allgather(...)", "communication"),
+        ("triton_poi_fused_all_reduce_add_wait_tensor_0", "triton"),
+        ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x64", "gemm"),
+        ("nvjet_tst_128x64_64x6_1x2_h_bz_TNT", "gemm"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>(...)", "gemm"),
+        ("void pytorch_flash::flash_fwd_kernel<...>(...)", "attention"),
+        ("void at::native::vectorized_elementwise_kernel<4, ...>(...)", "elementwise"),
+        ("void at::native::reduce_kernel<512, 1, ...>(...)", "reduction"),
+    ],
+)
+def test_kernels_are_known_by_name(name, kernel_class, tmp_path):
+    with traces.load(tmp_path, [traces.gpu_op(0, 1, name=name)]) as database:
+        assert scalar(database, "SELECT class FROM kernels") == kernel_class
+
+
+def test_absurd_times_are_kept_and_left_out_of_sums(tmp_path):
+    events = [
+        traces.gpu_op(0, 10),
+        traces.gpu_op(5, -3),
+        traces.gpu_op(7, 9_000_000_000_000_000),
+        traces.gpu_op(8, None),
+        traces.gpu_op(1e300, 1),
+    ]
+    with traces.load(tmp_path, events) as database:
+        assert scalar(database, "SELECT count(*) FROM event") == 5
+        assert scalar(database, "SELECT min(dur_ns) FROM event") == -3000
+        gpu = database.verdict().gpu
+        assert (gpu.gpu_ops, gpu.busy_ns) == (1, 10_000)
+        codes = {row["code"]: row["count"] for row in database.ask("health")}
+    assert codes["negative_duration"] == 1
+    assert codes["no_time"] == 3
+
+
+def test_health_finds_what_makes_numbers_doubtful(tmp_path):
+    events = [
+        traces.launch(10, 1, 1),
+        traces.gpu_op(5, 8, 1),
+        traces.gpu_op(6, 2, 99),
+        traces.launch(20, 1, 2, name="cudaGraphLaunch"),
+        *(
+            traces.slice_event("user_annotation", f"ProfilerStep#{i}", 100 * i, 90 if i == 1 else 9)
+            for i in range(1, 5)
+        ),
+    ]
+    measured = {"profiled_step_ns": 30, "unprofiled_step_ns": 10}
+    with traces.load(tmp_path, events, tracekit=measured) as database:
+        found = {row["code"]: row for row in database.ask("health")}
+    assert {
+        "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch", "stream_overlap",
+        "cold_first_step", "profiler_dilation", "no_stacks",
+    } == set(found)  # fmt: skip
+    assert "3.0 times" in found["profiler_dilation"]["message"]
+    assert "5000 ns" in found["starts_before_launch"]["message"]
+
+
+def test_metadata_and_devices_are_columns_and_nothing_is_lost(tmp_path):
+    whole = {
+        "distributedInfo": {"rank": 3, "world_size": 8},
+        "record_shapes": 1,
+        "with_stack": 0,
+        "baseTimeNanoseconds": 1711964646000000000,
+        "host_name": "node7",
+        "deviceProperties": [
+            {"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 85, "numSms": 132,
+             "computeMajor": 9, "computeMinor": 0}
+        ],
+        "odd": {"nested": [1, 2.5, None]},
+    }  # fmt: skip
+    with traces.load(tmp_path, [traces.gpu_op(0, 1)], **whole) as database:
+        _, rows = database.fetch(
+            "SELECT rank, world_size, record_shapes, with_stack, profile_memory, base_time_ns, host,"
+            " metadata->>'$.odd.nested[1]' FROM trace"
+        )
+        assert rows == [(3, 8, True, False, None, 1711964646000000000, "node7", "2.5")]
+        _, rows = database.fetch(
+            "SELECT name, memory_bytes, sm_count, compute_capability FROM device"
+        )
+        assert rows == [("NVIDIA H100", 85, 132, "9.0")]
+
+
+def test_memory_events_and_counters_are_rows(tmp_path):
+    events = [
+        {"ph": "i", "name": "[memory]", "s": "t", "pid": 1, "tid": 1, "ts": 5,
+         "args": {"Device Type": 1, "Device Id": 0, "Addr": 2**63, "Bytes": -512,
+                  "Total Allocated": 1024, "Total Reserved": 4096}},
+        {"ph": "C", "name": "clock", "pid": 0, "ts": 1, "args": {"sm": 1980, "mem": 3.5}},
+    ]  # fmt: skip
+    with traces.load(tmp_path, events) as database:
+        _, memory = database.fetch("SELECT device_type, address, bytes FROM memory_events")
+        _, counters = database.fetch("SELECT counter, value FROM counters ORDER BY counter")
+    assert memory == [(1, 2**63, -512)]
+    assert counters == [("mem", 3.5), ("sm", 1980.0)]
