@@ -3,7 +3,7 @@
 -- column trace_id (id): the trace
 -- column pid (id): process of that thread
 -- column tid (id): that thread
--- column kind (text): host_active (the profiler's steps, or first operator to last where none are marked) or step
+-- column kind (text): host_active (the profiler's steps, or first operator to last where none are marked), step or trace
 -- column name (text): the window's name
 -- column start_ns (ns): where the window begins
 -- column end_ns (ns): where it ends
@@ -52,6 +52,8 @@ win AS (
     SELECT trace_id, 'host_active', 'first operator to last', start_ns, end_ns FROM extent WHERE trace_id NOT IN (SELECT trace_id FROM step)
     UNION ALL
     SELECT trace_id, 'step', name, start_ns, end_ns FROM step
+    UNION ALL
+    SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
 ),
 piece AS (
     SELECT w.*, t.pid, t.tid, CASE WHEN s.activity IN ('dispatch', 'untraced') THEN coalesce(r.role, g.role, s.activity)

@@ -7,11 +7,11 @@
 -- column count (count): how many times
 WITH found AS (
     SELECT trace_id, 'truncated' AS code, 'error' AS severity, 1 AS count,
-           'the end is missing: ' || damage || '; ' || events || ' whole events were loaded' AS message
+           'the end is missing: ' || damage || ', and ' || events || ' whole events were loaded' AS message
     FROM trace WHERE damage IS NOT NULL
     UNION ALL
     SELECT trace_id, 'rejected_events', 'error', rejected,
-           'stretches of the file are no events; their text is kept in the table rejected'
+           'stretches of the file are no events: the table rejected keeps their text'
     FROM trace WHERE rejected > 0
     UNION ALL
     SELECT trace_id, 'no_events', 'error', 1, 'the trace has no events' FROM trace WHERE events = 0

@@ -127,8 +127,8 @@ def test_metadata_and_devices_are_columns_and_nothing_is_lost(tmp_path):
     }  # fmt: skip
     with traces.load(tmp_path, [traces.gpu_op(0, 1)], **whole) as database:
         _, rows = database.fetch(
-            "SELECT rank, world_size, record_shapes, with_stack, profile_memory, base_time_ns, host,"
-            " metadata->>'$.odd.nested[1]' FROM trace"
+            "SELECT rank, world_size, record_shapes, with_stack, profile_memory, base_time_ns,"
+            " host, metadata->>'$.odd.nested[1]' FROM trace"
         )
         assert rows == [(3, 8, True, False, None, 1711964646000000000, "node7", "2.5")]
         _, rows = database.fetch(

@@ -191,6 +191,10 @@ QUERIES = (
 )
 
 
+# Windows in the order in which one is taken for the verdict.
+_ORDER = ("gpu_active", "host_active", "step", "trace")
+
+
 def gather(
     database: Database, trace_id: int | None = None, window: str | None = None
 ) -> list[Analysis]:
@@ -290,13 +294,12 @@ def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
                 classes.get(device, {}),
             )
         )
-    order = ("gpu_active", "step", "trace")
     return sorted(
         found,
         key=lambda f: (
             -sum(f.kernel_class_ns.values()),
             f.gpu.device_id if f.gpu and f.gpu.device_id is not None else -1,
-            order.index(f.window.kind),
+            _ORDER.index(f.window.kind),
             f.window.start_ns,
         ),
     )
@@ -310,7 +313,7 @@ def _host_facts(database: Database, trace_id: int) -> list[Facts]:
         for row in rows
     ]
     if found:
-        return sorted(found, key=lambda f: (f.window.kind != "host_active", f.window.start_ns))
+        return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
     overview = database.ask("overview", trace=trace_id)[0]
     start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
     return [

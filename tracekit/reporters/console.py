@@ -91,7 +91,7 @@ def _headline(out: Console, analysis: Analysis) -> None:
         )
     out.print(line)
     rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
-    devices = ", ".join(trace.devices) or "no device"
+    devices = ", ".join(trace.devices) or ("CPU only" if analysis.host else "no device")
     out.print(Text(printable(f"{trace.path}: {devices}{rank}, {trace.events:,} events"), "dim"))
 
 
@@ -146,29 +146,27 @@ def _windows(out: Console, analysis: Analysis) -> None:
     """The same shares of other windows: they can disagree."""
     periods = sorted(
         [*analysis.windows, *analysis.steps[:8]],
-        key=lambda p: (p.window.kind != "gpu_active", p.window.start_ns),
+        key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
     )
     if len(periods) < 2:
         return
     _section(out, "The same, window by window (shares of each window)")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in (
-        "window",
-        "length",
-        "busy" if analysis.gpu else "compute",
-        "host late",
-        "regime",
-        "by",
-    ):
-        table.add_column(
-            name, justify="right" if name in ("length", "busy", "compute", "host late") else "left"
-        )
+    on_gpu = analysis.gpu is not None
+    figures = ["length", "busy", "host late"] if on_gpu else ["length", "compute"]
+    table.add_column("window")
+    for name in figures:
+        table.add_column(name, justify="right")
+    table.add_column("regime")
+    table.add_column("by")
     for period in periods:
+        span = period.window.span_ns
+        late = [share(period.idle.host_late_ns, span)] if period.idle else []
         table.add_row(
             _clipped(period.window.name, 32),
-            duration(period.window.span_ns),
+            duration(span),
             _busy(period),
-            share(period.idle.host_late_ns, period.window.span_ns) if period.idle else "-",
+            *late,
             Text(period.regime, _REGIME_COLOUR[period.regime]),
             period.bottleneck or "-",
         )

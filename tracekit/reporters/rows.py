@@ -8,6 +8,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -84,21 +85,38 @@ def _json(value: Any) -> str | None:
 
 
 def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
+    """One line a row where that fits the width; else, as psql does, one line a value."""
     out = console()
+    shown = rows[:_MOST_TABLE_ROWS]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, name in enumerate(columns):
-        is_number = all(isinstance(row[place], int | float | NoneType) for row in rows)
+        is_number = all(isinstance(row[place], int | float | NoneType) for row in shown)
         table.add_column(
-            Text(printable(name), "bold"), justify="right" if is_number else "left", overflow="fold"
+            Text(printable(name), "bold"), justify="right" if is_number else "left", no_wrap=True
         )
-    for row in rows[:_MOST_TABLE_ROWS]:
+    for row in shown:
         table.add_row(*(Text(_cell(value)) for value in row))
-    out.print(table)
+    natural = Measurement.get(out, out.options.update(max_width=10_000), table).maximum
+    if natural <= out.width:
+        out.print(table)
+    else:
+        for row in shown:
+            out.print(_record(columns, row))
     if len(rows) > _MOST_TABLE_ROWS:
         print(
             f"... {len(rows) - _MOST_TABLE_ROWS:,} more rows; --format csv shows all",
             file=sys.stderr,
         )
+
+
+def _record(columns: list[str], row: tuple[Any, ...]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in zip(columns, row, strict=True):
+        table.add_row(Text(printable(name)), Text(_cell(value)))
+    table.add_row()
+    return table
 
 
 def _cell(value: Any) -> str:
