@@ -21,8 +21,7 @@
 -- An operator computes when it is no metadata operator and spends at least as long in itself as in the
 -- computing operators it calls; the own time of a small one contains its dispatch, which no trace tells apart.
 WITH operator AS (
-    SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns, is_metadata_operator(o.name) AS is_view,
-           regexp_matches(o.name, '^autograd::engine|^Optimizer\.|^Torch-Compiled Region|^TorchDynamo|^CompiledFunction') AS is_frame
+    SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns, is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame
     FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
     WHERE h.trace_id = coalesce(getvariable('trace'), h.trace_id)
 ),
@@ -55,13 +54,24 @@ win AS (
     UNION ALL
     SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
 ),
+-- The thread's segments that a window touches, found by their numbers.
+opening AS (
+    SELECT w.*, s.pid, s.tid, s.segment AS first_segment
+    FROM win AS w JOIN thread USING (trace_id) ASOF JOIN host_segment AS s
+      ON w.trace_id = s.trace_id AND thread.pid = s.pid AND thread.tid = s.tid AND w.start_ns >= s.start_ns
+),
+touched AS (
+    SELECT o.*, unnest(generate_series(first_segment, s.segment)) AS segment
+    FROM opening AS o ASOF JOIN host_segment AS s
+      ON o.trace_id = s.trace_id AND o.pid = s.pid AND o.tid = s.tid AND o.end_ns > s.start_ns
+),
 piece AS (
-    SELECT w.*, t.pid, t.tid, CASE WHEN s.activity IN ('dispatch', 'untraced') THEN coalesce(r.role, g.role, s.activity)
-                                   WHEN s.activity IN ('launch', 'sync', 'copy', 'allocation') THEN 'runtime'
-                                   ELSE s.activity END AS role,
-           least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns) AS ns
-    FROM win AS w JOIN thread AS t USING (trace_id)
-    JOIN host_segment AS s ON s.trace_id = w.trace_id AND s.pid = t.pid AND s.tid = t.tid AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+    SELECT w.trace_id, w.pid, w.tid, w.kind, w.name, w.start_ns, w.end_ns,
+           CASE WHEN s.activity IN ('dispatch', 'untraced') THEN coalesce(r.role, g.role, s.activity)
+                WHEN s.activity IN ('launch', 'sync', 'copy', 'allocation') THEN 'runtime'
+                ELSE s.activity END AS role,
+           greatest(0, least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
+    FROM touched AS w JOIN host_segment AS s USING (trace_id, pid, tid, segment)
     LEFT JOIN role AS r ON s.trace_id = r.trace_id AND s.event_id = r.event_id
     LEFT JOIN generated AS g ON s.trace_id = g.trace_id AND s.event_id = g.event_id
 )

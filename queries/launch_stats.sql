@@ -19,21 +19,21 @@ WITH linked AS (
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
 change AS (
-    SELECT trace_id, coalesce(device_id, -1) AS device, stream, launch_start_ns AS at_ns, 1 AS step FROM linked
+    SELECT trace_id, device_id, stream, launch_start_ns AS at_ns, 1 AS step FROM linked
     UNION ALL
-    SELECT trace_id, coalesce(device_id, -1), stream, start_ns, -1 FROM linked
+    SELECT trace_id, device_id, stream, start_ns, -1 FROM linked
 ),
 depth AS (
-    SELECT trace_id, device, step, sum(step) OVER (
-        PARTITION BY trace_id, device, stream ORDER BY at_ns, step ROWS UNBOUNDED PRECEDING
+    SELECT trace_id, device_id, step, sum(step) OVER (
+        PARTITION BY trace_id, device_id, stream ORDER BY at_ns, step ROWS UNBOUNDED PRECEDING
     ) AS depth
     FROM change
 ),
 queue AS (
-    SELECT trace_id, device, list_sort(list(depth)) AS depths FROM depth WHERE step = 1 GROUP BY ALL
+    SELECT trace_id, device_id, list_sort(list(depth)) AS depths FROM depth WHERE step = 1 GROUP BY ALL
 ),
 delay AS (
-    SELECT trace_id, coalesce(device_id, -1) AS device, any_value(device_id) AS device_id,
+    SELECT trace_id, device_id,
            count(DISTINCT launch_id) AS launches, count(*) AS n,
            list_sort(list(launch_delay_ns)) AS delays, list_sort(list(queue_wait_ns)) AS waits,
            list_sort(list(launch_end_ns - launch_start_ns)) AS calls,
@@ -49,5 +49,5 @@ SELECT
     d.total AS delay_total_ns, waits[1 + n // 2] AS queue_wait_p50_ns,
     depths[1 + n // 2]::BIGINT AS queue_depth_p50, depths[-1]::BIGINT AS queue_depth_max, calls[1 + n // 2] AS launch_call_p50_ns,
     (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
-FROM delay AS d JOIN queue USING (trace_id, device) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
+FROM delay AS d JOIN queue USING (trace_id, device_id) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
 ORDER BY d.trace_id, d.device_id

@@ -20,14 +20,17 @@
 -- column gpu_ops (count): kernels, copies and fills that start in it
 -- column linked (count): those of them whose launch is in the trace
 -- The partition and the classes of idle time are defined in views/timeline.sql.
-WITH started AS (
-    SELECT w.trace_id, w.device_id, w.kind, w.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
+WITH op AS (
+    SELECT o.trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
            count(l.event_id) AS linked
-    FROM windows AS w
-    JOIN gpu_ops AS o ON w.trace_id = o.trace_id AND w.device_id = o.device_id AND o.start_ns >= w.start_ns AND o.start_ns <= w.end_ns
-    LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    WHERE w.trace_id = coalesce(getvariable('trace'), w.trace_id)
+    FROM gpu_ops AS o LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     GROUP BY ALL
+),
+-- How many had started by each start.
+so_far AS (
+    SELECT trace_id, device_id, start_ns, sum(kernels) OVER by_start AS kernels, sum(gpu_ops) OVER by_start AS gpu_ops,
+           sum(linked) OVER by_start AS linked
+    FROM op WINDOW by_start AS (PARTITION BY trace_id, device_id ORDER BY start_ns)
 ),
 part AS (
     SELECT
@@ -46,6 +49,12 @@ part AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
 )
-SELECT part.*, coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops, coalesce(linked, 0) AS linked
-FROM part LEFT JOIN started USING (trace_id, device_id, kind, start_ns)
-ORDER BY trace_id, device_id, kind, start_ns
+SELECT part.*, (coalesce(till.kernels, 0) - coalesce(before.kernels, 0))::BIGINT AS kernels,
+       (coalesce(till.gpu_ops, 0) - coalesce(before.gpu_ops, 0))::BIGINT AS gpu_ops,
+       (coalesce(till.linked, 0) - coalesce(before.linked, 0))::BIGINT AS linked
+FROM part
+ASOF LEFT JOIN so_far AS till
+  ON part.trace_id = till.trace_id AND part.device_id = till.device_id AND part.end_ns >= till.start_ns
+ASOF LEFT JOIN so_far AS before
+  ON part.trace_id = before.trace_id AND part.device_id = before.device_id AND part.start_ns > before.start_ns
+ORDER BY part.trace_id, part.device_id, part.kind, part.start_ns

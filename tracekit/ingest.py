@@ -14,9 +14,10 @@ import duckdb
 from fsspec.spec import AbstractFileSystem
 
 from tracekit import catalog
-from tracekit.sources import ByteStream, Slice, TraceReader
+from tracekit.slicing import Slice, TraceReader
+from tracekit.sources import ByteStream
 
-# One event larger than a slice widens it; the parser must accept what the slice holds.
+# Parsed in one statement, in parallel.
 _SLICES_AT_ONCE = 2
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
@@ -96,6 +97,13 @@ class Ingest:
         """Builds the views, and the tables that are derived once from all loaded traces."""
         for statement in catalog.vocabulary():
             self._connection.execute(statement)
+        # What was only needed on the way is memory held for nothing.
+        for kind in ("view", "table"):
+            names = self._connection.execute(
+                f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE temporary AND NOT internal"
+            ).fetchall()
+            for (name,) in names:
+                self._connection.execute(f'DROP {kind} temp."{name}"')
 
     def _insert_events(self, trace_id: int, reader: TraceReader) -> None:
         first_row = self._scalar("SELECT coalesce(max(rowid) + 1, 0) FROM event")

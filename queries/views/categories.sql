@@ -1,8 +1,10 @@
 -- Every event with a place in time, whatever its vendor calls it. Negative, missing and absurd
--- times stay in `event` and are left out here, so that no sum contains them.
+-- times stay in `event` and are left out here, so that no sum contains them. A process or thread
+-- that the event does not name is -1.
 CREATE OR REPLACE VIEW slices AS
 SELECT
-    trace_id, event_id, event_kind(category, name) AS kind, name, pid, tid,
+    trace_id, event_id, event_kind(category, name) AS kind, name,
+    coalesce(pid, -1) AS pid, coalesce(tid, -1) AS tid,
     ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, dur_ns,
     correlation, external_id, device_id, stream, args
 FROM event

@@ -84,6 +84,10 @@ CREATE OR REPLACE MACRO is_metadata_operator(name) AS regexp_matches(
     || 'has_compatible_shallow_copy_type|local_scalar_dense|item|promote_types|real|imag)_?$|^detach_?$'
 );
 
+-- Operators that are brackets around others, whatever their own time.
+CREATE OR REPLACE MACRO is_calling_operator(name) AS
+    regexp_matches(name, '^autograd::engine|^Optimizer\.|^Torch-Compiled Region|^TorchDynamo|^CompiledFunction');
+
 -- Nanoseconds as decimal microseconds: 1500 is 1.5, -500 is -0.5.
 CREATE OR REPLACE MACRO microseconds(ns) AS
     CASE WHEN ns IS NULL THEN NULL

@@ -51,7 +51,7 @@ LEFT JOIN first_op AS f ON i.trace_id = f.trace_id AND i.device_id = f.device_id
 LEFT JOIN gpu_op_link AS l ON f.trace_id = l.trace_id AND op_id = l.event_id
 WHERE i.activity = 'idle' AND i.end_ns > i.start_ns;
 
-CREATE OR REPLACE TABLE gpu_timeline AS
+CREATE OR REPLACE TEMP TABLE timeline_piece AS
 WITH late AS (SELECT * FROM gap WHERE idle_class = 'host_late'),
 -- The thread's segments that the wait [gap start, launch) touches, found by their numbers.
 reach AS (
@@ -80,5 +80,11 @@ SELECT trace_id, device_id, launch_start_ns, launch_end_ns, 'idle', idle_class, 
 FROM late WHERE launch_end_ns > launch_start_ns
 UNION ALL
 SELECT trace_id, device_id, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
-FROM late WHERE end_ns > launch_end_ns
-ORDER BY ALL;
+FROM late WHERE end_ns > launch_end_ns;
+
+-- `place` numbers a device's stretches, from 1.
+CREATE OR REPLACE TABLE gpu_timeline AS
+SELECT trace_id, device_id, row_number() OVER (PARTITION BY trace_id, device_id ORDER BY start_ns) AS place,
+       start_ns, end_ns, activity, idle_class, cause, op_id, launch_id, host_event_id
+FROM timeline_piece
+ORDER BY trace_id, device_id, place;

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracekit.errors import TracekitError
-from tracekit.sources import ByteStream, Slice, TraceReader
+from tracekit.slicing import Slice, TraceReader
+from tracekit.sources import ByteStream
 
 EVENTS = [
     {"ph": "X", "name": "a},{b", "ts": 1.5, "dur": 2, "args": {"deep": [{"x": 1}, {"x": 2}]}},

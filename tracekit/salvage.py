@@ -1,0 +1,111 @@
+"""Events where a fast parse fails: decoded one by one, mended or set aside."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+# White space between JSON tokens.
+SPACE = b" \t\r\n"
+# Where one object ends and the next begins. Whether both are events of the array is for the parser
+# to confirm: the same bytes may stand in a nested list.
+BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
+DECODER = json.JSONDecoder(strict=False)
+
+
+@dataclass
+class Rejected:
+    """A stretch of the events array that is not JSON."""
+
+    offset: int
+    text: str
+    reason: str
+
+
+@dataclass
+class Salvaged:
+    """What `salvage` made of a stretch of the events array."""
+
+    events: bytes
+    rejected: list[Rejected]
+    end: int
+    closed: bool
+
+
+def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
+    """Decodes events one by one, in Python: slow, and right where a fast parse fails.
+
+    Raw control characters and invalid UTF-8 are mended, what is not JSON is set aside. `end` is the
+    first byte not consumed: an event that is incomplete (only when not `final`), or what follows
+    the array's `]` (`closed`).
+    """
+    good: list[bytes] = []
+    rejected: list[Rejected] = []
+    # One character per byte keeps positions equal; each event is decoded properly below.
+    latin = text.decode("latin-1")
+    at = 0
+    while True:
+        while at < len(latin) and latin[at] in " \t\r\n,":
+            at += 1
+        if at == len(latin):
+            return Salvaged(b",\n".join(good), rejected, at, closed=False)
+        if latin[at] == "]":
+            return Salvaged(b",\n".join(good), rejected, at + 1, closed=True)
+        try:
+            _, end = DECODER.raw_decode(latin, at)
+            good.append(_clean(text[at:end]))
+        except (json.JSONDecodeError, RecursionError) as error:
+            if _runs_out(error, latin):
+                # Cut off: what follows inside it may look like events, and is none.
+                if not final:
+                    return Salvaged(b",\n".join(good), rejected, at, closed=False)
+                end = len(text)
+            else:
+                following = _next_event(text, at + 1)
+                if following is None and not final:
+                    return Salvaged(b",\n".join(good), rejected, at, closed=False)
+                end = len(text) if following is None else following
+            lost = text[at:end].rstrip(SPACE + b",").decode("utf-8", "replace")
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            rejected.append(Rejected(offset + at, lost, reason))
+        at = end
+
+
+def looks_like_event(text: bytes | bytearray, at: int) -> bool:
+    """Whether a whole JSON object with a `ph` (or, being cut off, the start of one) begins here."""
+    for reach in (1 << 12, 1 << 16, 1 << 26):
+        try:
+            found, _ = DECODER.raw_decode(bytes(text[at : at + reach]).decode("latin-1"))
+        except (json.JSONDecodeError, RecursionError):
+            continue
+        return isinstance(found, dict) and "ph" in found
+    return False
+
+
+def _runs_out(error: Exception, text: str) -> bool:
+    """Whether parsing failed because the text ends too early, rather than on what it says."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    # A literal that is cut off is reported at its start: none is longer than this.
+    return error.msg.startswith("Unterminated") or error.pos > len(text.rstrip()) - len("-Infinity")
+
+
+def _next_event(text: bytes, at: int) -> int | None:
+    for match in BOUNDARY.finditer(text, at):
+        if looks_like_event(text, match.end()):
+            return match.end()
+    return None
+
+
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def _clean(event: bytes) -> bytes:
+    """The event as strict JSON: unchanged where it is."""
+    text = event.decode("utf-8", "replace")
+    if not _CONTROL.search(text) and "\\ud" not in text.lower():
+        return text.encode()
+    mended = json.dumps(DECODER.decode(text), ensure_ascii=False)
+    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", mended).encode()
