@@ -192,10 +192,9 @@ class TraceReader:
         self.rejected += found.rejected
         self._drop(found.end)
         self._place = self._behind_events() if found.closed else "end"
-        if not found.closed:
-            # An array need not be closed (Trace Event Format, "JSON Array Format").
-            if self.form == "object" or found.rejected:
-                self.damage = "the file ends inside the events"
+        # An array need not be closed (Trace Event Format, "JSON Array Format").
+        if not found.closed and (self.form == "object" or found.rejected):
+            self.damage = "the file ends inside the events"
         self.damage = self.stream.damage or self.damage
         return Slice(found.events, offset)
 
