@@ -70,13 +70,15 @@ def test_without_triton_the_fused_variant_says_what_runs_instead(run, tmp_path):
 def test_a_small_product_is_overhead_bound_and_a_large_one_compute_bound(run, tmp_path):
     for size, regime in ((64, "overhead-bound"), (4096, "compute-bound")):
         name = f"{size}.json.gz"
-        more = ["--active", "5"] if size == 64 else ["--warmup", "1", "--active", "1"]
+        more = ["--active", "25"] if size == 64 else ["--warmup", "1", "--active", "1"]
         done = run(
             "capture", "matmul-add", "--dim", str(size), "--device", "cpu", "-o", name, *more
         )
         assert done.returncode == 0, done.stderr
         with tracekit.load(tmp_path / name) as database:
-            assert database.verdict().verdict.regime == regime
+            steps = [step.regime for step in database.verdict().steps]
+        # Most steps: on a shared machine another process's turn may fall into any one of them.
+        assert steps.count(regime) > len(steps) / 2
 
 
 def test_shapes_stacks_and_memory_are_recorded_when_asked(run, tmp_path):
