@@ -56,14 +56,16 @@ def shared_database() -> Iterator[Callable[[str], tracekit.Database]]:
 def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs `tracekit ...` as a user would, in an empty directory."""
 
-    def command(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
-        environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    def command(
+        *arguments: str, stdin: bytes = b"", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
         done = subprocess.run(
             [Path(sys.executable).parent / "tracekit", *arguments],
             input=stdin,
             capture_output=True,
             cwd=tmp_path,
-            env=environment,
+            env=inherited | environment,
             timeout=300,
             check=False,
         )
