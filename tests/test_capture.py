@@ -73,9 +73,8 @@ def test_a_small_product_is_overhead_bound_and_a_large_one_compute_bound(run, tm
         # Two threads on one free core wait for each other for milliseconds in the small product.
         threads = {"OMP_NUM_THREADS": "1"} if size == 64 else {}
         more = ["--active", "25"] if size == 64 else ["--warmup", "1", "--active", "1"]
-        done = run(
-            "capture", "matmul-add", "--dim", str(size), "--device", "cpu", "-o", name, *more
-        )
+        sizes = ["--dim", str(size), "--device", "cpu", "-o", name, *more]
+        done = run("capture", "matmul-add", *sizes, **threads)
         assert done.returncode == 0, done.stderr
         with tracekit.load(tmp_path / name) as database:
             steps = [step.regime for step in database.verdict().steps]
