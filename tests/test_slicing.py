@@ -200,3 +200,21 @@ def test_any_events_survive_any_cut(tmp_path_factory, events, slice_bytes, inden
     assert found == events
     assert reader.damage is None
     assert reader.rejected == []
+
+
+@pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
+def test_what_follows_the_trace_is_not_passed_over_in_silence(text, tmp_path):
+    events, reader = read(text.encode() + b" \n{}", 100, tmp_path)
+    assert events == EVENTS
+    assert "more after the trace's end" in reader.damage
+
+
+@pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
+def test_the_whole_file_is_hashed(text, pack, tmp_path):
+    import hashlib
+
+    data = pack(text.encode())
+    _, reader = read(data, 100, tmp_path)
+    assert reader.stream.sha256 == hashlib.sha256(data).hexdigest()
+    assert reader.stream.file_bytes == len(data)

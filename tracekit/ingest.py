@@ -6,6 +6,7 @@ import io
 import json
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -107,12 +108,17 @@ class Ingest:
 
     def _insert_events(self, trace_id: int, reader: TraceReader) -> None:
         first_row = self._scalar("SELECT coalesce(max(rowid) + 1, 0) FROM event")
-        with self._slice_files() as files:
-            while slices := _next_slices(reader):
+        # While DuckDB parses some slices, the next are read and decompressed.
+        with self._slice_files() as files, ThreadPoolExecutor(1) as ahead:
+            slices = _next_slices(reader)
+            while slices:
+                following = ahead.submit(_next_slices, reader)
                 try:
                     self._insert(trace_id, files, slices)
+                    slices = following.result()
                 except duckdb.Error:
-                    self._insert_carefully(trace_id, files, slices, reader)
+                    self._insert_carefully(trace_id, files, [*slices, *following.result()], reader)
+                    slices = _next_slices(reader)
         # Rows stand in the file's order, and ingest alone appends: the place is the row number.
         self._connection.execute(
             "UPDATE event SET event_id = rowid - ? WHERE trace_id = ?", [first_row, trace_id]
@@ -127,14 +133,14 @@ class Ingest:
                 self._insert(trace_id, files, [each])
             except duckdb.Error:
                 mended = reader.resync(each, slices[place + 1 :])
-                if mended.events:
+                if mended.array != b"[]":
                     self._insert(trace_id, files, [mended])
                 return
 
     def _insert(self, trace_id: int, files: _SliceFiles, slices: list[Slice]) -> None:
         """Inserts all of the slices or none; a statement that fails leaves no row behind."""
         names = files.hold(slices)
-        largest = max(len(each.events) for each in slices) + 1024
+        largest = max(len(each.array) for each in slices) + 1024
         self._connection.execute(
             catalog.schema("read_slices"),
             {"trace_id": trace_id, "slices": names, "object_bytes": largest},

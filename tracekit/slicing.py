@@ -13,24 +13,26 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tracekit.errors import TracekitError
-from tracekit.salvage import BOUNDARY, DECODER, SPACE, Rejected, looks_like_event, salvage
+from tracekit.salvage import BOUNDARY, DECODER, Rejected, looks_like_event, salvage
 from tracekit.sources import ByteStream
 
 SLICE_BYTES = 32 << 20
 _BOM = b"\xef\xbb\xbf"
 _SPACES = re.compile(rb"[ \t\r\n]*")
+_SEPARATORS = re.compile(rb"[ \t\r\n,]*")
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Whole events, as the inside of a JSON array, and where they begin in the JSON."""
+    """A JSON array of whole events, and where they begin in the trace."""
 
-    events: bytes
+    array: bytes
     offset: int
 
     @property
-    def array(self) -> bytes:
-        return b"[" + self.events + b"]"
+    def events(self) -> bytes:
+        """The inside of the array."""
+        return self.array[1:-1]
 
 
 @dataclass
@@ -68,12 +70,12 @@ class TraceReader:
                 return self._take(cut)
             if more:
                 self._wanted = 2 * len(self._buffer)
-            elif (last := self._take_last()).events:
+            elif (last := self._take_last()).array != b"[]":
                 return last
         if self._place == "tail":
             self._read_members()
             self._place = "end"
-            self.damage = self.damage or self.stream.damage
+        self._read_to_end()
         return None
 
     def resync(self, failed: Slice, unread: list[Slice]) -> Slice:
@@ -90,7 +92,7 @@ class TraceReader:
         if not found.end:
             self._misled = True
             self._wanted = 2 * len(self._buffer)
-        return Slice(found.events, failed.offset)
+        return Slice(b"[" + found.events + b"]", failed.offset)
 
     # -- the head: everything before the events ---------------------------------------------------
 
@@ -142,8 +144,6 @@ class TraceReader:
         if at_head:
             reason = self.stream.damage or self.damage or "it has no `traceEvents`"
             raise self._error(f"is no trace: {reason}")
-        if first is not None and self._peek() is not None:
-            self.damage = f"there is more after the trace's end (byte {self._offset:,})"
 
     def _value(self) -> Any:
         """The JSON value at the front of the buffer, reading on until it is whole."""
@@ -181,7 +181,9 @@ class TraceReader:
 
     def _take(self, end: int) -> Slice:
         """The events before `end`, without the comma that parts them from those before."""
-        taken = Slice(bytes(self._buffer[:end]).lstrip(SPACE + b","), self._offset)
+        start = _leading(_SEPARATORS, self._buffer)
+        with memoryview(self._buffer) as view:
+            taken = Slice(b"".join((b"[", view[start:end], b"]")), self._offset + start)
         self._drop(end)
         return taken
 
@@ -196,7 +198,17 @@ class TraceReader:
         if not found.closed and (self.form == "object" or found.rejected):
             self.damage = "the file ends inside the events"
         self.damage = self.stream.damage or self.damage
-        return Slice(found.events, offset)
+        return Slice(b"[" + found.events + b"]", offset)
+
+    def _read_to_end(self) -> None:
+        """Reads what is left, for the file's hash and checksum: there should be nothing in it."""
+        more = len(self._buffer) > _leading(_SPACES, self._buffer)
+        self._buffer.clear()
+        while text := self.stream.read():
+            more = more or len(text) > _leading(_SPACES, text)
+        if more and not self.damage:
+            self.damage = "there is more after the trace's end"
+        self.damage = self.damage or self.stream.damage
 
     def _behind_events(self) -> Literal["tail", "end"]:
         return "tail" if self.form == "object" else "end"
@@ -218,7 +230,7 @@ class TraceReader:
     def _peek(self) -> int | None:
         """The first byte that is not white space, or None at the end."""
         while True:
-            self._drop(_leading_space(self._buffer))
+            self._drop(_leading(_SPACES, self._buffer))
             if self._buffer:
                 return self._buffer[0]
             if not self._more():
@@ -232,6 +244,6 @@ class TraceReader:
         return TracekitError(f"{self.stream.path}: {what}")
 
 
-def _leading_space(text: bytearray) -> int:
-    found = _SPACES.match(text)
+def _leading(pattern: re.Pattern[bytes], text: bytes | bytearray) -> int:
+    found = pattern.match(text)
     return found.end() if found else 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, cast
 
 import zstandard
 
@@ -20,23 +19,26 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-class _Hashing(io.RawIOBase):
+class _Hashing:
     """A file that is hashed and counted as it is read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self._ahead = b""
         self.sha256 = hashlib.sha256()
         self.size = 0
 
-    def readable(self) -> bool:
-        return True
+    def peek(self, size: int) -> bytes:
+        """The next bytes, without consuming them; only at the start."""
+        self._ahead = self._file.read(size)
+        return self._ahead
 
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
+    def read(self, size: int = _READ_BYTES) -> bytes:
+        data = self._ahead[:size] + self._file.read(max(0, size - len(self._ahead)))
+        self._ahead = self._ahead[size:]
         self.sha256.update(data)
         self.size += len(data)
-        return len(data)
+        return data
 
 
 class ByteStream:
@@ -51,9 +53,9 @@ class ByteStream:
             raise TracekitError(f"{path}: cannot be read: {error.strerror or error}") from error
         self._file = file
         self._hashing = _Hashing(file)
-        raw = io.BufferedReader(self._hashing, 1 << 20)
+        raw = cast(BinaryIO, self._hashing)
         try:
-            magic = raw.peek(4)[:4]
+            magic = self._hashing.peek(4)
         except OSError as error:
             self.close()
             raise TracekitError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -65,7 +67,7 @@ class ByteStream:
             decompressor = zstandard.ZstdDecompressor()
             self._read = decompressor.stream_reader(raw, read_across_frames=True).read
         else:
-            self._read = raw.read
+            self._read = self._hashing.read
 
     def read(self) -> bytes:
         """The next chunk; empty at the end."""
