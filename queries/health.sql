@@ -47,6 +47,17 @@ WITH found AS (
            'GPU ops start before their launch call began, by up to ' || -min(launch_delay_ns) || ' ns: device and host clocks differ'
     FROM gpu_op_link WHERE launch_delay_ns < 0 GROUP BY ALL
     UNION ALL
+    SELECT trace_id, 'begin_end_events', 'warning', count(*),
+           'events mark a begin or an end (phases B and E) instead of a duration: they are kept and not analysed'
+    FROM event WHERE phase IN ('B', 'E') GROUP BY ALL
+    UNION ALL
+    SELECT trace_id, 'ambiguous_correlation', 'warning', count(*),
+           'GPU ops have a correlation that several processes use: their launch is not known'
+    FROM gpu_ops WHERE (trace_id, correlation) IN (
+        SELECT (trace_id, correlation) FROM runtime_calls WHERE correlation IS NOT NULL
+        GROUP BY trace_id, correlation HAVING count(DISTINCT pid) > 1
+    ) GROUP BY ALL
+    UNION ALL
     SELECT trace_id, 'no_gpu_ops', 'info', 1, 'no GPU op is in the trace'
     FROM trace WHERE events > 0 AND trace_id NOT IN (SELECT trace_id FROM gpu_ops)
     UNION ALL

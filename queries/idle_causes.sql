@@ -5,6 +5,7 @@
 -- column kind (text): the window's kind: gpu_active, step or trace
 -- column name (text): the window's name
 -- column start_ns (ns): where the window begins
+-- column end_ns (ns): where it ends
 -- column cause (text): sync, copy, input, allocation, compilation, launch, launch_latency, runtime, dispatch, python or untraced
 -- column idle_ns (ns): GPU idle time; the causes of a window add up to its host_late_ns exactly
 -- column share_of_window (fraction of the window): idle_ns over the window's length
@@ -13,7 +14,7 @@
 -- to the op's start. `untraced` is host time in no recorded slice: Python, or native code, that the
 -- profiler was not asked to record (with_stack=True tells more). `runtime` is any other runtime call.
 SELECT
-    trace_id, device_id, kind, name, window_start_ns AS start_ns, cause,
+    trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns, cause,
     sum(dur_ns)::BIGINT AS idle_ns, sum(dur_ns) / (window_end_ns - window_start_ns) AS share_of_window,
     count(DISTINCT op_id) AS gaps
 FROM window_timeline

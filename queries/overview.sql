@@ -17,9 +17,9 @@
 SELECT
     trace_id, path, events, rank, world_size,
     coalesce(
-        (SELECT list(name ORDER BY device_id) FROM device AS d
+        (SELECT list(coalesce(name, 'unnamed') ORDER BY device_id) FROM device AS d
          WHERE d.trace_id = trace.trace_id AND device_id IN (SELECT device_id FROM gpu_ops AS o WHERE o.trace_id = d.trace_id)),
-        (SELECT list(name ORDER BY device_id) FROM device AS d WHERE d.trace_id = trace.trace_id), []
+        (SELECT list(coalesce(name, 'unnamed') ORDER BY device_id) FROM device AS d WHERE d.trace_id = trace.trace_id), []
     ) AS devices,
     (SELECT count(*) FROM gpu_ops AS o WHERE o.trace_id = trace.trace_id AND kind = 'kernel') AS kernels,
     (SELECT count(*) FROM gpu_ops AS o WHERE o.trace_id = trace.trace_id) AS gpu_ops,

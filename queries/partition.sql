@@ -13,6 +13,7 @@
 -- column idle_ns (ns): nothing ran; the next four add up to it exactly
 -- column host_late_ns (ns): the op that ended the gap was launched after the gap began
 -- column device_ns (ns): it had been launched before: dependency, launch latency, event wait
+-- column device_in_launch_ns (ns): of device_ns, while the op's launch call was under way: nothing was queued
 -- column unlinked_ns (ns): its launch is not in the trace
 -- column after_last_op_ns (ns): no op followed
 -- column busy_ns (ns): union of all GPU ops: the window less idle
@@ -42,6 +43,7 @@ part AS (
         coalesce(sum(dur_ns) FILTER (activity = 'idle'), 0)::BIGINT AS idle_ns,
         coalesce(sum(dur_ns) FILTER (idle_class = 'host_late'), 0)::BIGINT AS host_late_ns,
         coalesce(sum(dur_ns) FILTER (idle_class = 'device'), 0)::BIGINT AS device_ns,
+        coalesce(sum(dur_ns) FILTER (idle_class = 'device' AND cause IS NOT NULL), 0)::BIGINT AS device_in_launch_ns,
         coalesce(sum(dur_ns) FILTER (idle_class = 'unlinked'), 0)::BIGINT AS unlinked_ns,
         coalesce(sum(dur_ns) FILTER (idle_class = 'after_last_op'), 0)::BIGINT AS after_last_op_ns,
         coalesce(sum(dur_ns) FILTER (activity <> 'idle'), 0)::BIGINT AS busy_ns
@@ -54,7 +56,7 @@ SELECT part.*, (coalesce(till.kernels, 0) - coalesce(before.kernels, 0))::BIGINT
        (coalesce(till.linked, 0) - coalesce(before.linked, 0))::BIGINT AS linked
 FROM part
 ASOF LEFT JOIN so_far AS till
-  ON part.trace_id = till.trace_id AND part.device_id = till.device_id AND part.end_ns >= till.start_ns
+  ON part.trace_id = till.trace_id AND part.device_id = till.device_id AND part.end_ns + (part.kind = 'gpu_active')::INTEGER > till.start_ns
 ASOF LEFT JOIN so_far AS before
   ON part.trace_id = before.trace_id AND part.device_id = before.device_id AND part.start_ns > before.start_ns
 ORDER BY part.trace_id, part.device_id, part.kind, part.start_ns

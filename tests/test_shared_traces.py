@@ -43,7 +43,7 @@ def test_the_partition_adds_up_to_every_window(name, shared_database):
     database = shared_database(name)
     causes = {}
     for row in database.ask("idle_causes"):
-        key = (row["device_id"], row["kind"], row["start_ns"])
+        key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
         causes[key] = causes.get(key, 0) + row["idle_ns"]
     for row in database.ask("partition"):
         busy = row["compute_ns"] + row["exposed_comm_ns"] + row["exposed_memcpy_ns"]
@@ -51,7 +51,8 @@ def test_the_partition_adds_up_to_every_window(name, shared_database):
         assert busy == row["busy_ns"]
         assert busy + row["idle_ns"] == row["span_ns"] == row["end_ns"] - row["start_ns"]
         assert sum(row[part] for part in idle) == row["idle_ns"]
-        key = (row["device_id"], row["kind"], row["start_ns"])
+        key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
+        assert row["device_in_launch_ns"] <= row["device_ns"]
         assert causes.get(key, 0) == row["host_late_ns"]
 
 

@@ -10,12 +10,29 @@ MS = 1_000_000
 SPAN = Window("gpu_active", "GPU-active span", 0, 100 * MS, 100 * MS)
 
 
-def facts(compute=0, comm=0, copies=0, device=0, unlinked=0, kernels=1000, classes=None, **causes):
+def facts(
+    compute=0,
+    comm=0,
+    copies=0,
+    device=0,
+    in_launch=0,
+    unlinked=0,
+    kernels=1000,
+    classes=None,
+    **causes,
+):
     """A window of 100 ms; the host is late for what is left, as `causes` (in ms) say."""
     busy = compute + comm + copies
     late = sum(causes.values())
     assert busy + device + unlinked + late == 100
-    idle = Idle(late * MS, device * MS, unlinked * MS, 0, {k: ns * MS for k, ns in causes.items()})
+    idle = Idle(
+        late * MS,
+        device * MS,
+        in_launch * MS,
+        unlinked * MS,
+        0,
+        {k: ns * MS for k, ns in causes.items()},
+    )
     gpu = Gpu(
         0, kernels, kernels, kernels, busy * MS, compute * MS, comm * MS, copies * MS,
         (100 - busy) * MS,

@@ -72,10 +72,14 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Idle:
-    """Why the device was idle; the first four add up to idle_ns, `causes` to host_late_ns."""
+    """Why the device was idle: late, device, unlinked and after the last op add up to idle_ns.
+
+    `causes` add up to host_late_ns; device_in_launch_ns is a part of device_ns.
+    """
 
     host_late_ns: int
     device_ns: int
+    device_in_launch_ns: int
     unlinked_ns: int
     after_last_op_ns: int
     causes: dict[str, int]
@@ -259,11 +263,11 @@ def _chosen(periods: list[Facts], window: str) -> Facts:
 def _trace(database: Database, trace_id: int) -> Trace:
     facts = database.ask("overview", trace=trace_id)[0]
     health = database.ask("health", trace=trace_id)
-    captured = database.ask("capture_facts", trace=trace_id)[0]["facts"]
+    captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
     return Trace(
         **_pick(Trace, facts, health=None, capture=None),
         health=[Finding(**_pick(Finding, row)) for row in health],
-        capture=json.loads(captured) if captured else None,
+        capture=captured if isinstance(captured, dict) else None,
     )
 
 
@@ -271,7 +275,7 @@ def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
     """The windows of all devices: the one with most kernel time first, its active span first."""
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
-        key = (row["device_id"], row["kind"], row["start_ns"])
+        key = _window_key(row)
         causes.setdefault(key, {})[row["cause"]] = row["idle_ns"]
     launches = {
         row["device_id"]: Launch(row["launches"], **_pick(Launch, row, count=None))
@@ -283,12 +287,11 @@ def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
     found = []
     for row in database.ask("partition", trace=trace_id):
         device = row["device_id"]
-        key = (device, row["kind"], row["start_ns"])
         found.append(
             Facts(
                 Window(**_pick(Window, row)),
                 Gpu(**_pick(Gpu, row)),
-                Idle(**_pick(Idle, row, causes=None), causes=causes.get(key, {})),
+                Idle(**_pick(Idle, row, causes=None), causes=causes.get(_window_key(row), {})),
                 launches.get(device),
                 None,
                 classes.get(device, {}),
@@ -303,6 +306,10 @@ def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
             f.window.start_ns,
         ),
     )
+
+
+def _window_key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("device_id", "kind", "name", "start_ns", "end_ns"))
 
 
 def _host_facts(database: Database, trace_id: int) -> list[Facts]:

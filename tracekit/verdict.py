@@ -85,8 +85,9 @@ def judge_briefly(facts: Facts) -> tuple[str, str | None]:
 def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle) -> Verdict:
     span = facts.window.span_ns
     latency = idle.causes.get("launch_latency", 0)
-    # A device that has run dry waits for the host as much as one whose next launch is late.
-    host = idle.host_late_ns - latency + idle.after_last_op_ns
+    # A device waits for the host, too, while the call that launches its next op is still under way
+    # (nothing else was queued), and when it has run dry.
+    host = idle.host_late_ns - latency + idle.device_in_launch_ns + idle.after_last_op_ns
     margin = (gpu.busy_ns - host) / span if span else 0.0
     unexplained = idle.unlinked_ns + latency
     shares = {
@@ -127,13 +128,12 @@ def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle) -> Verdict:
 
 
 def _host_bottleneck(idle: Idle) -> str:
-    total: dict[str, int] = {}
+    total = {"launch": idle.device_in_launch_ns}
     for cause, ns in idle.causes.items():
         name = _HOST_BOTTLENECK[cause]
         total[name] = total.get(name, 0) + ns
     # Launch latency is the device's share of being late: named only where nothing else is.
-    host_only = {name: ns for name, ns in total.items() if name != "latency"}
-    return max(host_only or {"python": 0}, key=lambda name: host_only.get(name, 0))
+    return max((name for name in total if name != "latency"), key=lambda name: total[name])
 
 
 def _device_bottleneck(facts: Facts, gpu: Gpu) -> str:
@@ -158,6 +158,7 @@ def _savings(gpu: Gpu, idle: Idle) -> list[Saving]:
     exposed: dict[str, int] = {
         "communication": gpu.exposed_comm_ns,
         "copy": gpu.exposed_memcpy_ns,
+        "launch": idle.device_in_launch_ns,
     }
     for cause, ns in idle.causes.items():
         name = _HOST_BOTTLENECK[cause]

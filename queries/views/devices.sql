@@ -41,13 +41,15 @@ FROM slices AS s LEFT JOIN kernel_name AS n ON s.name = n.name
 WHERE kind IN ('kernel', 'memcpy', 'memset');
 
 -- The call that launched an op: the first runtime or driver event of its correlation, in its trace.
--- Ops without one have no row. A graph's kernels share their graph launch.
+-- Ops without one have no row. A graph's kernels share their graph launch. A correlation that calls
+-- of several processes carry, or a 0 that several calls do, tells nothing.
 CREATE OR REPLACE TABLE gpu_op_link AS
 WITH op AS (SELECT trace_id, event_id, correlation, kind, device_id, start_ns, end_ns FROM gpu_ops WHERE correlation IS NOT NULL),
 call AS (
     SELECT trace_id, correlation, min(event_id) AS launch_id,
            arg_min(pid, event_id) AS pid, arg_min(tid, event_id) AS tid, arg_min(name, event_id) AS launch_name,
-           arg_min(start_ns, event_id) AS launch_start_ns, arg_min(end_ns, event_id) AS launch_end_ns
+           arg_min(start_ns, event_id) AS launch_start_ns, arg_min(end_ns, event_id) AS launch_end_ns,
+           count(*) AS calls, count(DISTINCT pid) AS processes
     FROM slices
     WHERE kind IN ('runtime', 'driver')
       AND (trace_id, correlation) IN (SELECT (trace_id, correlation) FROM op)
@@ -60,4 +62,5 @@ SELECT
     greatest(0, op.start_ns - launch_end_ns) AS queue_wait_ns,
     -- The host did not go on before the copy was done.
     op.kind = 'memcpy' AND launch_end_ns >= op.end_ns AS is_blocking
-FROM op JOIN call USING (trace_id, correlation);
+FROM op JOIN call USING (trace_id, correlation)
+WHERE processes = 1 AND (correlation <> 0 OR calls = 1);

@@ -6,7 +6,35 @@ SELECT trace_id, pid, tid, event_id, start_ns, end_ns, kind, name,
 FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver');
 
 CREATE OR REPLACE TEMP TABLE host_edge AS SELECT * FROM slice_edges('host_layer');
-CREATE OR REPLACE TEMP TABLE host_parent AS SELECT * FROM slice_parents('host_edge');
+CREATE OR REPLACE TEMP TABLE host_counted AS SELECT * FROM slice_parents('host_edge');
+
+-- Counting starts and ends gives the slice around each edge wherever slices nest. Where an inner one
+-- outlasts its outer one (clocks are rounded), that slice may have ended: the way leads up from it to
+-- one that has not.
+CREATE OR REPLACE TEMP TABLE host_mended AS
+WITH RECURSIVE climb AS (
+    SELECT e.trace_id, e.event_id, e.step, e.at_ns, 1 AS turn, c.parent_id AS around_id
+    FROM host_edge AS e JOIN host_counted AS c USING (trace_id, event_id)
+    JOIN host_layer AS s ON c.trace_id = s.trace_id AND c.parent_id = s.event_id
+    WHERE s.end_ns < e.at_ns
+    UNION ALL
+    SELECT climb.trace_id, climb.event_id, climb.step, climb.at_ns, turn + 1, c.parent_id
+    FROM climb JOIN host_layer AS s ON climb.trace_id = s.trace_id AND climb.around_id = s.event_id
+    JOIN host_counted AS c ON climb.trace_id = c.trace_id AND climb.around_id = c.event_id
+    WHERE s.end_ns < climb.at_ns
+)
+SELECT trace_id, event_id, step, arg_max(around_id, turn) FILTER (around_id IS NOT NULL) AS last_id,
+       CASE WHEN max(turn) FILTER (around_id IS NULL) IS NULL THEN last_id END AS around_id
+FROM climb GROUP BY ALL;
+
+-- The slice around each slice as it begins (`parent_id`) and when it has ended.
+CREATE OR REPLACE TEMP TABLE host_parent AS
+SELECT c.trace_id, c.pid, c.tid, c.event_id, c.depth,
+       CASE WHEN opens.event_id IS NULL THEN c.parent_id ELSE opens.around_id END AS parent_id,
+       CASE WHEN closes.event_id IS NULL THEN c.parent_id ELSE closes.around_id END AS after_id
+FROM host_counted AS c
+LEFT JOIN host_mended AS opens ON c.trace_id = opens.trace_id AND c.event_id = opens.event_id AND opens.step = 1
+LEFT JOIN host_mended AS closes ON c.trace_id = closes.trace_id AND c.event_id = closes.event_id AND closes.step = -1;
 
 -- The time from the first slice to the last, by trace.
 CREATE OR REPLACE TABLE trace_span AS
@@ -39,7 +67,7 @@ JOIN covering_edge AS e USING (trace_id, event_id) WHERE e.step = 1 AND e.depth 
 CREATE OR REPLACE TABLE host_segment AS
 WITH cut AS (
     SELECT trace_id, pid, tid, place, at_ns AS start_ns,
-           CASE WHEN step = 1 THEN event_id ELSE parent_id END AS event_id
+           CASE WHEN step = 1 THEN event_id ELSE after_id END AS event_id
     FROM host_edge LEFT JOIN host_parent USING (trace_id, pid, tid, event_id)
     UNION ALL
     SELECT DISTINCT trace_id, pid, tid, 0, trace_span.start_ns, NULL

@@ -8,7 +8,8 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
     WHEN lower(category) IN ('kernel', 'hpu_op') THEN 'kernel'
     WHEN lower(category) IN ('gpu_memcpy', 'memcpy') THEN 'memcpy'
     WHEN lower(category) IN ('gpu_memset', 'memset') THEN 'memset'
-    WHEN lower(category) IN ('cpu_op', 'operator') THEN 'cpu_op'
+    -- torch 1.8 counts its steps as operators.
+    WHEN lower(category) IN ('cpu_op', 'operator') THEN CASE WHEN name LIKE 'ProfilerStep#%' THEN 'annotation' ELSE 'cpu_op' END
     WHEN lower(category) LIKE '%\_runtime' ESCAPE '\' OR lower(category) = 'runtime' THEN 'runtime'
     WHEN lower(category) LIKE '%\_driver' ESCAPE '\' THEN 'driver'
     WHEN lower(category) IN ('python_function', 'python') THEN 'python'
@@ -37,10 +38,10 @@ CREATE OR REPLACE MACRO kernel_class(name) AS CASE
     -- multimem, one_shot, two_shot: https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/cuda/CUDASymmetricMemoryOps.cu
     -- lamport, trtllm: https://github.com/flashinfer-ai/flashinfer   userbuffers: https://github.com/NVIDIA/TransformerEngine
     WHEN regexp_matches(name, '(?i)nccl|rccl|msccl|hccl|nvshmem|deep_?ep\b|deep_ep::|cross_device_reduce|multimem|userbuffers|quick_?reduce::')
-      OR regexp_matches(name, '(?i)(one|two)_?shot_?all_?reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all(_|v|\b)') THEN 'communication'
+      OR regexp_matches(name, '(?i)(^|[^a-z])all_?(reduce|gather)|reduce_?scatter|(^|[^a-z])all_?to_?all(_|v|\b)') THEN 'communication'
     -- FlashAttention, cuDNN and memory-efficient attention, paged and MLA decoding.
     WHEN regexp_matches(name, '(?i)flash|fmha|attention|attn|mha_|paged_|mla_') THEN 'attention'
-    WHEN regexp_matches(name, '(?i)conv|wgrad|dgrad|fprop|winograd|implicit_gemm|miopen.*(fwd|bwd|wrw)') THEN 'convolution'
+    WHEN regexp_matches(name, '(?i)conv(?:[^e]|e[^r]|$)|wgrad|dgrad|fprop|winograd|implicit_gemm|miopen.*(fwd|bwd|wrw)') THEN 'convolution'
     -- cuBLAS, CUTLASS, cuBLASLt (nvjet), Tensile (Cijk), hipBLASLt, DeepGEMM.
     WHEN regexp_matches(name, '(?i)gemm|gemv|cutlass|^cijk_|nvjet|_mm_|matmul|splitk|xmma|sm[0-9]+_xmma|ampere_|volta_|turing_.*(fp16|sgemm|h884)') THEN 'gemm'
     WHEN regexp_matches(name, '(?i)norm') THEN 'normalization'
@@ -55,7 +56,7 @@ CREATE OR REPLACE MACRO kernel_class(name) AS CASE
 -- HIP: https://rocm.docs.amd.com/projects/HIP   Level Zero and SYCL's Unified Runtime for XPU
 CREATE OR REPLACE MACRO host_activity(kind, name) AS CASE
     WHEN kind IN ('runtime', 'driver') THEN CASE
-        WHEN regexp_matches(name, '(Device|Stream|Event|Ctx|Context|Queue)Synchronize|^synchronize|EventHostSynchronize|urEventWait|urQueueFinish') THEN 'sync'
+        WHEN regexp_matches(name, '(Device|Stream|Event|Ctx|Context|Queue)Synchronize|^synchronize|HostSynchronize|urEventWait|urQueueFinish') THEN 'sync'
         WHEN regexp_matches(name, '(Launch(Cooperative)?Kernel|LaunchGrid|GraphLaunch|ModuleLaunch|EnqueueKernelLaunch|AppendLaunchKernel|enqueueCommand|runFunction)') THEN 'launch'
         WHEN regexp_matches(name, '(?i)(memcpy|memset).*async|EnqueueUSM|AppendMemory') THEN 'launch'
         WHEN regexp_matches(name, '(?i)memcpy') THEN 'copy'
@@ -64,9 +65,9 @@ CREATE OR REPLACE MACRO host_activity(kind, name) AS CASE
         WHEN regexp_matches(name, '(Module|Library)Load|nvrtc|LinkCreate|LinkComplete|GraphInstantiate') THEN 'compilation'
         ELSE 'runtime' END
     -- torch.utils.data annotates each fetch.
-    WHEN regexp_matches(name, '^enumerate\(DataLoader\)|^torch/utils/data/(dataloader|_utils/fetch)\.py|DataLoaderIter\.__next__') THEN 'input'
+    WHEN regexp_matches(name, '^enumerate\(DataLoader\)|(^|/)torch/utils/data/(dataloader|_utils/fetch)\.py|DataLoaderIter\.__next__') THEN 'input'
     -- torch.compile: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo and _inductor
-    WHEN regexp_matches(name, '^torch/_dynamo/convert_frame\.py.*(_compile|compile_inner|transform)|^torch/_inductor/(compile_fx|graph|codecache|async_compile)\.py|^triton/(compiler|runtime/jit)\b.*(compile|_do_compile)|benchmark_all_configs|\(dynamo_timed\)|^CachingAutotuner') THEN 'compilation'
+    WHEN regexp_matches(name, '(^|/)torch/_dynamo/convert_frame\.py.*(_compile|compile_inner|transform)|(^|/)torch/_inductor/(compile_fx|graph|codecache|async_compile)\.py|(^|/)triton/(compiler|runtime/jit)\b.*(compile|_do_compile)|benchmark_all_configs|\(dynamo_timed\)|^CachingAutotuner') THEN 'compilation'
     WHEN kind = 'cpu_op' THEN 'dispatch'
     WHEN kind = 'python' THEN 'python'
     ELSE 'untraced' END;

@@ -5,8 +5,9 @@
 --              device         it was launched before: dependency, launch latency, event wait
 --              unlinked       its launch is not in the trace
 --              after_last_op  no op followed
---   cause      what the launching thread did meanwhile (host_late only): `launch` during the call that
---              launched the op, `launch_latency` from its return until the op began
+--   cause      what the launching thread did meanwhile: `launch` (or `copy`) during the call that
+--              launched the op, `launch_latency` from its return until the op began; of device gaps,
+--              only `launch`: the call was under way when the gap began, so nothing was queued
 CREATE OR REPLACE TEMP TABLE device_interval AS
 WITH edge AS (
     SELECT trace_id, device_id, start_ns AS at_ns, activity, 1 AS step FROM gpu_ops
@@ -42,6 +43,7 @@ SELECT
     i.trace_id, i.device_id, i.start_ns, i.end_ns, op_id, launch_id, pid, tid,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
     greatest(least(launch_start_ns, i.end_ns), least(launch_end_ns, i.end_ns)) AS launch_end_ns,
+    CASE WHEN is_blocking OR host_activity('runtime', launch_name) = 'copy' THEN 'copy' ELSE 'launch' END AS call_cause,
     CASE WHEN op_id IS NULL THEN 'after_last_op'
          WHEN launch_id IS NULL THEN 'unlinked'
          WHEN launch_start_ns > i.start_ns THEN 'host_late'
@@ -69,14 +71,20 @@ SELECT trace_id, device_id, start_ns, end_ns, activity, NULL AS idle_class, NULL
 FROM device_interval WHERE activity <> 'idle' AND end_ns > start_ns
 UNION ALL
 SELECT trace_id, device_id, start_ns, end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
-FROM gap WHERE idle_class <> 'host_late'
+FROM gap WHERE idle_class IN ('unlinked', 'after_last_op')
+UNION ALL
+SELECT trace_id, device_id, start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
+FROM gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
+UNION ALL
+SELECT trace_id, device_id, greatest(start_ns, launch_end_ns), end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
+FROM gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
 UNION ALL
 SELECT t.trace_id, device_id, greatest(t.start_ns, s.start_ns), least(t.launch_start_ns, s.end_ns),
        'idle', idle_class, s.activity, op_id, launch_id, s.event_id
 FROM touched AS t JOIN host_segment AS s USING (trace_id, pid, tid, segment)
 WHERE least(t.launch_start_ns, s.end_ns) > greatest(t.start_ns, s.start_ns)
 UNION ALL
-SELECT trace_id, device_id, launch_start_ns, launch_end_ns, 'idle', idle_class, 'launch', op_id, launch_id, launch_id
+SELECT trace_id, device_id, launch_start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
 FROM late WHERE launch_end_ns > launch_start_ns
 UNION ALL
 SELECT trace_id, device_id, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
