@@ -170,3 +170,78 @@ def test_a_reader_that_goes_away_is_no_error(run, trace, tmp_path):
         cwd=tmp_path,
     )
     assert done.stderr == ""
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(run, tmp_path):
+    events = [
+        traces.slice_event("user_annotation", "ProfilerStep#1[/x]", 0, 50),
+        traces.launch(1, 1, 1),
+        traces.gpu_op(5, 5, 1, name="foo[/bar][red]"),
+        traces.gpu_op(11, 5, category="gpu_memcpy", name="copy")
+        | {"args": {"device": 0, "bytes": 5, "kind": "[/y]"}},
+    ]
+    devices = [{"id": 0}, {"id": 1, "name": None}, {"id": 2, "name": 5}]
+    odd = {"deviceProperties": devices, "tracekit": "x", "text": "\ud800"}
+    traces.write(tmp_path / "a[red].json", events, **odd)
+    done = run("analyze", "a[red].json")
+    assert (done.returncode, done.stderr) == (0, "")
+    for text in ("a[red].json", "foo[/bar][red]", "ProfilerStep#1[/x]", "[/y]", "unnamed"):
+        assert text in done.stdout
+    assert run("load", "a[red].json", "a[red].json", "-o", "two.duckdb").returncode == 0
+    assert "a[red].json" in run("analyze", "two.duckdb").stdout
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 1 AS x, 2 AS x", "SELECT INTERVAL 1 DAY AS d", "SELECT 'a'::BLOB AS b",
+        "SELECT MAP {[1]: 2} AS m", "SELECT {'a': [1]} AS s", "SELECT '1011'::BIT AS b",
+    ],
+)  # fmt: skip
+def test_any_type_can_be_printed_or_is_refused_in_one_line(query, run, trace):
+    for form in ("table", "csv", "json"):
+        assert run("sql", "t.json", query, "--format", form).returncode == 0
+    done = run("sql", "t.json", query, "--format", "parquet", "-o", "x.parquet")
+    assert done.returncode in (0, 2)
+    assert len(done.stderr.splitlines()) == done.returncode // 2
+
+
+def test_an_input_is_never_overwritten(run, trace, tmp_path):
+    before = trace.read_bytes()
+    for command in (["load", "t.json", "-o", "t.json"], ["export", "t.json", "-o", "./t.json"]):
+        done = run(*command)
+        assert done.returncode == 2
+        assert "what is being read" in done.stderr
+    assert trace.read_bytes() == before
+
+
+def test_results_are_written_to_files_only(run, trace, tmp_path):
+    done = run("export", "t.json", "-o", "/dev/null")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    real = tmp_path / "real.json"
+    real.write_text("old")
+    (tmp_path / "link.json").symlink_to(real)
+    assert run("export", "t.json", "-o", "link.json").returncode == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads(real.read_text())["traceEvents"] == EVENTS
+
+
+def test_a_terminal_without_unicode_gets_question_marks(run, trace):
+    done = run("analyze", "t.json", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "compute-bound" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["analyze - <&-", "analyze t.json > /dev/full"])
+def test_streams_that_fail_are_reported_in_one_line(command, trace, tmp_path):
+    program = Path(sys.executable).parent / "tracekit"
+    done = subprocess.run(
+        ["sh", "-c", f"{program} {command}"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    done = subprocess.run(
+        ["sh", "-c", f"{program} sql t.json 'FROM range(5000)' | head -n 1"],
+        capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stderr == "... 4,000 more rows; --format csv shows all\n"

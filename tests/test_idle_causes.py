@@ -105,3 +105,51 @@ def test_correlations_are_joined_within_a_trace(tmp_path):
     with tracekit.load([first, second]) as database:
         linked = [row["linked"] for row in database.traces()]
     assert linked == [1, 0]
+
+
+def test_a_slice_that_outlasts_its_outer_one_gives_nothing_to_what_has_ended(tmp_path):
+    events = []
+    for place in range(1, 6):
+        at = 1000 * place
+        events.append(traces.slice_event("cpu_op", "aten::mm", at, 20))
+        events.append(traces.launch(at + 10, 11, place))
+        events.append(traces.gpu_op(at + 25, 30, place))
+    with traces.load(tmp_path, events) as database:
+        _, rows = database.fetch("SELECT max(self_ns) FROM host_slice")
+        causes = database.verdict().idle.causes
+    assert rows[0][0] <= 11_000
+    assert causes["dispatch"] == 4 * 10_000
+    assert causes["untraced"] > 4 * 900_000
+
+
+def test_a_correlation_of_two_processes_links_nothing(tmp_path):
+    events = [traces.launch(0, 1, 1), traces.launch(0, 1, 1) | {"pid": 200}, traces.gpu_op(5, 5, 1)]
+    with traces.load(tmp_path, events) as database:
+        assert database.verdict().gpu.linked == 0
+        assert "ambiguous_correlation" in [row["code"] for row in database.ask("health")]
+
+
+def test_a_zero_that_many_calls_carry_is_no_correlation(tmp_path):
+    events = [
+        traces.launch(0, 1, 0, name="cudaGetDevice"),
+        traces.launch(2, 1, 0),
+        traces.gpu_op(5, 5, 0),
+    ]
+    with traces.load(tmp_path, events) as database:
+        assert database.verdict().gpu.linked == 0
+
+
+def test_a_step_on_two_threads_is_one_window_and_borders_count_once(tmp_path):
+    step = traces.slice_event("user_annotation", "ProfilerStep#1", 0, 100)
+    events = [
+        step,
+        step | {"tid": 9},
+        traces.slice_event("user_annotation", "ProfilerStep#2", 100, 100),
+        *(traces.gpu_op(at, 10) for at in (0, 50, 100, 150)),
+    ]
+    with traces.load(tmp_path, events) as database:
+        steps = database.verdict().steps
+    assert [(s.window.span_ns, s.gpu.busy_ns + s.gpu.idle_ns, s.gpu.kernels) for s in steps] == [
+        (100_000, 100_000, 2),
+        (100_000, 100_000, 2),
+    ]

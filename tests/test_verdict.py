@@ -139,3 +139,26 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
         analysis = database.verdict()
     assert [step.regime for step in analysis.steps] == ["compute-bound", "overhead-bound"]
     assert any("1 overhead-bound" in why for why in analysis.verdict.why)
+
+
+@pytest.mark.parametrize("lead_us", [3, 3.5, 4, 4.5, 5])
+def test_a_host_that_launches_back_to_back_into_an_idle_gpu_is_the_limit(lead_us, tmp_path):
+    # Each call takes 4 of 6 us, each kernel 2 us. Whether the call began before or after the gap
+    # did is a matter of half a microsecond.
+    events = []
+    for place in range(300):
+        events.append(traces.launch(6 * place, 4, place + 1))
+        events.append(traces.gpu_op(6 * place + lead_us, 2, place + 1))
+    with traces.load(tmp_path, events) as database:
+        verdict = database.verdict().verdict
+    assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", "launch")
+
+
+def test_work_that_was_queued_before_the_gap_is_the_devices_matter(tmp_path):
+    events = [traces.launch(place, 0.5, place + 1) for place in range(100)]
+    events += [traces.gpu_op(200 + 10 * place, 8, place + 1) for place in range(100)]
+    with traces.load(tmp_path, events) as database:
+        analysis = database.verdict()
+    assert analysis.verdict.regime == "compute-bound"
+    assert analysis.idle.device_in_launch_ns == 0
+    assert analysis.idle.device_ns == 99 * 2000

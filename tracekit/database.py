@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -118,7 +119,14 @@ class Database:
         import polars
 
         with self._reading(query, variables) as cursor:
-            shared = polars.DataFrame(_ArrowStream(cursor.sql(query).__arrow_c_stream__()))
+            relation = cursor.sql(query)
+            _check_types(relation)
+            stream = _ArrowStream(relation.__arrow_c_stream__())
+            try:
+                shared = polars.DataFrame(stream)
+            except polars.exceptions.PolarsError as error:
+                reason = str(error).splitlines()[0]
+                raise TracekitError(f"a frame cannot hold this result: {reason}") from error
         # Copied out of DuckDB's buffers: a frame that still holds some when the interpreter ends
         # makes DuckDB report leaks on standard error.
         copy = io.BytesIO()
@@ -157,6 +165,13 @@ class _ArrowStream:
         return self._capsule
 
 
+def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
+    """Refuses what Polars has no type for: it would abort on it."""
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        if re.search(r"INTERVAL|UNION|\bBIT\b|BIGNUM|VARIANT", str(kind)):
+            raise TracekitError(f"a frame has no type for {kind}: cast the column {name!r}")
+
+
 def _sql_error(error: duckdb.Error) -> TracekitError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
     return TracekitError("SQL: " + " | ".join(lines))
@@ -184,7 +199,7 @@ def load(
         connection = duckdb.connect(":memory:")
         _fill(connection, names)
         return Database(connection, names[0] if len(names) == 1 else f"{len(names)} traces")
-    with written_whole(database) as beside:
+    with written_whole(database, names) as beside:
         if append and Path(database).exists():
             open_database(database).close()
             shutil.copyfile(database, beside)

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+import zstandard
+
 from tracekit import catalog
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
@@ -18,7 +20,7 @@ _ROWS_AT_ONCE = 20_000
 
 
 def export(database: Database, output: str | Path, trace: int | None = None) -> int:
-    """Writes one trace as Kineto JSON, compressed if `output` ends in .gz; returns its events.
+    """Writes one trace as Kineto JSON, compressed if .gz or .zst; returns its number of events.
 
     Raises:
         TracekitError: when `trace` does not choose one, or `output` cannot be written.
@@ -29,7 +31,7 @@ def export(database: Database, output: str | Path, trace: int | None = None) -> 
         ids = ", ".join(str(row[0]) for row in traces)
         raise TracekitError(f"{database.name}: choose a trace by its trace_id: {ids}")
     trace_id, form, metadata = chosen[0]
-    with written_whole(output) as beside, _open(beside) as sink:
+    with written_whole(output, [database.name]) as beside, _open(beside) as sink:
         head, tail = _frame(form, metadata)
         sink.write(head)
         count = _write_events(database, trace_id, sink)
@@ -40,6 +42,8 @@ def export(database: Database, output: str | Path, trace: int | None = None) -> 
 def _open(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "wb", compresslevel=6))
+    if path.suffix == ".zst":
+        return cast(BinaryIO, zstandard.open(path, "wb"))
     return path.open("wb")
 
 

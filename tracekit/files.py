@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,15 +11,19 @@ from tracekit.errors import TracekitError
 
 
 @contextmanager
-def written_whole(output: str | Path) -> Iterator[Path]:
+def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
     """A path beside `output` to write to; it takes `output`'s place when the block succeeds.
 
     Raises:
-        TracekitError: when `output` cannot be written there.
+        TracekitError: when `output` cannot be written there, or is one of `inputs`.
     """
-    target = Path(output)
+    target = Path(output).resolve()
     if target.is_dir():
         raise TracekitError(f"{output}: is a directory, not a file to write")
+    if target.exists() and not target.is_file():
+        raise TracekitError(f"{output}: is no ordinary file; results are written to files")
+    if any(target == Path(each).resolve() for each in inputs):
+        raise TracekitError(f"{output}: is what is being read; write somewhere else")
     try:
         folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:

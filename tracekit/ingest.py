@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import duckdb
 from fsspec.spec import AbstractFileSystem
 
 from tracekit import catalog
+from tracekit.salvage import strict_json
 from tracekit.slicing import Slice, TraceReader
 from tracekit.sources import ByteStream
 
@@ -154,16 +156,16 @@ class Ingest:
             f"INSERT INTO trace VALUES ({', '.join('?' * 18)})",
             [
                 trace_id,
-                stream.path,
+                os.fsencode(stream.path).decode("utf-8", "replace"),
                 stream.file_bytes,
                 stream.sha256,
                 reader.form,
                 _integer(distributed.get("rank")),
                 _integer(distributed.get("world_size")),
-                host if isinstance(host, str) else None,
+                _text(host),
                 _integer(metadata.get("baseTimeNanoseconds")),
                 *(_flag(metadata.get(flag)) for flag in _FLAGS),
-                json.dumps(metadata),
+                strict_json(metadata),
                 self._scalar(f"SELECT count(*) FROM event WHERE trace_id = {trace_id}"),
                 len(reader.rejected),
                 reader.damage,
@@ -186,11 +188,11 @@ class Ingest:
             [
                 trace_id,
                 _integer(device.get("id")),
-                name if isinstance(name, str) else None,
+                _text(name),
                 _integer(device.get("totalGlobalMem")),
                 _integer(device.get("numSms")),
                 None if major is None else f"{major}.{minor}",
-                json.dumps(device),
+                strict_json(device),
             ],
         )
 
@@ -214,6 +216,10 @@ def _next_slices(reader: TraceReader) -> list[Slice]:
     while len(slices) < _SLICES_AT_ONCE and (each := reader.next_slice()):
         slices.append(each)
     return slices
+
+
+def _text(value: object) -> str | None:
+    return json.loads(strict_json(value)) if isinstance(value, str) else None
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -14,6 +14,12 @@ BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 DECODER = json.JSONDecoder(strict=False)
 
 
+# The end of the events: nothing, the end of the trace, or its next member follows. Elsewhere a
+# bracket is a stray one.
+_ARRAY_END = re.compile(r'\][ \t\r\n]*(?:$|\}|,[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:)')
+_PHASE = re.compile(r'"ph"[ \t\r\n]*:')
+
+
 @dataclass
 class Rejected:
     """A stretch of the events array that is not JSON."""
@@ -50,10 +56,12 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
             at += 1
         if at == len(latin):
             return Salvaged(b",\n".join(good), rejected, at, closed=False)
-        if latin[at] == "]":
+        if _ARRAY_END.match(latin, at):
             return Salvaged(b",\n".join(good), rejected, at + 1, closed=True)
         try:
-            _, end = DECODER.raw_decode(latin, at)
+            found, end = DECODER.raw_decode(latin, at)
+            if not isinstance(found, dict):
+                raise json.JSONDecodeError("Not an object", latin, at)
             good.append(_clean(text[at:end]))
         except (json.JSONDecodeError, RecursionError) as error:
             if _runs_out(error, latin):
@@ -73,14 +81,18 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
 
 
 def looks_like_event(text: bytes | bytearray, at: int) -> bool:
-    """Whether a whole JSON object with a `ph` (or, being cut off, the start of one) begins here."""
-    for reach in (1 << 12, 1 << 16, 1 << 26):
+    """Whether an event of the array seems to begin here: a JSON object with a `ph`.
+
+    Of one that is cut off, or is not strict JSON, a `ph` near its beginning has to do.
+    """
+    for reach in (1 << 11, 1 << 16):
+        near = bytes(text[at : at + reach]).decode("latin-1")
         try:
-            found, _ = DECODER.raw_decode(bytes(text[at : at + reach]).decode("latin-1"))
+            found, _ = DECODER.raw_decode(near)
         except (json.JSONDecodeError, RecursionError):
             continue
         return isinstance(found, dict) and "ph" in found
-    return False
+    return _PHASE.search(near, 0, 1 << 11) is not None
 
 
 def _runs_out(error: Exception, text: str) -> bool:
@@ -102,10 +114,14 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
+def strict_json(value: object) -> str:
+    """JSON that any parser takes: what UTF-8 cannot say is replaced."""
+    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", json.dumps(value, ensure_ascii=False))
+
+
 def _clean(event: bytes) -> bytes:
     """The event as strict JSON: unchanged where it is."""
     text = event.decode("utf-8", "replace")
     if not _CONTROL.search(text) and "\\ud" not in text.lower():
         return text.encode()
-    mended = json.dumps(DECODER.decode(text), ensure_ascii=False)
-    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", mended).encode()
+    return strict_json(DECODER.decode(text)).encode()

@@ -56,6 +56,8 @@ class TraceReader:
     _offset: int = 0
     _wanted: int = 0
     _misled: bool = False
+    _closed: bool = False
+    _tail_read: bool = False
 
     def next_slice(self) -> Slice | None:
         """The next events, or None when the trace is read to its end."""
@@ -74,6 +76,7 @@ class TraceReader:
                 return last
         if self._place == "tail":
             self._read_members()
+            self._tail_read = True
             self._place = "end"
         self._read_to_end()
         return None
@@ -85,8 +88,11 @@ class TraceReader:
         """
         found = salvage(failed.events, failed.offset, final=False)
         self.rejected += found.rejected
-        # What was taken lost the comma before it; the buffer still begins with its own.
-        self._buffer[:0] = b",".join([failed.events[found.end :], *(u.events for u in unread)])
+        # What was taken lost the comma before it; the buffer still begins with its own, or with
+        # what stood behind the array's end.
+        rest = b",".join([failed.events[found.end :], *(u.events for u in unread)])
+        self._buffer[:0] = rest + (b"]" if self._closed else b"")
+        self._closed = found.closed
         self._place = "events" if not found.closed else self._behind_events()
         self._offset = failed.offset + found.end
         if not found.end:
@@ -131,6 +137,10 @@ class TraceReader:
                     self._drop(1)
                     self._place = "events"
                     return
+                if key == "traceEvents":
+                    self._value()
+                    self.damage = "it has a second `traceEvents`, which was not loaded"
+                    continue
                 self.metadata[key] = self._value()
             except ValueError as error:
                 if at_head:
@@ -150,7 +160,8 @@ class TraceReader:
         self._peek()
         reach = 1 << 14
         while True:
-            text = self._buffer[:reach].decode("utf-8", "replace")
+            # One character per byte keeps positions; the value itself is decoded properly below.
+            text = self._buffer[:reach].decode("latin-1")
             all_seen = reach >= len(self._buffer) and not self._more()
             try:
                 value, end = DECODER.raw_decode(text)
@@ -160,8 +171,9 @@ class TraceReader:
             else:
                 # A number that ends where the text ends may go on beyond it.
                 if all_seen or end < len(text) or not isinstance(value, int | float):
-                    self._drop(len(text[:end].encode("utf-8", "replace")))
-                    return value
+                    found = DECODER.decode(self._buffer[:end].decode("utf-8", "replace"))
+                    self._drop(end)
+                    return found
             reach *= 2
 
     # -- the events --------------------------------------------------------------------------------
@@ -193,6 +205,7 @@ class TraceReader:
         found = salvage(bytes(self._buffer), offset, final=True)
         self.rejected += found.rejected
         self._drop(found.end)
+        self._closed = found.closed
         self._place = self._behind_events() if found.closed else "end"
         # An array need not be closed (Trace Event Format, "JSON Array Format").
         if not found.closed and (self.form == "object" or found.rejected):
@@ -211,7 +224,7 @@ class TraceReader:
         self.damage = self.damage or self.stream.damage
 
     def _behind_events(self) -> Literal["tail", "end"]:
-        return "tail" if self.form == "object" else "end"
+        return "tail" if self.form == "object" and not self._tail_read else "end"
 
     # -- the buffer --------------------------------------------------------------------------------
 

@@ -47,6 +47,8 @@ class ByteStream:
     def __init__(self, path: str) -> None:
         self.path = path
         self.damage: str | None = None
+        if path == "-" and sys.stdin is None:
+            raise TracekitError("-: standard input is closed")
         try:
             file = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115
         except OSError as error:
@@ -90,5 +92,5 @@ class ByteStream:
         return self._hashing.sha256.hexdigest()
 
     def close(self) -> None:
-        if self._file is not sys.stdin.buffer:
+        if self.path != "-":
             self._file.close()

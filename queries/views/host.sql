@@ -23,9 +23,9 @@ WITH RECURSIVE climb AS (
     JOIN host_counted AS c ON climb.trace_id = c.trace_id AND climb.around_id = c.event_id
     WHERE s.end_ns < climb.at_ns
 )
-SELECT trace_id, event_id, step, arg_max(around_id, turn) FILTER (around_id IS NOT NULL) AS last_id,
-       CASE WHEN max(turn) FILTER (around_id IS NULL) IS NULL THEN last_id END AS around_id
-FROM climb GROUP BY ALL;
+SELECT trace_id, event_id, step,
+       CASE WHEN count(*) = count(around_id) THEN arg_max(around_id, turn) END AS around_id
+FROM climb GROUP BY trace_id, event_id, step;
 
 -- The slice around each slice as it begins (`parent_id`) and when it has ended.
 CREATE OR REPLACE TEMP TABLE host_parent AS

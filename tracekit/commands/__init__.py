@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -37,6 +38,10 @@ for command in (analyze, capture, export, load, query, sql, workloads):
 
 def main() -> None:
     """Runs the command line and exits: 0 done, 2 wrong use or bad input, said in one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What the terminal's encoding lacks is shown as a question mark.
+            stream.reconfigure(errors="replace")
     try:
         status = cli.main(standalone_mode=False) or 0
         sys.stdout.flush()
@@ -49,10 +54,11 @@ def main() -> None:
         status = _complain(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         status = _INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone: that is its right. Python would complain once more at exit.
+    except OSError as error:
+        # A reader that has gone is no error. Either way Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        gone = isinstance(error, BrokenPipeError)
+        status = 0 if gone else _complain(f"cannot write: {error.strerror or error}")
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -8,7 +8,7 @@ import click
 @click.command()
 @click.argument("database")
 @click.option(
-    "-o", "--output", required=True, help="The trace to write; compressed if it ends in .gz."
+    "-o", "--output", required=True, help="The trace to write; compressed if .gz or .zst."
 )
 @click.option("--trace-id", type=int, help="Which trace, where the database holds several.")
 def export(database: str, output: str, trace_id: int | None) -> None:

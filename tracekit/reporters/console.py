@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
 
 import click
 from rich.console import Console
@@ -20,14 +21,16 @@ _COLOURS = {"compute": "green", "communication": "magenta", "copies": "cyan"}
 _REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown": "red"}
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves a reader that has gone to the command line, which takes it as its right."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
-    """Standard output, at most 100 columns wide; colours only on a terminal."""
-    found = Console(highlight=False, soft_wrap=False)
-    if not sys.stdout.isatty() or found.width > WIDTH:
-        found = Console(
-            highlight=False, width=WIDTH if not sys.stdout.isatty() else min(found.width, WIDTH)
-        )
-    return found
+    """Standard output, at most 100 columns wide; colours only on a terminal, no markup."""
+    width = min(get_terminal_size().columns, WIDTH) if sys.stdout.isatty() else WIDTH
+    return _Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def render(analysis: Analysis) -> None:
@@ -36,7 +39,7 @@ def render(analysis: Analysis) -> None:
     _headline(out, analysis)
     _section(out, "Why")
     for sentence in analysis.verdict.why:
-        out.print(Text("- " + printable(sentence)), width=min(out.width, WIDTH))
+        out.print(Text("- " + printable(sentence)))
     _time(out, analysis)
     _windows(out, analysis)
     _kernels(out, analysis)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from pathlib import Path
@@ -58,30 +60,23 @@ def render(
 
 
 def _encoded(database: Database, query: str, variables: Mapping[str, Value], form: str) -> bytes:
+    if form == "parquet":
+        sink = io.BytesIO()
+        database.frame(query, variables).write_parquet(sink)
+        return sink.getvalue()
+    columns, rows = database.fetch(query, variables)
     if form == "json":
-        columns, rows = database.fetch(query, variables)
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         return (json.dumps(records, default=str, indent=1) + "\n").encode()
-    import io
-
-    import polars
-
-    frame = database.frame(query, variables)
-    sink = io.BytesIO()
-    if form == "parquet":
-        frame.write_parquet(sink)
-        return sink.getvalue()
-    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-    flat = frame.with_columns(
-        polars.Series(name, [_json(value) for value in frame[name].to_list()], polars.String)
-        for name in nested
-    )
-    flat.write_csv(sink)
-    return sink.getvalue()
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(columns)
+    lines.writerows([_csv_value(value) for value in row] for row in rows)
+    return text.getvalue().encode("utf-8", "replace")
 
 
-def _json(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, default=str)
+def _csv_value(value: Any) -> Any:
+    return json.dumps(value, default=str) if isinstance(value, list | dict) else value
 
 
 def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
