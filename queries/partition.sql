@@ -27,11 +27,25 @@ WITH op AS (
     FROM gpu_ops AS o LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     GROUP BY ALL
 ),
--- How many had started by each start.
+-- Ops and the borders of windows in one order: an op on a border belongs to the window that it opens.
+point AS (
+    SELECT trace_id, device_id, start_ns AS at_ns, 1 AS turn, kernels, gpu_ops, linked, NULL AS kind, NULL AS name,
+           NULL::BIGINT AS start_ns, NULL::BIGINT AS end_ns
+    FROM op
+    UNION ALL
+    SELECT trace_id, device_id, unnest([start_ns, end_ns]), unnest([0, CASE kind WHEN 'gpu_active' THEN 2 ELSE 0 END]),
+           0, 0, 0, kind, name, start_ns, end_ns
+    FROM windows
+),
 so_far AS (
-    SELECT trace_id, device_id, start_ns, sum(kernels) OVER by_start AS kernels, sum(gpu_ops) OVER by_start AS gpu_ops,
-           sum(linked) OVER by_start AS linked
-    FROM op WINDOW by_start AS (PARTITION BY trace_id, device_id ORDER BY start_ns)
+    SELECT * REPLACE (sum(kernels) OVER in_order AS kernels, sum(gpu_ops) OVER in_order AS gpu_ops, sum(linked) OVER in_order AS linked)
+    FROM point
+    WINDOW in_order AS (PARTITION BY trace_id, device_id ORDER BY at_ns, turn ROWS UNBOUNDED PRECEDING)
+),
+counted AS (
+    SELECT trace_id, device_id, kind, name, start_ns, end_ns, (max(kernels) - min(kernels))::BIGINT AS kernels,
+           (max(gpu_ops) - min(gpu_ops))::BIGINT AS gpu_ops, (max(linked) - min(linked))::BIGINT AS linked
+    FROM so_far WHERE kind IS NOT NULL GROUP BY trace_id, device_id, kind, name, start_ns, end_ns
 ),
 part AS (
     SELECT
@@ -51,12 +65,6 @@ part AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
 )
-SELECT part.*, (coalesce(till.kernels, 0) - coalesce(before.kernels, 0))::BIGINT AS kernels,
-       (coalesce(till.gpu_ops, 0) - coalesce(before.gpu_ops, 0))::BIGINT AS gpu_ops,
-       (coalesce(till.linked, 0) - coalesce(before.linked, 0))::BIGINT AS linked
-FROM part
-ASOF LEFT JOIN so_far AS till
-  ON part.trace_id = till.trace_id AND part.device_id = till.device_id AND part.end_ns + (part.kind = 'gpu_active')::INTEGER > till.start_ns
-ASOF LEFT JOIN so_far AS before
-  ON part.trace_id = before.trace_id AND part.device_id = before.device_id AND part.start_ns > before.start_ns
-ORDER BY part.trace_id, part.device_id, part.kind, part.start_ns
+SELECT part.*, kernels, gpu_ops, linked
+FROM part JOIN counted USING (trace_id, device_id, kind, name, start_ns, end_ns)
+ORDER BY trace_id, device_id, kind, start_ns, end_ns
