@@ -45,12 +45,11 @@ events = st.fixed_dictionaries(
 )
 
 
-def there_and_back(folder, text: str, form: str = "object") -> str:
+def there_and_back(folder, text: str) -> str:
     source, copy = folder / "in.json", folder / "out.json"
     source.write_bytes(text.encode("utf-8", "surrogatepass"))
     with tracekit.load(source) as database:
         database.export(copy)
-        assert database.ask("health") == database.ask("health")
     return copy.read_text(encoding="utf-8")
 
 
