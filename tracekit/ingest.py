@@ -16,7 +16,7 @@ import duckdb
 from fsspec.spec import AbstractFileSystem
 
 from tracekit import catalog
-from tracekit.salvage import strict_json
+from tracekit.salvage import Rejected, strict_json
 from tracekit.slicing import Slice, TraceReader
 from tracekit.sources import ByteStream
 
@@ -109,7 +109,6 @@ class Ingest:
                 self._connection.execute(f'DROP {kind} temp."{name}"')
 
     def _insert_events(self, trace_id: int, reader: TraceReader) -> None:
-        first_row = self._scalar("SELECT coalesce(max(rowid) + 1, 0) FROM event")
         # While DuckDB parses some slices, the next are read and decompressed.
         with self._slice_files() as files, ThreadPoolExecutor(1) as ahead:
             slices = _next_slices(reader)
@@ -119,25 +118,44 @@ class Ingest:
                     self._insert(trace_id, files, slices)
                     slices = following.result()
                 except duckdb.Error:
-                    self._insert_carefully(trace_id, files, [*slices, *following.result()], reader)
+                    unread = following.result()
+                    self._insert_carefully(trace_id, files, slices, unread, reader)
                     slices = _next_slices(reader)
         # Rows stand in the file's order, and ingest alone appends: the place is the row number.
+        first_row = "(SELECT min(rowid) FROM event WHERE trace_id = $trace_id)"
         self._connection.execute(
-            "UPDATE event SET event_id = rowid - ? WHERE trace_id = ?", [first_row, trace_id]
+            f"UPDATE event SET event_id = rowid - {first_row} WHERE trace_id = $trace_id",
+            {"trace_id": trace_id},
         )
 
     def _insert_carefully(
-        self, trace_id: int, files: _SliceFiles, slices: list[Slice], reader: TraceReader
+        self,
+        trace_id: int,
+        files: _SliceFiles,
+        slices: list[Slice],
+        unread: list[Slice],
+        reader: TraceReader,
     ) -> None:
         """One slice at a time; one that does not parse is mended, and what follows read again."""
-        for place, each in enumerate(slices):
+        while len(slices) > 1:
             try:
-                self._insert(trace_id, files, [each])
+                self._insert(trace_id, files, slices[:1])
             except duckdb.Error:
-                mended = reader.resync(each, slices[place + 1 :])
-                if mended.array != b"[]":
-                    self._insert(trace_id, files, [mended])
-                return
+                break
+            slices = slices[1:]
+        # All but one of the slices were found good: then the last is the one that is not.
+        mended = reader.resync(slices[0], [*slices[1:], *unread])
+        if mended.array != b"[]":
+            self._insert_mended(trace_id, files, mended, reader)
+
+    def _insert_mended(
+        self, trace_id: int, files: _SliceFiles, mended: Slice, reader: TraceReader
+    ) -> None:
+        try:
+            self._insert(trace_id, files, [mended])
+        except duckdb.Error as error:
+            text = mended.events.decode("utf-8", "replace")
+            reader.rejected.append(Rejected(mended.offset, text, str(error).splitlines()[0]))
 
     def _insert(self, trace_id: int, files: _SliceFiles, slices: list[Slice]) -> None:
         """Inserts all of the slices or none; a statement that fails leaves no row behind."""

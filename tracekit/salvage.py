@@ -14,9 +14,10 @@ BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 DECODER = json.JSONDecoder(strict=False)
 
 
-# The end of the events: nothing, the end of the trace, or its next member follows. Elsewhere a
-# bracket is a stray one.
-_ARRAY_END = re.compile(r'\][ \t\r\n]*(?:$|\}|,[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:)')
+# The end of the events: a further member of the trace follows or, at the end of the file, nothing
+# but its brace. Elsewhere a bracket is a stray one.
+_MEMBER_FOLLOWS = re.compile(r'\][ \t\r\n]*,[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:')
+_NOTHING_FOLLOWS = re.compile(r"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 
@@ -56,7 +57,7 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
             at += 1
         if at == len(latin):
             return Salvaged(b",\n".join(good), rejected, at, closed=False)
-        if _ARRAY_END.match(latin, at):
+        if _MEMBER_FOLLOWS.match(latin, at) or (final and _NOTHING_FOLLOWS.match(latin, at)):
             return Salvaged(b",\n".join(good), rejected, at + 1, closed=True)
         try:
             found, end = DECODER.raw_decode(latin, at)
@@ -70,7 +71,7 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
                     return Salvaged(b",\n".join(good), rejected, at, closed=False)
                 end = len(text)
             else:
-                following = _next_event(text, at + 1)
+                following = next_event(text, at + 1)
                 if following is None and not final:
                     return Salvaged(b",\n".join(good), rejected, at, closed=False)
                 end = len(text) if following is None else following
@@ -103,15 +104,22 @@ def _runs_out(error: Exception, text: str) -> bool:
     return error.msg.startswith("Unterminated") or error.pos > len(text.rstrip()) - len("-Infinity")
 
 
-def _next_event(text: bytes, at: int) -> int | None:
+def next_event(text: bytes | bytearray, at: int) -> int | None:
+    """Where the first event begins that follows another object, or None."""
     for match in BOUNDARY.finditer(text, at):
         if looks_like_event(text, match.end()):
             return match.end()
     return None
 
 
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+# An escaped pair of surrogates, half of one, or any other escape.
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
 
 
 def strict_json(value: object) -> str:
@@ -120,8 +128,10 @@ def strict_json(value: object) -> str:
 
 
 def _clean(event: bytes) -> bytes:
-    """The event as strict JSON: unchanged where it is."""
-    text = event.decode("utf-8", "replace")
-    if not _CONTROL.search(text) and "\\ud" not in text.lower():
-        return text.encode()
-    return strict_json(DECODER.decode(text)).encode()
+    """The event as strict JSON: mended inside its strings, else unchanged."""
+    return _STRING.sub(_clean_string, event.decode("utf-8", "replace")).encode()
+
+
+def _clean_string(string: re.Match[str]) -> str:
+    text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", string[0])
+    return _ESCAPE.sub(lambda found: "\N{REPLACEMENT CHARACTER}" if found[1] else found[0], text)

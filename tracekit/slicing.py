@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tracekit.errors import TracekitError
-from tracekit.salvage import BOUNDARY, DECODER, Rejected, looks_like_event, salvage
+from tracekit.salvage import BOUNDARY, DECODER, Rejected, looks_like_event, next_event, salvage
 from tracekit.sources import ByteStream
 
 SLICE_BYTES = 32 << 20
@@ -78,7 +78,8 @@ class TraceReader:
             self._read_members()
             self._tail_read = True
             self._place = "end"
-        self._read_to_end()
+        if self._place == "end" and self._resume():
+            return self.next_slice()
         return None
 
     def resync(self, failed: Slice, unread: list[Slice]) -> Slice:
@@ -213,15 +214,24 @@ class TraceReader:
         self.damage = self.stream.damage or self.damage
         return Slice(b"[" + found.events + b"]", offset)
 
-    def _read_to_end(self) -> None:
-        """Reads what is left, for the file's hash and checksum: there should be nothing in it."""
-        more = len(self._buffer) > _leading(_SPACES, self._buffer)
-        self._buffer.clear()
-        while text := self.stream.read():
-            more = more or len(text) > _leading(_SPACES, text)
-        if more and not self.damage:
-            self.damage = "there is more after the trace's end"
-        self.damage = self.damage or self.stream.damage
+    def _resume(self) -> bool:
+        """Reads on behind the trace's end, where nothing should be; True if events stand there.
+
+        What is there is kept: a stray bracket ends the events of a damaged trace too early.
+        """
+        if self._peek() is None:
+            self.damage = self.damage or self.stream.damage
+            return False
+        self.damage = self.damage or "there is more after the trace's end"
+        while (start := next_event(self._buffer, 0)) is None and self._more():
+            pass
+        end = len(self._buffer) if start is None else start
+        text = self._buffer[:end].decode("utf-8", "replace")
+        self.rejected.append(Rejected(self._offset, text, "behind the trace's end"))
+        self._drop(end)
+        self._place = "end" if start is None else "events"
+        self._wanted = self.slice_bytes
+        return start is not None
 
     def _behind_events(self) -> Literal["tail", "end"]:
         return "tail" if self.form == "object" and not self._tail_read else "end"
