@@ -245,3 +245,18 @@ def test_streams_that_fail_are_reported_in_one_line(command, trace, tmp_path):
         capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert done.stderr == "... 4,000 more rows; --format csv shows all\n"
+
+
+def test_load_keeps_to_the_memory_and_threads_it_is_given(run, trace):
+    asked = ["--memory-mb", "400", "--threads", "1"]
+    assert run("load", "t.json", "-o", "small.duckdb", *asked).returncode == 0
+    assert run("load", "t.json", "-o", "large.duckdb").returncode == 0
+    query = ("SELECT * EXCLUDE trace_id FROM event ORDER BY event_id", "--format", "csv")
+    assert run("sql", "small.duckdb", *query).stdout == run("sql", "large.duckdb", *query).stdout
+    for wrong, reason in (
+        (["--memory-mb", "10"], "at least 400 MB"),
+        (["--threads", "0"], "thread"),
+    ):
+        done = run("load", "t.json", "-o", "none.duckdb", *wrong)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert reason in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,4 @@ def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iter
     except OSError as error:
         raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
     finally:
-        for left in Path(folder).iterdir():
-            left.unlink()
-        Path(folder).rmdir()
+        shutil.rmtree(folder, ignore_errors=True)

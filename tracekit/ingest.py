@@ -17,7 +17,7 @@ from fsspec.spec import AbstractFileSystem
 
 from tracekit import catalog
 from tracekit.salvage import Rejected, strict_json
-from tracekit.slicing import Slice, TraceReader
+from tracekit.slicing import SLICE_BYTES, Slice, TraceReader
 from tracekit.sources import ByteStream
 
 # Parsed in one statement, in parallel.
@@ -68,8 +68,11 @@ class _SliceFiles(AbstractFileSystem):
 class Ingest:
     """Loads traces, one by one, into an open database; `finish` derives what many share."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, slice_bytes: int = SLICE_BYTES
+    ) -> None:
         self._connection = connection
+        self._slice_bytes = slice_bytes
         connection.execute(catalog.schema("tables"))
         connection.execute(catalog.schema("reading"))
 
@@ -84,7 +87,7 @@ class Ingest:
         stream = ByteStream(path)
         trace_id = self._scalar("SELECT coalesce(max(trace_id), 0) + 1 FROM trace")
         try:
-            reader = TraceReader(stream)
+            reader = TraceReader(stream, self._slice_bytes)
             self._insert_events(trace_id, reader)
             self._insert_trace(trace_id, stream, reader)
         except BaseException:

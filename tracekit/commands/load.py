@@ -9,11 +9,17 @@ import click
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("-o", "--output", required=True, help="The database file; replaced if it is there.")
 @click.option("--append", is_flag=True, help="Add to the database instead of replacing it.")
-def load(traces: tuple[str, ...], output: str, append: bool) -> None:
+@click.option("--memory-mb", type=int, help="Keep to about this much memory, and spill to disk.")
+@click.option("--threads", type=int, help="[default: one a core]")
+def load(
+    traces: tuple[str, ...], output: str, append: bool, memory_mb: int | None, threads: int | None
+) -> None:
     """Load traces into a database that any DuckDB client opens."""
     from tracekit.database import load as load_traces
 
-    with load_traces(traces, output, append=append) as database:
+    with load_traces(
+        traces, output, append=append, memory_mb=memory_mb, threads=threads
+    ) as database:
         for row in database.traces():
             click.echo(
                 f"{row['trace_id']}  {row['path']}: {row['events']:,} events, "
