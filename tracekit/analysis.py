@@ -207,7 +207,7 @@ def gather(
     Raises:
         TracekitError: when there is no such trace or window.
     """
-    known = [row["trace_id"] for row in database.traces()]
+    known = database.trace_ids()
     if trace_id is not None and trace_id not in known:
         ids = ", ".join(map(str, known))
         raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")

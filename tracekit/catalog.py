@@ -80,7 +80,6 @@ class Query:
     sql: str
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[Column, ...] = ()
-    notes: str = ""
 
     def checked(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """The values of its parameters, in their types.
@@ -108,7 +107,7 @@ def parse_query(name: str, sql: str) -> Query:
     The first line is `-- question: ...`; then come `-- param NAME (TYPE, default X): what`,
     `-- column NAME (UNIT): what` and any other comment lines, up to the first line of SQL.
     """
-    question, parameters, columns, notes = "", [], [], []
+    question, parameters, columns = "", [], []
     for line in sql.splitlines():
         if not line.startswith("--"):
             break
@@ -118,9 +117,7 @@ def parse_query(name: str, sql: str) -> Query:
             parameters.append(Parameter(*match.groups()))
         elif match := _COLUMN.fullmatch(line):
             columns.append(Column(*match.groups()))
-        else:
-            notes.append(line.removeprefix("--").strip())
-    return Query(name, question, sql, tuple(parameters), tuple(columns), " ".join(notes).strip())
+    return Query(name, question, sql, tuple(parameters), tuple(columns))
 
 
 @cache

@@ -98,6 +98,11 @@ class Database:
             while rows := answer.fetchmany(size):
                 yield rows
 
+    def trace_ids(self) -> list[int]:
+        """The loaded traces' trace_ids, in order."""
+        _, rows = self.fetch("SELECT trace_id FROM trace ORDER BY trace_id")
+        return [row[0] for row in rows]
+
     def traces(self) -> list[dict[str, Any]]:
         """The loaded traces, as `query("overview")` describes them."""
         return self.ask("overview")
@@ -110,14 +115,13 @@ class Database:
         """
         from tracekit.analysis import gather
 
-        found = gather(self, trace, window)
-        if len(found) != 1:
-            ids = ", ".join(str(each.trace.trace_id) for each in found)
+        if trace is None and len(known := self.trace_ids()) != 1:
+            ids = ", ".join(map(str, known))
             raise TracekitError(f"{self.name}: choose a trace by its trace_id: {ids}")
-        return found[0]
+        return gather(self, trace, window)[0]
 
     def export(self, output: str | Path, trace: int | None = None) -> int:
-        """Writes a trace as Kineto JSON again (compressed if .gz); returns its number of events."""
+        """Writes a trace as Kineto JSON again, as `tracekit.export` says; returns its events."""
         from tracekit.export import export
 
         return export(self, output, trace)
@@ -273,7 +277,7 @@ def _opened(path: str | Path, config: _Config) -> Database:
         raise TracekitError(f"{path}: {what}")
     try:
         connection = duckdb.connect(str(path), read_only=True, config=config)
-        connection.execute("SELECT count(*) FROM trace, gpu_timeline")
+        connection.execute("SELECT 1 FROM trace, gpu_timeline LIMIT 0")
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise TracekitError(f"{path}: cannot be opened as a tracekit database: {reason}") from error
