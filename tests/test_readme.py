@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import tracekit
 from tests.conftest import SHARED_TRACES
 
 ROOT = Path(__file__).parents[1]
@@ -57,9 +56,3 @@ def test_its_vocabulary_exists(shared_database):
     _, rows = shared_database("h100-bert-small.json.gz").fetch("SHOW TABLES")
     assert names
     assert names <= {row[0] for row in rows}
-
-
-def test_make_is_all_that_a_user_needs():
-    assert "make demo" in README
-    assert "make test" in README
-    assert tracekit.__version__
