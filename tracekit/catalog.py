@@ -18,7 +18,6 @@ VOCABULARY = (
     "names",
     "categories",
     "devices",
-    "nesting",
     "host",
     "timeline",
     "windows",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import threading
 import uuid
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,38 +19,74 @@ from tracekit.salvage import Rejected, strict_json
 from tracekit.slicing import SLICE_BYTES, Slice, TraceReader
 from tracekit.sources import ByteStream
 
-# Parsed in one statement, in parallel.
-_SLICES_AT_ONCE = 2
+# Read by one statement: each ends with a wait for its last slice.
+_SLICES_AT_ONCE = 128
+# Where some do not parse, each by itself, and smaller: all in one that is damaged is slow.
+_CAREFUL_BYTES = 1 << 20
+# What DuckDB raises for text that is no JSON, or is nested or long beyond its limits.
+_UNPARSABLE = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
+# DuckDB reads through buffers of twice the largest event; a larger one is read with care.
+_OBJECT_BYTES = 1 << 20
+_NOTHING = b"[]"
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
+class _SliceFile(io.BytesIO):
+    """A slice that is forgotten when it is closed."""
+
+    def __init__(self, array: bytes, forget: Callable[[], object]) -> None:
+        super().__init__(array)
+        self._forget = forget
+
+    def close(self) -> None:
+        super().close()
+        self._forget()
+
+
 class _SliceFiles(AbstractFileSystem):
-    """Slices in memory as files that DuckDB can open by name."""
+    """Slices as files that DuckDB opens by name, each cut when it is asked for.
+
+    So a thread of DuckDB reads, decompresses and cuts its next slice while others parse theirs. What
+    is behind the last slice is empty.
+    """
 
     cachable = False
 
-    def __init__(self) -> None:
+    def __init__(self, slices: Iterator[Slice]) -> None:
         super().__init__()
         self.protocol = f"slices{uuid.uuid4().hex}"
-        self._files: dict[str, bytes] = {}
+        self.error: BaseException | None = None
+        self._slices = slices
+        self._lock = threading.Lock()
+        self._cut = 0
+        self._held: dict[int, bytes] = {}
 
-    def hold(self, slices: list[Slice]) -> list[str]:
-        names = [f"{self.protocol}://{place}.json" for place in range(len(slices))]
-        self._files = {name: each.array for name, each in zip(names, slices, strict=True)}
-        return names
+    def following(self) -> list[str]:
+        """Names for the next slices; none when there are no more."""
+        first = self._cut
+        if self._slice(first) == _NOTHING:
+            return []
+        return [f"{self.protocol}://{number}" for number in range(first, first + _SLICES_AT_ONCE)]
 
-    def _data(self, path: str) -> bytes:
-        name = path if "://" in path else f"{self.protocol}://{path.lstrip('/')}"
-        try:
-            return self._files[name]
-        except KeyError:
-            raise FileNotFoundError(path) from None
+    def _slice(self, number: int) -> bytes:
+        with self._lock:
+            while number >= self._cut:
+                try:
+                    following = next(self._slices, None)
+                except BaseException as error:
+                    self.error = error
+                    raise
+                if following is None:
+                    return _NOTHING
+                self._held[self._cut] = following.array
+                self._cut += 1
+            return self._held[number]
 
     def _open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
-        return io.BytesIO(self._data(path))
+        return _SliceFile(self._slice(_number(path)), lambda: self._held.pop(_number(path), None))
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        return {"name": path, "size": len(self._data(path)), "type": "file"}
+        return {"name": path, "size": len(self._slice(_number(path))), "type": "file"}
 
     def glob(self, path: str, **_: Any) -> list[str]:
         return [path]
@@ -87,17 +122,18 @@ class Ingest:
         stream = ByteStream(path)
         trace_id = self._scalar("SELECT coalesce(max(trace_id), 0) + 1 FROM trace")
         try:
-            reader = TraceReader(stream, self._slice_bytes)
-            self._insert_events(trace_id, reader)
-            self._insert_trace(trace_id, stream, reader)
+            with ByteStream(path) as stream:
+                reader = self._insert_events(trace_id, stream)
+                self._insert_trace(trace_id, stream, reader)
         except BaseException:
             # No transaction around it all: a slice that fails to parse would end it.
-            for table in ("event", "rejected", "device", "trace"):
-                self._connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
+            self._delete(trace_id)
             raise
-        finally:
-            stream.close()
         return trace_id
+
+    def _delete(self, trace_id: int) -> None:
+        for table in ("event", "rejected", "device", "trace"):
+            self._connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
     def finish(self) -> None:
         """Builds the views, and the tables that are derived once from all loaded traces."""
@@ -111,63 +147,68 @@ class Ingest:
             for (name,) in names:
                 self._connection.execute(f'DROP {kind} temp."{name}"')
 
-    def _insert_events(self, trace_id: int, reader: TraceReader) -> None:
-        # While DuckDB parses some slices, the next are read and decompressed.
-        with self._slice_files() as files, ThreadPoolExecutor(1) as ahead:
-            slices = _next_slices(reader)
-            while slices:
-                following = ahead.submit(_next_slices, reader)
-                try:
-                    self._insert(trace_id, files, slices)
-                    slices = following.result()
-                except duckdb.Error:
-                    unread = following.result()
-                    self._insert_carefully(trace_id, files, slices, unread, reader)
-                    slices = _next_slices(reader)
-        # Rows stand in the file's order, and ingest alone appends: the place is the row number.
-        first_row = "(SELECT min(rowid) FROM event WHERE trace_id = $trace_id)"
-        self._connection.execute(
-            f"UPDATE event SET event_id = rowid - {first_row} WHERE trace_id = $trace_id",
-            {"trace_id": trace_id},
-        )
+    def _insert_events(self, trace_id: int, stream: ByteStream) -> TraceReader:
+        """Inserts all events; returns what has read them, for what it learned on the way."""
+        self._connection.execute("SET preserve_insertion_order = false")
+        try:
+            reader = TraceReader(stream, self._slice_bytes)
+            self._insert(trace_id, iter(reader.next_slice, None))
+        except _UNPARSABLE:
+            self._delete(trace_id)
+            stream.rewind()
+            reader = TraceReader(stream, min(self._slice_bytes, _CAREFUL_BYTES))
+            self._insert_carefully(trace_id, reader)
+        self._connection.execute("SET preserve_insertion_order = true")
+        self._connection.execute(catalog.schema("number_events"), {"trace_id": trace_id})
+        return reader
 
-    def _insert_carefully(
+    def _insert_carefully(self, trace_id: int, reader: TraceReader) -> None:
+        """One slice at a time; one that does not parse is mended, and what follows read again."""
+        number = 0
+        while each := reader.next_slice():
+            try:
+                self._insert_one(trace_id, each, number)
+            except _UNPARSABLE:
+                mended = reader.resync(each)
+                try:
+                    self._insert_one(trace_id, mended, number)
+                except _UNPARSABLE as error:
+                    text = mended.events.decode("utf-8", "replace")
+                    reason = str(error).splitlines()[0]
+                    reader.rejected.append(Rejected(mended.offset, text, reason))
+            number += 1
+
+    def _insert_one(self, trace_id: int, each: Slice, number: int) -> None:
+        self._insert(trace_id, iter([each]), number, len(each.array) + 1024)
+
+    def _insert(
         self,
         trace_id: int,
-        files: _SliceFiles,
-        slices: list[Slice],
-        unread: list[Slice],
-        reader: TraceReader,
+        slices: Iterator[Slice],
+        number: int = 0,
+        object_bytes: int = _OBJECT_BYTES,
     ) -> None:
-        """One slice at a time; one that does not parse is mended, and what follows read again."""
-        while len(slices) > 1:
-            try:
-                self._insert(trace_id, files, slices[:1])
-            except duckdb.Error:
-                break
-            slices = slices[1:]
-        # All but one of the slices were found good: then the last is the one that is not.
-        mended = reader.resync(slices[0], [*slices[1:], *unread])
-        if mended.array != b"[]":
-            self._insert_mended(trace_id, files, mended, reader)
-
-    def _insert_mended(
-        self, trace_id: int, files: _SliceFiles, mended: Slice, reader: TraceReader
-    ) -> None:
+        """Inserts slices until there are no more; `number` is the first one's."""
+        files = _SliceFiles(slices)
+        self._connection.register_filesystem(files)
         try:
-            self._insert(trace_id, files, [mended])
-        except duckdb.Error as error:
-            text = mended.events.decode("utf-8", "replace")
-            reader.rejected.append(Rejected(mended.offset, text, str(error).splitlines()[0]))
-
-    def _insert(self, trace_id: int, files: _SliceFiles, slices: list[Slice]) -> None:
-        """Inserts all of the slices or none; a statement that fails leaves no row behind."""
-        names = files.hold(slices)
-        largest = max(len(each.array) for each in slices) + 1024
-        self._connection.execute(
-            catalog.schema("read_slices"),
-            {"trace_id": trace_id, "slices": names, "object_bytes": largest},
-        )
+            while names := files.following():
+                self._connection.execute(
+                    catalog.schema("read_slices"),
+                    {
+                        "trace_id": trace_id,
+                        "slices": names,
+                        "first_slice": number,
+                        "object_bytes": object_bytes,
+                    },
+                )
+                number += len(names)
+        except duckdb.Error:
+            if files.error is not None:
+                raise files.error from None
+            raise
+        finally:
+            self._connection.unregister_filesystem(files.protocol)
 
     def _insert_trace(self, trace_id: int, stream: ByteStream, reader: TraceReader) -> None:
         metadata = reader.metadata
@@ -222,22 +263,6 @@ class Ingest:
         assert row is not None
         return int(row[0])
 
-    @contextmanager
-    def _slice_files(self) -> Iterator[_SliceFiles]:
-        files = _SliceFiles()
-        self._connection.register_filesystem(files)
-        try:
-            yield files
-        finally:
-            self._connection.unregister_filesystem(files.protocol)
-
-
-def _next_slices(reader: TraceReader) -> list[Slice]:
-    slices: list[Slice] = []
-    while len(slices) < _SLICES_AT_ONCE and (each := reader.next_slice()):
-        slices.append(each)
-    return slices
-
 
 def _text(value: object) -> str | None:
     return json.loads(strict_json(value)) if isinstance(value, str) else None
@@ -257,3 +282,7 @@ def _integer(value: object) -> int | None:
 
 def _flag(value: object) -> bool | None:
     return None if value is None else str(value).lower() not in ("0", "false", "")
+
+
+def _number(path: str) -> int:
+    return int(path.rsplit("/", 1)[-1])

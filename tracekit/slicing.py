@@ -16,7 +16,7 @@ from tracekit.errors import TracekitError
 from tracekit.salvage import BOUNDARY, DECODER, Rejected, looks_like_event, next_event, salvage
 from tracekit.sources import ByteStream
 
-SLICE_BYTES = 32 << 20
+SLICE_BYTES = 8 << 20
 _BOM = b"\xef\xbb\xbf"
 _SPACES = re.compile(rb"[ \t\r\n]*")
 _SEPARATORS = re.compile(rb"[ \t\r\n,]*")
@@ -82,17 +82,13 @@ class TraceReader:
             return self.next_slice()
         return None
 
-    def resync(self, failed: Slice, unread: list[Slice]) -> Slice:
-        """The true events of a slice that does not parse; the rest of it will be read again.
-
-        `unread` are the slices that were taken after `failed` and not yet used.
-        """
+    def resync(self, failed: Slice) -> Slice:
+        """The true events of the last slice, which does not parse; the rest will be read again."""
         found = salvage(failed.events, failed.offset, final=False)
         self.rejected += found.rejected
         # What was taken lost the comma before it; the buffer still begins with its own, or with
         # what stood behind the array's end.
-        rest = b",".join([failed.events[found.end :], *(u.events for u in unread)])
-        self._buffer[:0] = rest + (b"]" if self._closed else b"")
+        self._buffer[:0] = failed.events[found.end :] + (b"]" if self._closed else b"")
         self._closed = found.closed
         self._place = "events" if not found.closed else self._behind_events()
         self._offset = failed.offset + found.end

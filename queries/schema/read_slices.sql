@@ -1,13 +1,14 @@
--- Reads slices (files that hold a JSON array of events) into rows of `event`, in order.
--- $trace_id and the list $slices are put in by ingest.
+-- Reads slices (files that hold a JSON array of events) into rows of `event`. Ingest puts in
+-- $trace_id, the list $slices, and $first_slice, the number of the first of them; event_id is the
+-- slice's number until all slices are read.
 --
--- The reader hands over each event's text and `e` takes it apart in one pass. A JSON parser makes
--- a double of a decimal, which cannot hold an absolute timestamp in nanoseconds: where a decimal
--- is too long for that, its digits are taken from the text. An event that the columns cannot say
--- in full (an unknown or repeated key, a textual timestamp ...) keeps its text in `raw`.
+-- The reader hands over each event's text and `e` takes it apart in one pass. An event that the
+-- columns cannot say in full (an unknown or repeated key, a textual timestamp ...) keeps its text
+-- in `raw`.
 INSERT INTO event
 WITH parsed AS (
     SELECT
+        file_index,
         json AS text,
         len(json_keys(json)) AS keys,
         json_transform(json, '{
@@ -18,51 +19,42 @@ WITH parsed AS (
 ),
 fields AS (
     SELECT
-        text, keys,
-        e.ph::VARCHAR AS ph, e.cat::VARCHAR AS cat, e.name::VARCHAR AS label,
-        e.pid::VARCHAR AS process, e.tid::VARCHAR AS thread,
-        exact_decimal(e.ts::VARCHAR, 'ts', text) AS ts,
-        exact_decimal(e.dur::VARCHAR, 'dur', text) AS dur,
-        e.id::VARCHAR AS id, e.bp::VARCHAR AS bp, e.s::VARCHAR AS s, e.args AS args,
+        file_index, text, keys, e.args,
+        json_text(e.ph::VARCHAR) AS phase, json_text(e.cat::VARCHAR) AS category, json_text(e.name::VARCHAR) AS name,
+        json_text(e.bp::VARCHAR) AS flow_bind, json_text(e.s::VARCHAR) AS scope,
+        json_integer(e.id::VARCHAR) AS flow_id,
+        e.pid::VARCHAR AS process, json_integer(process) AS pid,
+        e.tid::VARCHAR AS thread, json_integer(thread) AS tid,
+        e.ts::VARCHAR AS ts, plain_ns(ts, TRY_CAST(ts AS DOUBLE)) AS ts_ns,
+        e.dur::VARCHAR AS dur, plain_ns(dur, TRY_CAST(dur AS DOUBLE)) AS dur_ns,
+        CASE WHEN ts IS NOT NULL AND ts_ns IS NULL THEN exact_digits(ts, 'ts', text) END AS ts_digits,
+        CASE WHEN dur IS NOT NULL AND dur_ns IS NULL THEN exact_digits(dur, 'dur', text) END AS dur_digits,
         json_transform(e.args, '{
-            "correlation": "JSON", "External id": "JSON", "device": "JSON", "stream": "JSON"
+            "correlation": "BIGINT", "External id": "BIGINT", "device": "BIGINT", "stream": "BIGINT"
         }') AS a
     FROM parsed
 ),
-typed AS (
+counted AS (
     SELECT
-        text,
-        keys,
-        json_text(ph) AS phase,
-        json_text(cat) AS category,
-        json_text(label) AS name,
-        thread_number(process) AS pid,
-        thread_number(thread) AS tid,
-        to_ns(ts) AS ts_ns,
-        to_ns(dur) AS dur_ns,
-        json_integer(a.correlation::VARCHAR) AS correlation,
-        -- Kineto wrote "external id" until 2022; a struct cannot hold both spellings.
-        json_integer(coalesce(a."External id"::VARCHAR,
-                              CASE WHEN contains(args, '"external id"')
-                              THEN json_extract(args, '$."external id"')::VARCHAR END)) AS external_id,
-        json_integer(a.device::VARCHAR) AS device_id,
-        json_integer(a.stream::VARCHAR) AS stream,
-        CASE WHEN left(id, 1) <> '"' THEN TRY_CAST(id AS BIGINT) END AS flow_id,
-        json_text(bp) AS flow_bind,
-        json_text(s) AS scope,
-        args,
+        *,
         -- How many keys the columns reproduce.
         (phase IS NOT NULL)::INTEGER + (category IS NOT NULL)::INTEGER + (name IS NOT NULL)::INTEGER
-        + is_integer(process)::INTEGER + is_integer(thread)::INTEGER
-        + (ts_ns IS NOT NULL AND whole_ns(ts))::INTEGER
-        + (dur_ns IS NOT NULL AND whole_ns(dur))::INTEGER
+        + (pid IS NOT NULL)::INTEGER + (tid IS NOT NULL)::INTEGER
+        + coalesce(ts_ns IS NOT NULL OR is_whole_ns(ts_digits), FALSE)::INTEGER
+        + coalesce(dur_ns IS NOT NULL OR is_whole_ns(dur_digits), FALSE)::INTEGER
         + (flow_id IS NOT NULL)::INTEGER
         + (flow_bind IS NOT NULL)::INTEGER + (scope IS NOT NULL)::INTEGER
         + (args IS NOT NULL)::INTEGER AS reproduced
     FROM fields
 )
 SELECT
-    $trace_id, NULL, phase, category, name, pid, tid, ts_ns, dur_ns, correlation, external_id,
-    device_id, stream, flow_id, flow_bind, scope, args,
+    $trace_id, $first_slice + file_index, phase, category, name,
+    coalesce(pid, thread_number(process)), coalesce(tid, thread_number(thread)),
+    coalesce(ts_ns, digits_ns(ts_digits)), coalesce(dur_ns, digits_ns(dur_digits)),
+    a.correlation,
+    -- Kineto wrote "external id" until 2022; a struct cannot hold both spellings.
+    coalesce(a."External id", CASE WHEN contains(args, '"external id"')
+                              THEN TRY_CAST(json_extract_string(args, '$."external id"') AS BIGINT) END),
+    a.device, a.stream, flow_id, flow_bind, scope, args,
     CASE WHEN reproduced = keys AND keys > 0 THEN NULL ELSE text END
-FROM typed
+FROM counted

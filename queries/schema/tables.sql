@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS event (
     flow_id      BIGINT,    -- id
     flow_bind    VARCHAR,   -- bp
     scope        VARCHAR,   -- s
-    args         JSON,
-    raw          JSON       -- the event's text, only where the columns cannot say all of it
+    args         JSON USING COMPRESSION zstd,
+    raw          JSON USING COMPRESSION zstd  -- the event's text, only where the columns cannot say all of it
 );
 
 -- A stretch of the events array that is no event; kept, so that nothing is lost.

@@ -44,23 +44,19 @@ WHERE kind IN ('kernel', 'memcpy', 'memset');
 -- Ops without one have no row. A graph's kernels share their graph launch. A correlation that calls
 -- of several processes carry, or a 0 that several calls do, tells nothing.
 CREATE OR REPLACE TABLE gpu_op_link AS
-WITH op AS (SELECT trace_id, event_id, correlation, kind, device_id, start_ns, end_ns FROM gpu_ops WHERE correlation IS NOT NULL),
-call AS (
-    SELECT trace_id, correlation, min(event_id) AS launch_id,
-           arg_min(pid, event_id) AS pid, arg_min(tid, event_id) AS tid, arg_min(name, event_id) AS launch_name,
-           arg_min(start_ns, event_id) AS launch_start_ns, arg_min(end_ns, event_id) AS launch_end_ns,
-           count(*) AS calls, count(DISTINCT pid) AS processes
-    FROM slices
-    WHERE kind IN ('runtime', 'driver')
-      AND (trace_id, correlation) IN (SELECT (trace_id, correlation) FROM op)
-    GROUP BY ALL
+WITH call AS (SELECT * FROM slices WHERE kind IN ('runtime', 'driver') AND correlation IS NOT NULL),
+first_call AS (
+    SELECT trace_id, correlation, min(event_id) AS launch_id FROM call GROUP BY ALL
+    HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
 )
 SELECT
-    op.trace_id, op.event_id, op.kind, op.device_id, launch_id, call.pid, call.tid, launch_name,
-    launch_start_ns, launch_end_ns,
-    op.start_ns - launch_start_ns AS launch_delay_ns,
-    greatest(0, op.start_ns - launch_end_ns) AS queue_wait_ns,
+    op.trace_id, op.event_id, op.kind, coalesce(op.device_id, op.pid) AS device_id,
+    launch_id, call.pid, call.tid, call.name AS launch_name,
+    call.start_ns AS launch_start_ns, call.end_ns AS launch_end_ns,
+    op.start_ns - call.start_ns AS launch_delay_ns,
+    greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
     -- The host did not go on before the copy was done.
-    op.kind = 'memcpy' AND launch_end_ns >= op.end_ns AS is_blocking
-FROM op JOIN call USING (trace_id, correlation)
-WHERE processes = 1 AND (correlation <> 0 OR calls = 1);
+    op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking
+FROM slices AS op JOIN first_call USING (trace_id, correlation)
+JOIN call ON op.trace_id = call.trace_id AND launch_id = call.event_id
+WHERE op.kind IN ('kernel', 'memcpy', 'memset');

@@ -1,41 +1,5 @@
 -- What the host did, thread by thread. Derived once: nesting is costly and much depends on it.
 
-CREATE OR REPLACE TEMP VIEW host_layer AS
-SELECT trace_id, pid, tid, event_id, start_ns, end_ns, kind, name,
-       CASE kind WHEN 'annotation' THEN 0 WHEN 'python' THEN 1 WHEN 'cpu_op' THEN 2 ELSE 3 END AS rank
-FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver');
-
-CREATE OR REPLACE TEMP TABLE host_edge AS SELECT * FROM slice_edges('host_layer');
-CREATE OR REPLACE TEMP TABLE host_counted AS SELECT * FROM slice_parents('host_edge');
-
--- Counting starts and ends gives the slice around each edge wherever slices nest. Where an inner one
--- outlasts its outer one (clocks are rounded), that slice may have ended: the way leads up from it to
--- one that has not.
-CREATE OR REPLACE TEMP TABLE host_mended AS
-WITH RECURSIVE climb AS (
-    SELECT e.trace_id, e.event_id, e.step, e.at_ns, 1 AS turn, c.parent_id AS around_id
-    FROM host_edge AS e JOIN host_counted AS c USING (trace_id, event_id)
-    JOIN host_layer AS s ON c.trace_id = s.trace_id AND c.parent_id = s.event_id
-    WHERE s.end_ns < e.at_ns
-    UNION ALL
-    SELECT climb.trace_id, climb.event_id, climb.step, climb.at_ns, turn + 1, c.parent_id
-    FROM climb JOIN host_layer AS s ON climb.trace_id = s.trace_id AND climb.around_id = s.event_id
-    JOIN host_counted AS c ON climb.trace_id = c.trace_id AND climb.around_id = c.event_id
-    WHERE s.end_ns < climb.at_ns
-)
-SELECT trace_id, event_id, step,
-       CASE WHEN count(*) = count(around_id) THEN arg_max(around_id, turn) END AS around_id
-FROM climb GROUP BY trace_id, event_id, step;
-
--- The slice around each slice as it begins (`parent_id`) and when it has ended.
-CREATE OR REPLACE TEMP TABLE host_parent AS
-SELECT c.trace_id, c.pid, c.tid, c.event_id, c.depth,
-       CASE WHEN opens.event_id IS NULL THEN c.parent_id ELSE opens.around_id END AS parent_id,
-       CASE WHEN closes.event_id IS NULL THEN c.parent_id ELSE closes.around_id END AS after_id
-FROM host_counted AS c
-LEFT JOIN host_mended AS opens ON c.trace_id = opens.trace_id AND c.event_id = opens.event_id AND opens.step = 1
-LEFT JOIN host_mended AS closes ON c.trace_id = closes.trace_id AND c.event_id = closes.event_id AND closes.step = -1;
-
 -- The time from the first slice to the last, by trace.
 CREATE OR REPLACE TABLE trace_span AS
 SELECT trace_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
@@ -43,61 +7,129 @@ FROM slices
 WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver', 'kernel', 'memcpy', 'memset')
 GROUP BY trace_id;
 
--- Names are few, slices are many.
+-- Names are few, slices are many. Data loading and compilation are what they are, whatever runs
+-- inside them: such slices are `covering`.
 CREATE OR REPLACE TEMP TABLE host_name AS
-SELECT kind, name, host_activity(kind, name) AS activity
-FROM (SELECT DISTINCT kind, name FROM host_layer);
+SELECT row_number() OVER ()::INTEGER AS name_id, kind, name, host_activity(kind, name) AS activity,
+       kind = 'cpu_op' AS is_op, kind = 'python' AS is_python, is_python AND name LIKE 'nn.Module: %' AS is_module,
+       activity IN ('input', 'compilation') AS is_covering,
+       -- Of slices of one extent, which is the outer one.
+       CASE kind WHEN 'annotation' THEN 0 WHEN 'python' THEN 1 WHEN 'cpu_op' THEN 2 ELSE 3 END::BIGINT AS rank
+FROM (SELECT DISTINCT kind, name FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver'))
+UNION ALL
+SELECT 0, NULL, NULL, 'copy', FALSE, FALSE, FALSE, FALSE, 3;
 
-CREATE OR REPLACE TEMP TABLE host_busy_with AS
-SELECT trace_id, event_id, pid, tid, start_ns, end_ns, rank,
-       CASE WHEN (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link WHERE is_blocking)
-            THEN 'copy' ELSE activity END AS activity
-FROM host_layer JOIN host_name USING (kind, name);
+CREATE OR REPLACE TEMP TABLE host_thread AS
+SELECT row_number() OVER (ORDER BY trace_id, pid, tid)::INTEGER AS thread, trace_id, pid, tid, span.start_ns, span.end_ns
+FROM (SELECT DISTINCT trace_id, pid, tid FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver'))
+JOIN trace_span AS span USING (trace_id);
 
--- Data loading and compilation are what they are, whatever runs inside them.
-CREATE OR REPLACE TEMP VIEW covering_layer AS
-SELECT * FROM host_busy_with WHERE activity IN ('input', 'compilation');
-CREATE OR REPLACE TEMP TABLE covering_edge AS SELECT * FROM slice_edges('covering_layer');
-CREATE OR REPLACE TEMP TABLE covering AS
-SELECT c.* FROM covering_layer AS c
-JOIN covering_edge AS e USING (trace_id, event_id) WHERE e.step = 1 AND e.depth = 1;
+-- A launch that blocks is a copy, whatever its name.
+CREATE OR REPLACE TEMP TABLE host_layer AS
+SELECT thread, event_id, s.start_ns, s.end_ns, dur_ns, rank << 56 | event_id AS by_rank,
+       is_op, is_python, is_module, is_covering, CASE WHEN is_blocking THEN 0 ELSE name_id END AS name_id
+FROM slices AS s JOIN host_name USING (kind, name) JOIN host_thread USING (trace_id, pid, tid)
+LEFT JOIN (SELECT DISTINCT trace_id, launch_id AS event_id, is_blocking FROM gpu_op_link WHERE is_blocking) USING (trace_id, event_id);
+
+-- Starts (step 1) and ends (-1) of all slices in order, between the start and the end (0) of the
+-- thread's time. Of slices that begin together the longer is the outer one, then the lower rank, then
+-- the earlier in the file; slices that end together end inside out. Every thread ends as it began, at
+-- depth 0: the counts run through all of them. `place` numbers the edges of all threads.
+-- At one instant: ends of what lasted, the inner before the outer; starts, the outer before the inner;
+-- ends of what took no time. A sort key of four integers is compared as a whole.
+CREATE OR REPLACE TEMP TABLE host_edge AS
+WITH edge AS (
+    SELECT thread, start_ns AS at_ns, 4000000000000000000 - dur_ns AS by_turn, by_rank,
+           1::TINYINT AS step, event_id, end_ns, name_id, is_op, is_python, is_module, is_covering
+    FROM host_layer
+    UNION ALL
+    SELECT thread, end_ns, CASE WHEN dur_ns > 0 THEN dur_ns - 5000000000000000000 ELSE 5000000000000000000 END, -by_rank,
+           -1, event_id, NULL, name_id, is_op, is_python, is_module, is_covering
+    FROM host_layer
+    UNION ALL
+    SELECT thread, unnest([start_ns, end_ns]), unnest([-9, 9]) * 1000000000000000000, 0,
+           0, NULL, NULL, NULL, FALSE, FALSE, FALSE, FALSE
+    FROM host_thread
+)
+SELECT
+    thread, at_ns, step, event_id, end_ns, name_id, is_op, is_python, is_module, is_covering,
+    row_number() OVER () AS place,
+    CASE WHEN lead(thread) OVER () = thread THEN lead(at_ns) OVER () END AS next_ns,
+    -- Two counts are cheaper than a running sum.
+    count(*) FILTER (step = 1) OVER so_far - count(*) FILTER (step = -1) OVER so_far AS depth,
+    count(*) FILTER (step = 1 AND is_op) OVER so_far - count(*) FILTER (step = -1 AND is_op) OVER so_far AS op_depth,
+    count(*) FILTER (step = 1 AND is_python) OVER so_far - count(*) FILTER (step = -1 AND is_python) OVER so_far AS python_depth,
+    count(*) FILTER (step = 1 AND is_module) OVER so_far - count(*) FILTER (step = -1 AND is_module) OVER so_far AS module_depth,
+    count(*) FILTER (step = 1 AND is_covering) OVER so_far - count(*) FILTER (step = -1 AND is_covering) OVER so_far AS covering_depth
+FROM (SELECT * FROM edge ORDER BY thread, at_ns, by_turn, by_rank)
+WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW);
+
+DROP TABLE host_layer;
+
+CREATE OR REPLACE TEMP VIEW host_opening AS SELECT * FROM host_edge WHERE step = 1;
+
+-- Each edge with the slice around it: around the one that begins, or that which is left when one ends.
+CREATE OR REPLACE TEMP TABLE host_around AS
+SELECT e.thread, e.place, e.at_ns, e.next_ns, e.step, e.event_id, e.name_id, e.depth, e.covering_depth,
+       o.place AS around, o.event_id AS around_id, o.name_id AS around_name_id, o.end_ns < e.at_ns AS is_over
+FROM host_edge AS e ASOF LEFT JOIN host_opening AS o
+  ON e.thread = o.thread AND e.depth - greatest(e.step, 0) = o.depth AND e.place > o.place;
+
+-- Counting starts and ends gives the slice around each edge wherever slices nest. Where an inner one
+-- outlasts its outer one (clocks are rounded), that slice may have ended: the way leads up from it to
+-- one that has not. Few threads have such slices.
+CREATE OR REPLACE TEMP TABLE host_ancestor AS
+SELECT a.place, a.around, o.end_ns, o.event_id, o.name_id
+FROM (SELECT * FROM host_around WHERE step = 1 AND thread IN (SELECT thread FROM host_around WHERE is_over)) AS a
+JOIN host_opening AS o USING (place);
+
+CREATE OR REPLACE TEMP TABLE host_mended AS
+WITH RECURSIVE climb AS (
+    SELECT place, at_ns, around, 0 AS turn FROM host_around WHERE is_over
+    UNION ALL
+    SELECT climb.place, climb.at_ns, h.around, turn + 1
+    FROM climb JOIN host_ancestor AS h ON climb.around = h.place WHERE h.end_ns < climb.at_ns
+)
+SELECT reached.place, reached.around, h.event_id AS around_id, h.name_id AS around_name_id
+FROM (SELECT place, arg_max(struct_pack(around), turn).around AS around FROM climb GROUP BY place) AS reached
+LEFT JOIN host_ancestor AS h ON reached.around = h.place;
+
+UPDATE host_around SET around = m.around, around_id = m.around_id, around_name_id = m.around_name_id
+FROM host_mended AS m WHERE host_around.place = m.place;
+
+-- The edges inside a covering slice, with what the outermost one is about.
+CREATE OR REPLACE TEMP TABLE host_covered AS
+SELECT e.place, c.name_id
+FROM (SELECT * FROM host_edge WHERE covering_depth > 0) AS e
+ASOF JOIN (SELECT * FROM host_opening WHERE is_covering AND covering_depth = 1) AS c
+  ON e.thread = c.thread AND e.place >= c.place
+WHERE e.at_ns < c.end_ns;
 
 -- The time of each thread cut wherever a slice begins or ends, from the trace's start to its end,
 -- without gap or overlap: `event_id` is the innermost slice (NULL: none), `activity` what it is about.
+-- `segment` grows with time; numbers may be missing.
 CREATE OR REPLACE TABLE host_segment AS
-WITH cut AS (
-    SELECT trace_id, pid, tid, place, at_ns AS start_ns,
-           CASE WHEN step = 1 THEN event_id ELSE after_id END AS event_id
-    FROM host_edge LEFT JOIN host_parent USING (trace_id, pid, tid, event_id)
-    UNION ALL
-    SELECT DISTINCT trace_id, pid, tid, 0, trace_span.start_ns, NULL
-    FROM host_edge JOIN trace_span USING (trace_id)
-),
-segment AS (
-    SELECT cut.*, coalesce(lead(cut.start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY place),
-                           trace_span.end_ns) AS end_ns
-    FROM cut JOIN trace_span USING (trace_id)
-),
-known AS (
-    SELECT segment.trace_id, segment.pid, segment.tid, segment.start_ns, segment.end_ns, segment.event_id,
-           coalesce(busy.activity, 'untraced') AS activity
-    FROM segment LEFT JOIN host_busy_with AS busy
-      ON segment.trace_id = busy.trace_id AND segment.event_id = busy.event_id
-    WHERE segment.end_ns > segment.start_ns
-)
 SELECT
-    known.trace_id, known.pid, known.tid,
-    row_number() OVER (PARTITION BY known.trace_id, known.pid, known.tid ORDER BY known.start_ns) AS segment,
-    known.start_ns, known.end_ns, known.event_id,
-    CASE WHEN known.start_ns < covering.end_ns THEN covering.activity ELSE known.activity END AS activity
-FROM known ASOF LEFT JOIN covering
-  ON known.trace_id = covering.trace_id AND known.pid = covering.pid AND known.tid = covering.tid
- AND known.start_ns >= covering.start_ns;
+    t.trace_id, t.pid, t.tid, place AS segment, at_ns AS start_ns, next_ns AS end_ns,
+    CASE step WHEN 1 THEN event_id ELSE around_id END AS event_id,
+    coalesce(n.activity, 'untraced') AS activity
+FROM host_around AS a JOIN host_thread AS t USING (thread)
+LEFT JOIN host_covered AS c USING (place)
+LEFT JOIN host_name AS n ON coalesce(c.name_id, CASE step WHEN 1 THEN a.name_id ELSE around_name_id END) = n.name_id
+WHERE next_ns > at_ns;
 
 -- Host slices in their tree: depth from 1, the enclosing slice, and time not spent in inner slices.
 CREATE OR REPLACE TABLE host_slice AS
-SELECT trace_id, event_id, pid, tid, depth, parent_id, coalesce(self_ns, 0) AS self_ns
-FROM host_parent LEFT JOIN (
+SELECT t.trace_id, a.event_id, t.pid, t.tid, a.depth, a.around_id AS parent_id, coalesce(self_ns, 0) AS self_ns
+FROM host_around AS a JOIN host_thread AS t USING (thread)
+LEFT JOIN (
     SELECT trace_id, event_id, sum(end_ns - start_ns)::BIGINT AS self_ns
     FROM host_segment WHERE event_id IS NOT NULL GROUP BY ALL
-) USING (trace_id, event_id);
+) AS own ON t.trace_id = own.trace_id AND a.event_id = own.event_id
+WHERE a.step = 1;
+
+-- The launches of GPU ops, where they stand among the edges of their threads.
+CREATE OR REPLACE TEMP TABLE host_launch AS
+SELECT t.trace_id, o.event_id AS launch_id, o.thread, o.place, o.op_depth, o.python_depth, o.module_depth
+FROM host_opening AS o JOIN host_thread AS t USING (thread)
+WHERE (t.trace_id, o.event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link);

@@ -1,31 +1,17 @@
 -- Where each GPU op came from: op -> launch -> CPU op -> module and Python line -> step. What the
 -- trace does not tell is NULL.
-CREATE OR REPLACE TEMP VIEW cpu_op_layer AS SELECT * FROM host_layer WHERE kind = 'cpu_op';
-CREATE OR REPLACE TEMP TABLE cpu_op_edge AS SELECT * FROM slice_edges('cpu_op_layer');
-CREATE OR REPLACE TEMP VIEW python_layer AS SELECT * FROM host_layer WHERE kind = 'python';
-CREATE OR REPLACE TEMP TABLE python_edge AS SELECT * FROM slice_edges('python_layer');
-CREATE OR REPLACE TEMP VIEW module_layer AS SELECT * FROM python_layer WHERE name LIKE 'nn.Module: %';
-CREATE OR REPLACE TEMP TABLE module_edge AS SELECT * FROM slice_edges('module_layer');
 
--- The slices that are innermost of their layer from `at_ns` on (NULL: none).
-CREATE OR REPLACE MACRO innermost(edges) AS TABLE
-    SELECT e.trace_id, e.pid, e.tid, e.at_ns, max_by(CASE WHEN e.step = 1 THEN e.event_id ELSE p.parent_id END, e.place) AS event_id
-    FROM query_table(edges) AS e LEFT JOIN slice_parents(edges) AS p USING (trace_id, pid, tid, event_id)
-    GROUP BY ALL;
-
+-- Each launch with what is innermost around it, layer by layer: the last that began at the depth the
+-- layer has there.
 CREATE OR REPLACE TABLE gpu_op_host AS
-WITH launch AS (
-    SELECT DISTINCT trace_id, launch_id, pid, tid, launch_start_ns AS at_ns FROM gpu_op_link
-)
-SELECT
-    launch.trace_id, launch.launch_id, o.event_id AS cpu_op_id, p.event_id AS python_id, m.event_id AS module_id
-FROM launch
-ASOF LEFT JOIN innermost('cpu_op_edge') AS o
-  ON launch.trace_id = o.trace_id AND launch.pid = o.pid AND launch.tid = o.tid AND launch.at_ns >= o.at_ns
-ASOF LEFT JOIN innermost('python_edge') AS p
-  ON launch.trace_id = p.trace_id AND launch.pid = p.pid AND launch.tid = p.tid AND launch.at_ns >= p.at_ns
-ASOF LEFT JOIN innermost('module_edge') AS m
-  ON launch.trace_id = m.trace_id AND launch.pid = m.pid AND launch.tid = m.tid AND launch.at_ns >= m.at_ns;
+SELECT l.trace_id, l.launch_id, o.event_id AS cpu_op_id, p.event_id AS python_id, m.event_id AS module_id
+FROM host_launch AS l
+ASOF LEFT JOIN (SELECT * FROM host_opening WHERE is_op) AS o
+  ON l.thread = o.thread AND l.op_depth = o.op_depth AND l.place > o.place
+ASOF LEFT JOIN (SELECT * FROM host_opening WHERE is_python) AS p
+  ON l.thread = p.thread AND l.python_depth = p.python_depth AND l.place > p.place
+ASOF LEFT JOIN (SELECT * FROM host_opening WHERE is_module) AS m
+  ON l.thread = m.thread AND l.module_depth = m.module_depth AND l.place > m.place;
 
 CREATE OR REPLACE VIEW gpu_op_origin AS
 SELECT
