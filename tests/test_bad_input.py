@@ -148,10 +148,11 @@ def test_sql_can_only_read_the_trace(source, statement, reason, run, trace, tmp_
         (["capture", "matmul-add", "--dim", "0"], "at least 1"),
         (["capture", "matmul-add", "--active", "0"], "at least one active"),
         (["load", "good.json", "-o", "."], "is a directory"),
-        (["analyze", "."], "Is a directory"),
+        (["analyze", "empty"], "no trace is in this directory"),
     ],
 )
 def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):
+    (trace.parent / "empty").mkdir()
     refused(run(*arguments), reason)
 
 

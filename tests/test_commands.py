@@ -114,7 +114,7 @@ def test_a_failed_load_leaves_the_old_database_alone(run, trace, tmp_path):
     assert run("load", "t.json", "-o", "run.duckdb").returncode == 0
     before = (tmp_path / "run.duckdb").read_bytes()
     (tmp_path / "bad.json").write_text("nonsense")
-    assert run("load", "t.json", "bad.json", "-o", "run.duckdb", "--append").returncode == 2
+    assert run("load", "bad.json", "-o", "run.duckdb", "--append").returncode == 2
     assert (tmp_path / "run.duckdb").read_bytes() == before
 
 

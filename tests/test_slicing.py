@@ -27,7 +27,7 @@ def read(data: bytes, slice_bytes: int = 64, folder=None) -> tuple[list, TraceRe
     """All events of a trace, read in slices so small that nearly every event is cut off."""
     file = folder / "trace"
     file.write_bytes(data)
-    with ByteStream(str(file)) as stream:
+    with ByteStream(str(file), file.open("rb")) as stream:
         reader = TraceReader(stream, slice_bytes=slice_bytes)
         events: list = []
         while each := reader.next_slice():

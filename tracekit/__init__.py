@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.database import Database, load, open_database
+    from tracekit.database import Database, open_database
+    from tracekit.loading import load
 
 __version__ = "0.1.0"
 __all__ = ["Database", "TracekitError", "load", "open_database"]
 
 _HOMES = {
     "Database": "tracekit.database",
-    "load": "tracekit.database",
+    "load": "tracekit.loading",
     "open_database": "tracekit.database",
 }
 

@@ -1,13 +1,12 @@
-"""A trace database: open it, load traces into it, ask it."""
+"""A trace database: open it, ask it."""
 
 from __future__ import annotations
 
 import io
 import re
-import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,20 +16,14 @@ import duckdb
 from tracekit import catalog
 from tracekit.catalog import Value
 from tracekit.errors import TracekitError
-from tracekit.files import written_whole
-from tracekit.slicing import SLICE_BYTES
 
 if TYPE_CHECKING:
     import polars
 
     from tracekit.analysis import Analysis
 
-_Config = dict[str, str | bool | int | float | list[str]]
+Config = dict[str, str | bool | int | float | list[str]]
 _DUCKDB_MAGIC = b"DUCK"
-# What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, slices in flight.
-_OUTSIDE_DUCKDB_MB = 180
-_LEAST_MEMORY_MB = 400
-_SMALL_SLICE_BYTES = 8 << 20
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -189,77 +182,27 @@ def _sql_error(error: duckdb.Error) -> TracekitError:
     return TracekitError("SQL: " + " | ".join(lines))
 
 
-def load(
-    traces: str | Path | Iterable[str | Path],
-    database: str | Path | None = None,
-    *,
-    append: bool = False,
-    memory_mb: int | None = None,
-    threads: int | None = None,
-) -> Database:
-    """Loads traces (.json, .json.gz, .json.zst, or - for standard input) into one database.
-
-    In memory, or in the file `database`, which appears when it is whole and replaces one that was
-    there; `append` adds to that one instead. With `memory_mb` the process keeps to about that many
-    megabytes however large the traces are, and spills to disk; else DuckDB takes up to 80 % of the
-    machine's. `threads` defaults to one a core.
-
-    Raises:
-        TracekitError: when a trace cannot be read, or the database cannot be written.
-    """
-    config = _config(memory_mb, threads)
-    slice_bytes = SLICE_BYTES if memory_mb is None else _SMALL_SLICE_BYTES
-    paths = [traces] if isinstance(traces, str | Path) else list(traces)
-    names = [str(path) for path in paths]
-    if not names:
-        raise TracekitError("no trace is given")
-    if database is None:
-        connection = duckdb.connect(":memory:", config=config)
-        _fill(connection, names, slice_bytes)
-        return Database(connection, names[0] if len(names) == 1 else f"{len(names)} traces")
-    with written_whole(database, names) as beside:
-        if append and Path(database).exists():
-            open_database(database).close()
-            shutil.copyfile(database, beside)
-        connection = duckdb.connect(str(beside), config=config)
-        try:
-            _fill(connection, names, slice_bytes)
-        finally:
-            connection.close()
-    return _opened(database, config)
-
-
-def _config(memory_mb: int | None, threads: int | None) -> _Config:
-    # DuckDB makes and removes it when it has to spill; by default it does so where the user stands.
-    spill = Path(tempfile.gettempdir()) / f"tracekit-{uuid.uuid4().hex}"
-    config: _Config = {"temp_directory": str(spill)}
-    if memory_mb is not None:
-        if memory_mb < _LEAST_MEMORY_MB:
-            raise TracekitError(f"loading needs at least {_LEAST_MEMORY_MB} MB of memory")
-        config["memory_limit"] = f"{memory_mb - _OUTSIDE_DUCKDB_MB}MB"
-    if threads is not None:
-        if threads < 1:
-            raise TracekitError("loading needs at least one thread")
-        config["threads"] = threads
-    return config
-
-
-def _fill(connection: duckdb.DuckDBPyConnection, names: Sequence[str], slice_bytes: int) -> None:
-    from tracekit.ingest import Ingest
-
-    ingest = Ingest(connection, slice_bytes)
-    for name in names:
-        ingest.load(name)
-    ingest.finish()
-
-
 def is_database(path: str | Path) -> bool:
     """Whether this is a DuckDB file, by its first bytes."""
     try:
+        # What is no file, a pipe say, can be read only once.
+        if not Path(path).is_file():
+            return False
         with Path(path).open("rb") as file:
             return file.read(12)[8:] == _DUCKDB_MAGIC
     except OSError:
         return False
+
+
+def connect(
+    path: str | Path, config: Config, name: str | Path, *, read_only: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """A connection to the DuckDB file `path`, which messages call `name`."""
+    try:
+        return duckdb.connect(str(path), read_only=read_only, config=config)
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise TracekitError(f"{name}: cannot be opened as a tracekit database: {reason}") from error
 
 
 def open_database(path: str | Path) -> Database:
@@ -268,22 +211,16 @@ def open_database(path: str | Path) -> Database:
     Raises:
         TracekitError: when it is none.
     """
-    return _opened(path, _config(None, None))
-
-
-def _opened(path: str | Path, config: _Config) -> Database:
     if not is_database(path):
         what = "is no tracekit database" if Path(path).exists() else "no such file"
         raise TracekitError(f"{path}: {what}")
+    # DuckDB makes and removes it when it has to spill; by default it does so where the user stands.
+    spill = Path(tempfile.gettempdir()) / f"tracekit-{uuid.uuid4().hex}"
+    connection = connect(path, {"temp_directory": str(spill)}, path, read_only=True)
     try:
-        connection = duckdb.connect(str(path), read_only=True, config=config)
         connection.execute("SELECT 1 FROM trace, gpu_timeline LIMIT 0")
     except duckdb.Error as error:
+        connection.close()
         reason = str(error).splitlines()[0]
         raise TracekitError(f"{path}: cannot be opened as a tracekit database: {reason}") from error
     return Database(connection, str(path))
-
-
-def open_any(path: str | Path) -> Database:
-    """A database as it is, anything else loaded as a trace."""
-    return open_database(path) if is_database(path) else load(path)

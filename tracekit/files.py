@@ -18,13 +18,7 @@ def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iter
     Raises:
         TracekitError: when `output` cannot be written there, or is one of `inputs`.
     """
-    target = Path(output).resolve()
-    if target.is_dir():
-        raise TracekitError(f"{output}: is a directory, not a file to write")
-    if target.exists() and not target.is_file():
-        raise TracekitError(f"{output}: is no ordinary file; results are written to files")
-    if any(target == Path(each).resolve() for each in inputs):
-        raise TracekitError(f"{output}: is what is being read; write somewhere else")
+    target = _checked(output, inputs)
     try:
         folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
@@ -37,3 +31,30 @@ def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iter
         raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
+    """As `written_whole`, but what the block leaves behind when it fails is kept as OUTPUT.partial.
+
+    Raises:
+        TracekitError: when `output` cannot be written there, or is one of `inputs`.
+    """
+    target = _checked(output, inputs)
+    partial = target.with_name(target.name + ".partial")
+    try:
+        yield partial
+        partial.replace(target)
+    except OSError as error:
+        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
+    target = Path(output).resolve()
+    if target.is_dir():
+        raise TracekitError(f"{output}: is a directory, not a file to write")
+    if target.exists() and not target.is_file():
+        raise TracekitError(f"{output}: is no ordinary file; results are written to files")
+    if any(target == Path(each).resolve() for each in inputs):
+        raise TracekitError(f"{output}: is what is being read; write somewhere else")
+    return target

@@ -46,8 +46,8 @@ class _SliceFile(io.BytesIO):
 class _SliceFiles(AbstractFileSystem):
     """Slices as files that DuckDB opens by name, each cut when it is asked for.
 
-    So a thread of DuckDB reads, decompresses and cuts its next slice while others parse theirs. What
-    is behind the last slice is empty.
+    So a thread of DuckDB reads, decompresses and cuts its next slice while others parse theirs.
+    What is behind the last slice is empty.
     """
 
     cachable = False
@@ -100,56 +100,75 @@ class _SliceFiles(AbstractFileSystem):
     created = modified
 
 
+def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    """Makes an empty database, or nothing where the tables are."""
+    # Rows carry the place that they have in the file.
+    connection.execute("SET preserve_insertion_order = false")
+    connection.execute(catalog.schema("tables"))
+
+
+def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:
+    """0 where no trace is loaded."""
+    return _scalar(connection, "SELECT coalesce(max(trace_id), 0) FROM trace")
+
+
+def drop_unfinished(connection: duckdb.DuckDBPyConnection) -> set[tuple[str, int]]:
+    """Removes what an interrupted load left of traces; returns path and size of the whole ones."""
+    for table in ("event", "rejected", "device"):
+        connection.execute(
+            f"DELETE FROM {table} WHERE trace_id NOT IN (SELECT trace_id FROM trace)"
+        )
+    return set(connection.execute("SELECT path, file_bytes FROM trace").fetchall())
+
+
+def finish(connection: duckdb.DuckDBPyConnection) -> None:
+    """Builds the views, and the tables that are derived once from all loaded traces."""
+    for statement in catalog.vocabulary():
+        connection.execute(statement)
+    # What was only needed on the way is memory held for nothing.
+    for kind in ("view", "table"):
+        names = connection.execute(
+            f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE temporary AND NOT internal"
+        ).fetchall()
+        for (name,) in names:
+            connection.execute(f'DROP {kind} temp."{name}"')
+    connection.execute("SET preserve_insertion_order = true")
+
+
 class Ingest:
-    """Loads traces, one by one, into an open database; `finish` derives what many share."""
+    """Loads traces into a database, through a connection of its own."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, slice_bytes: int = SLICE_BYTES
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        slice_bytes: int = SLICE_BYTES,
+        found: Callable[[int], object] | None = None,
     ) -> None:
         self._connection = connection
         self._slice_bytes = slice_bytes
-        connection.execute(catalog.schema("tables"))
+        self._found = found
         connection.execute(catalog.schema("reading"))
 
-    def load(self, path: str) -> int:
-        """Adds one trace (a path, or - for standard input) and returns its trace_id.
-
-        All or nothing: an error leaves the database as it was.
+    def load(self, stream: ByteStream, trace_id: int) -> None:
+        """Adds one trace, all or nothing: an error leaves the database as it was.
 
         Raises:
-            TracekitError: when `path` cannot be read or holds no trace.
+            TracekitError: when it cannot be read, or is no trace.
         """
-        stream = ByteStream(path)
-        trace_id = self._scalar("SELECT coalesce(max(trace_id), 0) + 1 FROM trace")
         try:
-            with ByteStream(path) as stream:
-                reader = self._insert_events(trace_id, stream)
-                self._insert_trace(trace_id, stream, reader)
+            reader = self._insert_events(trace_id, stream)
+            self._insert_trace(trace_id, stream, reader)
         except BaseException:
             # No transaction around it all: a slice that fails to parse would end it.
             self._delete(trace_id)
             raise
-        return trace_id
 
     def _delete(self, trace_id: int) -> None:
         for table in ("event", "rejected", "device", "trace"):
             self._connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
-    def finish(self) -> None:
-        """Builds the views, and the tables that are derived once from all loaded traces."""
-        for statement in catalog.vocabulary():
-            self._connection.execute(statement)
-        # What was only needed on the way is memory held for nothing.
-        for kind in ("view", "table"):
-            names = self._connection.execute(
-                f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE temporary AND NOT internal"
-            ).fetchall()
-            for (name,) in names:
-                self._connection.execute(f'DROP {kind} temp."{name}"')
-
     def _insert_events(self, trace_id: int, stream: ByteStream) -> TraceReader:
         """Inserts all events; returns what has read them, for what it learned on the way."""
-        self._connection.execute("SET preserve_insertion_order = false")
         try:
             reader = TraceReader(stream, self._slice_bytes)
             self._insert(trace_id, iter(reader.next_slice, None))
@@ -158,7 +177,6 @@ class Ingest:
             stream.rewind()
             reader = TraceReader(stream, min(self._slice_bytes, _CAREFUL_BYTES))
             self._insert_carefully(trace_id, reader)
-        self._connection.execute("SET preserve_insertion_order = true")
         self._connection.execute(catalog.schema("number_events"), {"trace_id": trace_id})
         return reader
 
@@ -189,7 +207,7 @@ class Ingest:
         object_bytes: int = _OBJECT_BYTES,
     ) -> None:
         """Inserts slices until there are no more; `number` is the first one's."""
-        files = _SliceFiles(slices)
+        files = _SliceFiles(self._counted(slices))
         self._connection.register_filesystem(files)
         try:
             while names := files.following():
@@ -210,8 +228,15 @@ class Ingest:
         finally:
             self._connection.unregister_filesystem(files.protocol)
 
+    def _counted(self, slices: Iterator[Slice]) -> Iterator[Slice]:
+        for each in slices:
+            if self._found is not None:
+                self._found(each.array.count(b'"ph"'))
+            yield each
+
     def _insert_trace(self, trace_id: int, stream: ByteStream, reader: TraceReader) -> None:
         metadata = reader.metadata
+        events = f"SELECT count(*) FROM event WHERE trace_id = {trace_id}"
         distributed = _mapping(metadata.get("distributedInfo"))
         host = metadata.get("host_name", metadata.get("hostname"))
         self._connection.execute(
@@ -228,7 +253,7 @@ class Ingest:
                 _integer(metadata.get("baseTimeNanoseconds")),
                 *(_flag(metadata.get(flag)) for flag in _FLAGS),
                 strict_json(metadata),
-                self._scalar(f"SELECT count(*) FROM event WHERE trace_id = {trace_id}"),
+                _scalar(self._connection, events),
                 len(reader.rejected),
                 reader.damage,
             ],
@@ -258,10 +283,11 @@ class Ingest:
             ],
         )
 
-    def _scalar(self, query: str) -> int:
-        row = self._connection.execute(query).fetchone()
-        assert row is not None
-        return int(row[0])
+
+def _scalar(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _text(value: object) -> str | None:

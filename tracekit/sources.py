@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import glob
 import gzip
 import hashlib
+import io
 import shutil
 import sys
+import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 import zstandard
 
 from tracekit.errors import TracekitError
 
 _READ_BYTES = 1 << 20
+_COPY_BYTES = 64 << 10
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # A pipe is read again where a trace turns out to be damaged; a small one is kept in memory.
@@ -25,6 +28,7 @@ _SPOOL_BYTES = 64 << 20
 # Traces shrink to a tenth, generated ones to a fiftieth. What grows beyond this is no trace.
 _BOMB_RATIO = 250
 _BOMB_BYTES = 256 << 20
+_SUFFIXES = (".json", ".json.gz", ".json.zst", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 
 class _Hashing:
@@ -43,27 +47,31 @@ class _Hashing:
 
 
 class ByteStream:
-    """The decompressed bytes of a trace. What ends early is noted in `damage`, not raised."""
+    """The decompressed bytes of a trace. What ends early is noted in `damage`, not raised.
 
-    def __init__(self, path: str) -> None:
+    `path` is what messages and the database call it; `progress` is told of bytes read, as stored.
+    """
+
+    def __init__(self, path: str, file: BinaryIO, progress: Callable[[int], object] = int) -> None:
         self.path = path
-        try:
-            self._file = _seekable(path)
-        except OSError as error:
-            raise self._unreadable(error) from error
+        self._file = file
+        self._progress = progress
+        self._hashing = _Hashing(file)
         self.rewind()
 
     def __enter__(self) -> ByteStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._file.close()
 
     def rewind(self) -> None:
         """Back to the first byte."""
         self.damage: str | None = None
+        self._progress(-self._hashing.size)
         self._hashing = _Hashing(self._file)
         self._decompressed = 0
         raw = cast(BinaryIO, self._hashing)
@@ -84,14 +92,15 @@ class ByteStream:
         else:
             self._read = self._hashing.read
 
-    def read(self) -> bytes:
-        """The next chunk; empty at the end.
+    def read(self, size: int = _READ_BYTES) -> bytes:
+        """The next bytes, at most `size`; none at the end.
 
         Raises:
             TracekitError: when the file cannot be read, or grows beyond all measure.
         """
+        before = self._hashing.size
         try:
-            data = self._read(_READ_BYTES)
+            data = self._read(size)
         except EOFError:
             self.damage = "the compressed file ends early"
             return b""
@@ -100,6 +109,7 @@ class ByteStream:
             return b""
         except OSError as error:
             raise self._unreadable(error) from error
+        self._progress(self._hashing.size - before)
         self._decompressed += len(data)
         if self._decompressed > max(_BOMB_BYTES, _BOMB_RATIO * self._hashing.size):
             raise TracekitError(
@@ -114,11 +124,91 @@ class ByteStream:
         return self._hashing.size
 
     @property
+    def stored_bytes(self) -> int:
+        """The size of the file, as stored."""
+        here = self._file.tell()
+        size = self._file.seek(0, io.SEEK_END)
+        self._file.seek(here)
+        return size
+
+    @property
     def sha256(self) -> str:
         return self._hashing.sha256.hexdigest()
 
     def _unreadable(self, error: OSError) -> TracekitError:
-        return TracekitError(f"{self.path}: cannot be read: {error.strerror or error}")
+        return unreadable(self.path, error)
+
+
+def unreadable(path: str, error: OSError) -> TracekitError:
+    return TracekitError(f"{path}: cannot be read: {error.strerror or error}")
+
+
+def trace_paths(paths: Iterable[str]) -> list[str]:
+    """Files as they are; what is in a directory, or matches a pattern, in order.
+
+    Raises:
+        TracekitError: for a directory or pattern without a trace.
+    """
+    found: list[str] = []
+    for path in paths:
+        if Path(path).is_dir():
+            inside = [str(each) for each in Path(path).rglob("*") if each.name.endswith(_SUFFIXES)]
+            what = f"no trace is in this directory: no file ends in one of {', '.join(_SUFFIXES)}"
+        elif glob.has_magic(path) and not Path(path).exists():
+            inside = list(glob.glob(path, recursive=True))  # noqa: PTH207
+            what = "No such file, and none matches it as a pattern"
+        else:
+            found.append(path)
+            continue
+        inside = sorted(each for each in inside if Path(each).is_file())
+        if not inside:
+            raise TracekitError(f"{path}: {what}")
+        found += inside
+    return found
+
+
+def open_streams(path: str, progress: Callable[[int], object] = int) -> Iterator[ByteStream]:
+    """The trace at `path` (- is standard input), or each trace of a tar archive, in order.
+
+    Who takes a stream closes it.
+
+    Raises:
+        TracekitError: when it cannot be read.
+    """
+    try:
+        stream = ByteStream(path, _seekable(path), progress)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    is_archive = stream.read(tarfile.BLOCKSIZE)[257:262] == b"ustar"
+    stream.rewind()
+    if not is_archive:
+        yield stream
+        return
+    with stream:
+        yield from _members(stream)
+
+
+def _members(stream: ByteStream) -> Iterator[ByteStream]:
+    """The traces of an archive. One that is cut off ends as its file does, in the middle."""
+    found = False
+    try:
+        file = cast(BinaryIO, stream)
+        with tarfile.open(fileobj=file, mode="r|", bufsize=_READ_BYTES) as archive:
+            for member in archive:
+                content = archive.extractfile(member)
+                if content is not None and member.name.endswith(_SUFFIXES):
+                    found = True
+                    yield ByteStream(f"{stream.path}/{member.name}", _spooled(content))
+    except tarfile.TarError as error:
+        raise TracekitError(
+            f"{stream.path}: is a damaged archive: {stream.damage or error}"
+        ) from error
+    if stream.damage:
+        raise TracekitError(
+            f"{stream.path}: {stream.damage}: what is behind its last trace is lost"
+        )
+    if not found:
+        raise TracekitError(f"{stream.path}: no trace is in this archive")
 
 
 def _seekable(path: str) -> BinaryIO:
@@ -134,7 +224,12 @@ def _seekable(path: str) -> BinaryIO:
         return _spooled(file)
 
 
-def _spooled(pipe: BinaryIO) -> BinaryIO:
+def _spooled(source: IO[bytes]) -> BinaryIO:
     copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
-    shutil.copyfileobj(pipe, copy)
+    try:
+        shutil.copyfileobj(source, copy, _COPY_BYTES)
+    except tarfile.ReadError:
+        # A member of an archive that is cut off is as long as there is of it.
+        if not copy.tell():
+            raise
     return cast(BinaryIO, copy)

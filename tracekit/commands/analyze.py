@@ -6,6 +6,8 @@ import json
 
 import click
 
+from tracekit.commands.options import resource_options, resources
+
 
 @click.command()
 @click.argument("trace")
@@ -15,15 +17,23 @@ import click
     "--trace-id", type=int, help="Which trace of a database.  [default: all, side by side]"
 )
 @click.option("--window", help="gpu_active, trace, or a step's name.  [default: gpu_active]")
+@resource_options
 def analyze(
-    trace: str, as_json: bool, explain: bool, trace_id: int | None, window: str | None
+    trace: str,
+    as_json: bool,
+    explain: bool,
+    trace_id: int | None,
+    window: str | None,
+    memory_mb: int | None,
+    threads: int | None,
+    temp_dir: str | None,
 ) -> None:
     """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
     from tracekit.analysis import SCHEMA, gather
-    from tracekit.database import open_any
+    from tracekit.loading import open_any
     from tracekit.reporters import console
 
-    with open_any(trace) as database:
+    with open_any(trace, resources(memory_mb, threads, temp_dir)) as database:
         analyses = gather(database, trace_id, window)
     if as_json:
         objects = [each.as_dict() for each in analyses]

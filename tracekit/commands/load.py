@@ -4,27 +4,62 @@ from __future__ import annotations
 
 import click
 
+from tracekit.commands.options import resource_options
+from tracekit.errors import TracekitError
+from tracekit.text import printable
+
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("-o", "--output", required=True, help="The database file; replaced if it is there.")
 @click.option("--append", is_flag=True, help="Add to the database instead of replacing it.")
-@click.option("--memory-mb", type=int, help="Keep to about this much memory, and spill to disk.")
-@click.option("--threads", type=int, help="[default: one a core]")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Keep what is loaded as OUTPUT.partial when interrupted; called again, go on from there.",
+)
+@resource_options
+@click.pass_context
 def load(
-    traces: tuple[str, ...], output: str, append: bool, memory_mb: int | None, threads: int | None
+    context: click.Context,
+    traces: tuple[str, ...],
+    output: str,
+    append: bool,
+    resume: bool,
+    memory_mb: int | None,
+    threads: int | None,
+    temp_dir: str | None,
 ) -> None:
-    """Load traces into a database that any DuckDB client opens."""
-    from tracekit.database import load as load_traces
+    """Load traces into a database that any DuckDB client opens.
 
-    with load_traces(
-        traces, output, append=append, memory_mb=memory_mb, threads=threads
-    ) as database:
+    A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad one does
+    not keep the others from being loaded: it is reported at the end, with exit status 2.
+    """
+    from tracekit.loading import load as load_traces
+    from tracekit.reporters.progress import loading_bar
+
+    bad: list[TracekitError] = []
+    with loading_bar(traces) as progress:
+        database = load_traces(
+            traces,
+            output,
+            append=append,
+            resume=resume,
+            memory_mb=memory_mb,
+            threads=threads,
+            temp_dir=temp_dir,
+            on_bad=bad.append,
+            progress=progress,
+        )
+    with database:
         for row in database.traces():
             click.echo(
-                f"{row['trace_id']}  {row['path']}: {row['events']:,} events, "
+                f"{row['trace_id']}  {printable(row['path'])}: {row['events']:,} events, "
                 f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
             )
         for finding in database.ask("health"):
             if finding["severity"] == "error":
                 click.echo(f"{finding['trace_id']}  {finding['message']}", err=True)
+    for error in bad:
+        click.echo(f"tracekit: not loaded: {printable(str(error))}", err=True)
+    context.exit(2 if bad else 0)

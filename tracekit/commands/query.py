@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.commands.options import resource_options, resources
 from tracekit.errors import TracekitError
 from tracekit.reporters.rows import FORMATS
 
@@ -15,6 +16,7 @@ from tracekit.reporters.rows import FORMATS
 @click.option("--explain", is_flag=True, help="Print the query's SQL and what its columns mean.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("-o", "--output", help="Write there instead of printing.")
+@resource_options
 def query(
     arguments: tuple[str, ...],
     parameters: tuple[str, ...],
@@ -22,6 +24,9 @@ def query(
     explain: bool,
     form: str,
     output: str | None,
+    memory_mb: int | None,
+    threads: int | None,
+    temp_dir: str | None,
 ) -> None:
     """Ask a trace or database a named question."""
     from tracekit import catalog
@@ -36,11 +41,12 @@ def query(
         return
     if len(arguments) != 2:
         raise TracekitError(f"give one trace or database to ask {question.name!r} of")
-    from tracekit.database import open_any
+    from tracekit.loading import open_any
     from tracekit.reporters import rows
 
     values = dict(_pair(each) for each in parameters)
-    with open_any(arguments[1]) as database:
+    limits = resources(memory_mb, threads, temp_dir)
+    with open_any(arguments[1], limits) as database:
         rows.render(database, question.sql, question.checked(values), form, output)
 
 

@@ -1,0 +1,265 @@
+"""Many traces at once, from everywhere; interrupted, damaged, hostile."""
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+
+import duckdb
+import pytest
+
+import tracekit
+from tests import traces
+from tracekit import sources
+
+EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)]
+
+
+def trace_of(count: int) -> bytes:
+    """A trace whose number of events tells which one it is."""
+    return json.dumps({"traceEvents": [traces.gpu_op(at, 1) for at in range(count)]}).encode()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five traces, of one to five events, in a folder of its own; and what is no trace."""
+    inside = tmp_path / "ranks"
+    (inside / "deeper").mkdir(parents=True)
+    for count in range(1, 5):
+        (inside / f"rank{count}.json").write_bytes(trace_of(count))
+    (inside / "deeper" / "rank5.json.gz").write_bytes(gzip.compress(trace_of(5)))
+    (inside / "notes.txt").write_text("not a trace")
+    return inside
+
+
+def events_by_trace(database) -> list[int]:
+    """Events in order of trace_id, counted; their places are checked on the way."""
+    _, rows = database.fetch(
+        "SELECT count(*), list(event_id ORDER BY event_id) FROM event GROUP BY trace_id "
+        "ORDER BY trace_id"
+    )
+    assert all(places == list(range(count)) for count, places in rows)
+    return [count for count, _ in rows]
+
+
+def archive_of(folder, compression: str = "gz") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(
+        fileobj=packed, mode=f"w:{compression}", format=tarfile.USTAR_FORMAT
+    ) as archive:
+        for each in sorted(folder.rglob("*.*"), key=lambda file: file.name):
+            archive.add(each, each.name)
+    return packed.getvalue()
+
+
+def test_a_directory_a_pattern_and_an_archive_hold_the_same_traces(folder, tmp_path, run):
+    (tmp_path / "ranks.tar.gz").write_bytes(archive_of(folder))
+    (tmp_path / "renamed.json").write_bytes(archive_of(folder, ""))
+    for source, expected in (
+        (folder, [5, 1, 2, 3, 4]),
+        (folder / "*.json", [1, 2, 3, 4]),
+        (folder / "**" / "*.json*", [5, 1, 2, 3, 4]),
+        (tmp_path / "ranks.tar.gz", [1, 2, 3, 4, 5]),
+        (tmp_path / "renamed.json", [1, 2, 3, 4, 5]),
+    ):
+        with tracekit.load(source) as database:
+            assert events_by_trace(database) == expected
+    done = run("load", "ranks/*.json", "-o", "run.duckdb")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 4)
+
+
+def test_an_archive_on_standard_input(folder, run):
+    packed = archive_of(folder)
+    done = run("sql", "-", "SELECT count(*) AS n FROM trace", "--format", "csv", stdin=packed)
+    assert done.stdout.split() == ["n", "5"]
+
+
+def test_traces_of_an_archive_that_is_cut_off_are_loaded(folder, tmp_path):
+    whole = archive_of(folder, "")
+    # Two blocks for notes.txt, two for rank1, two for rank2, and a header without what it announces.
+    (tmp_path / "cut.tar").write_bytes(whole[: 512 * 7 + 100])
+    bad: list[tracekit.TracekitError] = []
+    with tracekit.load(tmp_path / "cut.tar", on_bad=bad.append) as database:
+        assert events_by_trace(database) == [1, 2]
+    assert len(bad) == 1
+    assert "damaged archive" in str(bad[0])
+
+
+def test_an_archive_without_traces_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("not a trace")
+    (tmp_path / "a.tar").write_bytes(archive_of(tmp_path, ""))
+    with pytest.raises(tracekit.TracekitError, match="no trace is in this archive"):
+        tracekit.load(tmp_path / "a.tar")
+
+
+def test_a_bad_trace_does_not_keep_the_others_out(folder, tmp_path, run):
+    (folder / "rank2.json").write_text("nonsense")
+    done = run("load", "ranks", "missing.json", "-o", "run.duckdb")
+    assert done.returncode == 2
+    assert len(done.stdout.splitlines()) == 4
+    assert [line.split(":")[2].strip() for line in done.stderr.splitlines()] == [
+        "ranks/rank2.json",
+        "missing.json",
+    ]
+    with tracekit.open_database(tmp_path / "run.duckdb") as database:
+        assert events_by_trace(database) == [5, 1, 3, 4]
+
+
+def test_a_library_call_ends_at_the_first_bad_trace(folder, tmp_path):
+    (folder / "rank2.json").write_text("nonsense")
+    with pytest.raises(tracekit.TracekitError, match=r"rank2\.json: is not JSON"):
+        tracekit.load(folder, tmp_path / "run.duckdb")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks"]
+
+
+def test_nothing_is_written_where_no_trace_is_good(tmp_path, run):
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_text("nonsense")
+    done = run("load", "a.json", "b.json", "-o", "run.duckdb")
+    assert done.returncode == 2
+    assert "none of 2 traces" in done.stderr
+    assert not (tmp_path / "run.duckdb").exists()
+
+
+def killed_at_the_third_trace(folder, tmp_path, **options: object) -> None:
+    """Loads the folder in a process that is killed when two traces are in."""
+    program = f"""
+import os, signal, tracekit.ingest as ingest, tracekit
+insert, count = ingest.Ingest._insert_trace, 0
+def killing(*arguments):
+    global count
+    count += 1
+    if count == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    insert(*arguments)
+ingest.Ingest._insert_trace = killing
+tracekit.load({str(folder)!r}, {str(tmp_path / "run.duckdb")!r}, threads=1, **{options!r})
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_a_load_that_is_killed_leaves_no_output(folder, tmp_path):
+    killed_at_the_third_trace(folder, tmp_path)
+    assert not (tmp_path / "run.duckdb").exists()
+    with tracekit.load(folder, tmp_path / "run.duckdb") as database:
+        assert events_by_trace(database) == [5, 1, 2, 3, 4]
+
+
+def test_a_load_that_is_killed_goes_on_where_it_was(folder, tmp_path, run):
+    killed_at_the_third_trace(folder, tmp_path, resume=True)
+    assert not (tmp_path / "run.duckdb").exists()
+    assert (tmp_path / "run.duckdb.partial").exists()
+    # What is in already is not read again: it could not be.
+    (folder / "rank1.json").write_bytes(b"x" * len(trace_of(1)))
+    done = run("load", str(folder), "-o", "run.duckdb", "--resume")
+    assert (done.returncode, done.stderr) == (0, "")
+    with tracekit.open_database(tmp_path / "run.duckdb") as database:
+        assert sorted(events_by_trace(database)) == [1, 2, 3, 4, 5]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks", "run.duckdb"]
+
+
+def test_one_load_resumes_at_a_time(folder, tmp_path, run):
+    with duckdb.connect(str(tmp_path / "run.duckdb.partial")):
+        done = run("load", str(folder), "-o", "run.duckdb", "--resume")
+    assert done.returncode == 2
+    assert "lock" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_two_loads_at_once_do_not_harm_each_other(folder, tmp_path):
+    failed: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            tracekit.load(folder, tmp_path / "run.duckdb").close()
+        except BaseException as error:
+            failed.append(error)
+
+    command = [sys.executable, "-m", "tracekit", "load", str(folder), "-o"]
+    others = [
+        subprocess.Popen([*command, str(tmp_path / "run.duckdb")], stdout=subprocess.DEVNULL)
+        for _ in range(2)
+    ]
+    threads = [threading.Thread(target=load) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [other.wait() for other in others] == [0, 0]
+    assert failed == []
+    with tracekit.open_database(tmp_path / "run.duckdb") as database:
+        assert events_by_trace(database) == [5, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_decompression_bomb_is_stopped(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_BOMB_BYTES", 1 << 20)
+    bomb = gzip.compress(b'{"traceEvents": [' + b" " * (8 << 20) + b"]}")
+    (tmp_path / "bomb.json").write_bytes(bomb)
+    with pytest.raises(tracekit.TracekitError, match="250 times as large"):
+        tracekit.load(tmp_path / "bomb.json")
+
+
+def test_a_member_of_an_archive_is_never_written_where_it_says(tmp_path):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in ("../outside.json", "/tmp/outside.json"):
+            member = tarfile.TarInfo(name)
+            member.size = len(trace_of(1))
+            archive.addfile(member, io.BytesIO(trace_of(1)))
+        link = tarfile.TarInfo("link.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    (inside / "evil.tar").write_bytes(packed.getvalue())
+    bad: list[tracekit.TracekitError] = []
+    with tracekit.load(inside / "evil.tar", on_bad=bad.append) as database:
+        assert events_by_trace(database) == [1, 1]
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["evil.tar", "inside"]
+
+
+def test_a_damaged_trace_comes_through_a_pipe(tmp_path, run):
+    """What cannot be read twice is read again all the same."""
+    text = trace_of(3).replace(b"sgemm", b"sg\x01emm")
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[text])
+    writer.start()
+    done = run("sql", "pipe", "SELECT count(*) AS n FROM kernels", "--format", "csv")
+    writer.join()
+    assert done.stdout.split() == ["n", "3"]
+
+
+def test_progress_adds_up_to_the_files_and_their_events(folder):
+    class Seen:
+        n_bytes = n_events = 0
+
+        def read(self, n_bytes: int) -> None:
+            self.n_bytes += n_bytes
+
+        def found(self, n_events: int) -> None:
+            self.n_events += n_events
+
+    seen = Seen()
+    tracekit.load(folder, progress=seen).close()
+    assert seen.n_events == 15
+    assert seen.n_bytes == sum(each.stat().st_size for each in folder.rglob("*.json*"))
+
+
+def test_one_event_of_fifty_megabytes(tmp_path):
+    events = [*EVENTS, {**EVENTS[0], "args": {"text": "x" * (50 << 20)}}, *EVENTS]
+    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
+        assert database.fetch("SELECT events, rejected FROM trace")[1] == [(5, 0)]
+        assert database.fetch("SELECT max(length(args)) FROM event")[1][0][0] > 50 << 20
+
+
+def test_every_event_on_a_thread_of_its_own(tmp_path):
+    events = [{**EVENTS[0], "tid": tid} for tid in range(50_000)]
+    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
+        assert database.fetch("SELECT count(DISTINCT tid) FROM host_slice")[1] == [(50_000,)]

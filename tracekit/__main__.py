@@ -1,0 +1,5 @@
+"""python -m tracekit"""
+
+from tracekit.commands import main
+
+main()

@@ -1,0 +1,226 @@
+"""Files -> a database: which files, how much memory, what happens when one of them is bad."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import duckdb
+
+from tracekit.database import Config, Database, connect, is_database, open_database
+from tracekit.errors import TracekitError
+from tracekit.files import resumable, written_whole
+from tracekit.ingest import Ingest, create_tables, drop_unfinished, finish, last_trace_id
+from tracekit.sources import ByteStream, open_streams, trace_paths
+
+_LEAST_MEMORY_MB = 400
+_MEMORY_MB_PER_THREAD = 200
+# What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, slices in flight.
+_OUTSIDE_DUCKDB_MB = 180
+
+
+class Progress(Protocol):
+    """Is told how far loading is."""
+
+    def read(self, n_bytes: int) -> object:
+        """So many more bytes were read, as stored; fewer, where a file is read again."""
+
+    def found(self, n_events: int) -> object:
+        """So many more events were found."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What loading may use.
+
+    `memory_mb` is about what the process takes, however large the traces are: unless given, 200 a
+    thread, and at least 400. `threads` is one a core unless given. What does not fit in memory goes
+    to `temp_dir`, the system's unless given.
+    """
+
+    memory_mb: int | None = None
+    threads: int | None = None
+    temp_dir: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_mb is not None and self.memory_mb < _LEAST_MEMORY_MB:
+            raise TracekitError(f"loading needs at least {_LEAST_MEMORY_MB} MB of memory")
+        if self.threads is not None and self.threads < 1:
+            raise TracekitError("loading needs at least one thread")
+        if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
+            raise TracekitError(f"{self.temp_dir}: is no directory for temporary files")
+
+    def connect(self, path: str | Path, name: str | Path) -> duckdb.DuckDBPyConnection:
+        """A connection that keeps to this. What is in memory has no limit unless one is given."""
+        # DuckDB makes and removes it when it has to spill; by default it does so where the user is.
+        spill = Path(self.temp_dir or tempfile.gettempdir()) / f"tracekit-{uuid.uuid4().hex}"
+        config: Config = {"temp_directory": str(spill)}
+        if self.threads is not None:
+            config["threads"] = self.threads
+        connection = connect(path, config, name)
+        if self.memory_mb is not None or str(path) != ":memory:":
+            usual = max(_LEAST_MEMORY_MB, _MEMORY_MB_PER_THREAD * workers_of(connection))
+            limit = (self.memory_mb or usual) - _OUTSIDE_DUCKDB_MB
+            connection.execute(f"SET memory_limit = '{limit}MB'")
+        return connection
+
+
+def workers_of(connection: duckdb.DuckDBPyConnection) -> int:
+    """The threads that DuckDB runs on: by default, one a core that the process may use."""
+    row = connection.execute("SELECT current_setting('threads')").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def load(
+    traces: str | Path | Iterable[str | Path],
+    database: str | Path | None = None,
+    *,
+    append: bool = False,
+    resume: bool = False,
+    memory_mb: int | None = None,
+    threads: int | None = None,
+    temp_dir: str | Path | None = None,
+    on_bad: Callable[[TracekitError], object] | None = None,
+    progress: Progress | None = None,
+) -> Database:
+    """Loads traces into one database, several at a time.
+
+    Each of `traces` is a .json, .json.gz or .json.zst, a tar archive of them (compressed or not),
+    a directory, a pattern, or - for standard input. The database is in memory, or in the file
+    `database`, which appears when it is whole and replaces one that was there; `append` adds to
+    that one instead. With `resume`, what is loaded is kept beside it (`.partial`) when loading is
+    interrupted, and the same call goes on from there. `Resources` says what `memory_mb`, `threads`
+    and `temp_dir` mean.
+
+    A bad trace ends it, unless `on_bad` takes the error: then the others are loaded.
+
+    Raises:
+        TracekitError: when a trace cannot be read (with `on_bad`, when none of them can), or the
+            database cannot be written.
+    """
+    resources = Resources(memory_mb, threads, temp_dir)
+    given = [traces] if isinstance(traces, str | Path) else list(traces)
+    paths = trace_paths(map(str, given))
+    if not paths:
+        raise TracekitError("no trace is given")
+    job = _Job(paths, resume, on_bad, progress)
+    if database is None:
+        connection = resources.connect(":memory:", paths[0])
+        job.run(connection, paths[0])
+        return Database(connection, paths[0] if len(paths) == 1 else f"{len(paths)} traces")
+    append = append and Path(database).exists()
+    if append:
+        # Refused before anything is read, should it be no database.
+        open_database(database).close()
+    output = resumable if resume else written_whole
+    with output(database, paths) as beside:
+        if append and not beside.exists():
+            shutil.copyfile(database, beside)
+        connection = resources.connect(beside, database)
+        try:
+            job.run(connection, str(database))
+        finally:
+            connection.close()
+    return open_database(database)
+
+
+def open_any(path: str | Path, resources: Resources | None = None) -> Database:
+    """A database as it is, anything else loaded as `load` does."""
+    if is_database(path):
+        return open_database(path)
+    return load(path, **asdict(resources or Resources()))
+
+
+@dataclass
+class _Job:
+    """Loads some files through one connection."""
+
+    paths: list[str]
+    resume: bool
+    on_bad: Callable[[TracekitError], object] | None
+    progress: Progress | None
+    errors: list[TracekitError] = field(default_factory=list)
+    loaded: int = 0
+    cursors: set[duckdb.DuckDBPyConnection] = field(default_factory=set)
+
+    def run(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        try:
+            create_tables(connection)
+            self._load_all(connection)
+            if not self.loaded:
+                raise self._nothing()
+            finish(connection)
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise TracekitError(f"{name}: cannot be loaded: {reason}") from error
+        for bad in self.errors if self.on_bad else []:
+            self.on_bad(bad)  # type: ignore[misc]
+
+    def _load_all(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Several files at a time. Their trace_ids follow the order in which they were given."""
+        workers = workers_of(connection)
+        pending: set[Future[None]] = set()
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                streams = self._streams(drop_unfinished(connection) if self.resume else set())
+                for trace_id, stream in enumerate(streams, last_trace_id(connection) + 1):
+                    pending.add(pool.submit(self._load_one, connection, trace_id, stream))
+                    if len(pending) == workers:
+                        finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                        self._settle(finished)
+                self._settle(pending)
+            except BaseException:
+                for cursor in list(self.cursors):
+                    cursor.interrupt()
+                raise
+
+    def _streams(self, done: set[tuple[str, int]]) -> Iterator[ByteStream]:
+        for path in self.paths:
+            try:
+                for stream in open_streams(path, self.progress.read if self.progress else int):
+                    if (stream.path, stream.stored_bytes) in done:
+                        stream.close()
+                        self.loaded += 1
+                    else:
+                        yield stream
+            except TracekitError as error:
+                self._bad(error)
+
+    def _load_one(
+        self, connection: duckdb.DuckDBPyConnection, trace_id: int, stream: ByteStream
+    ) -> None:
+        with stream, connection.cursor() as cursor:
+            self.cursors.add(cursor)
+            try:
+                Ingest(cursor, found=self.progress.found if self.progress else None).load(
+                    stream, trace_id
+                )
+            finally:
+                self.cursors.discard(cursor)
+
+    def _settle(self, finished: set[Future[None]]) -> None:
+        for future in finished:
+            try:
+                future.result()
+                self.loaded += 1
+            except TracekitError as error:
+                self._bad(error)
+
+    def _bad(self, error: TracekitError) -> None:
+        if self.on_bad is None:
+            raise error
+        self.errors.append(error)
+
+    def _nothing(self) -> TracekitError:
+        if len(self.errors) == 1:
+            return self.errors[0]
+        for error in self.errors:
+            self.on_bad(error)  # type: ignore[misc]
+        return TracekitError(f"none of {len(self.errors)} traces could be loaded")

@@ -1,0 +1,66 @@
+"""Loading as a progress bar, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.errors import TracekitError
+from tracekit.sources import trace_paths
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class LoadingBar:
+    """Bytes read of all bytes, events a second, and the time left."""
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar = bar
+        self._task = task
+        self._lock = threading.Lock()
+        self._events = 0
+
+    def read(self, n_bytes: int) -> None:
+        self._bar.advance(self._task, n_bytes)
+
+    def found(self, n_events: int) -> None:
+        with self._lock:
+            self._events += n_events
+            elapsed = self._bar.tasks[self._task].elapsed or 0
+            if elapsed > 0:
+                self._bar.update(self._task, rate=f"{self._events / elapsed:,.0f} events/s")
+
+
+@contextmanager
+def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
+    """A bar on standard error while the block runs; None where that is no terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    total = 0
+    # What cannot be found is for the loader to say.
+    with suppress(TracekitError, OSError):
+        total = sum(Path(path).stat().st_size for path in trace_paths(traces) if path != "-")
+    columns = (
+        TextColumn("loading"),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield LoadingBar(bar, bar.add_task("loading", total=total or None, rate=""))
