@@ -81,7 +81,7 @@ def test_an_archive_on_standard_input(folder, run):
 
 def test_traces_of_an_archive_that_is_cut_off_are_loaded(folder, tmp_path):
     whole = archive_of(folder, "")
-    # Two blocks for notes.txt, two for rank1, two for rank2, and a header without what it announces.
+    # Two blocks each for notes.txt, rank1 and rank2; then a header without what it announces.
     (tmp_path / "cut.tar").write_bytes(whole[: 512 * 7 + 100])
     bad: list[tracekit.TracekitError] = []
     with tracekit.load(tmp_path / "cut.tar", on_bad=bad.append) as database:

@@ -20,7 +20,7 @@ from tracekit.slicing import SLICE_BYTES, Slice, TraceReader
 from tracekit.sources import ByteStream
 
 # Read by one statement: each ends with a wait for its last slice.
-_SLICES_AT_ONCE = 128
+_SLICES_AT_ONCE = 64
 # Where some do not parse, each by itself, and smaller: all in one that is damaged is slow.
 _CAREFUL_BYTES = 1 << 20
 # What DuckDB raises for text that is no JSON, or is nested or long beyond its limits.
@@ -177,56 +177,57 @@ class Ingest:
             stream.rewind()
             reader = TraceReader(stream, min(self._slice_bytes, _CAREFUL_BYTES))
             self._insert_carefully(trace_id, reader)
-        self._connection.execute(catalog.schema("number_events"), {"trace_id": trace_id})
         return reader
 
     def _insert_carefully(self, trace_id: int, reader: TraceReader) -> None:
         """One slice at a time; one that does not parse is mended, and what follows read again."""
-        number = 0
+        before = 0
         while each := reader.next_slice():
             try:
-                self._insert_one(trace_id, each, number)
+                before = self._insert_one(trace_id, each, before)
             except _UNPARSABLE:
                 mended = reader.resync(each)
                 try:
-                    self._insert_one(trace_id, mended, number)
+                    before = self._insert_one(trace_id, mended, before)
                 except _UNPARSABLE as error:
                     text = mended.events.decode("utf-8", "replace")
                     reason = str(error).splitlines()[0]
                     reader.rejected.append(Rejected(mended.offset, text, reason))
-            number += 1
 
-    def _insert_one(self, trace_id: int, each: Slice, number: int) -> None:
-        self._insert(trace_id, iter([each]), number, len(each.array) + 1024)
+    def _insert_one(self, trace_id: int, each: Slice, before: int) -> int:
+        return self._insert(trace_id, iter([each]), before, len(each.array) + 1024)
 
     def _insert(
         self,
         trace_id: int,
         slices: Iterator[Slice],
-        number: int = 0,
+        before: int = 0,
         object_bytes: int = _OBJECT_BYTES,
-    ) -> None:
-        """Inserts slices until there are no more; `number` is the first one's."""
+    ) -> int:
+        """Inserts slices behind `before` events; returns how many events there are then."""
         files = _SliceFiles(self._counted(slices))
         self._connection.register_filesystem(files)
         try:
             while names := files.following():
-                self._connection.execute(
-                    catalog.schema("read_slices"),
-                    {
-                        "trace_id": trace_id,
-                        "slices": names,
-                        "first_slice": number,
-                        "object_bytes": object_bytes,
-                    },
-                )
-                number += len(names)
+                reading = {"slices": names, "object_bytes": object_bytes}
+                (inserted,) = self._run("read_slices", trace_id=trace_id, **reading)
+                self._run("place_slices", trace_id=trace_id, before=before)
+                self._run("number_events", trace_id=trace_id)
+                self._connection.execute("DELETE FROM slice_place")
+                before += inserted
         except duckdb.Error:
             if files.error is not None:
                 raise files.error from None
             raise
         finally:
             self._connection.unregister_filesystem(files.protocol)
+        return before
+
+    def _run(self, statement: str, **parameters: object) -> tuple[int]:
+        """Runs a statement that writes; returns how many rows it did."""
+        row = self._connection.execute(catalog.schema(statement), parameters).fetchone()
+        assert row is not None
+        return row
 
     def _counted(self, slices: Iterator[Slice]) -> Iterator[Slice]:
         for each in slices:

@@ -1,6 +1,5 @@
 -- Reads slices (files that hold a JSON array of events) into rows of `event`. Ingest puts in
--- $trace_id, the list $slices, and $first_slice, the number of the first of them; event_id is the
--- slice's number until all slices are read.
+-- $trace_id and the list $slices; event_id is -1, -2 ... by slice until its events are numbered.
 --
 -- The reader hands over each event's text and `e` takes it apart in one pass. An event that the
 -- columns cannot say in full (an unknown or repeated key, a textual timestamp ...) keeps its text
@@ -48,7 +47,7 @@ counted AS (
     FROM fields
 )
 SELECT
-    $trace_id, $first_slice + file_index, phase, category, name,
+    $trace_id, -1 - file_index::BIGINT, phase, category, name,
     coalesce(pid, thread_number(process)), coalesce(tid, thread_number(thread)),
     coalesce(ts_ns, digits_ns(ts_digits)), coalesce(dur_ns, digits_ns(dur_digits)),
     a.correlation,

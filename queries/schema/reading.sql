@@ -41,3 +41,5 @@ CREATE OR REPLACE TEMP MACRO digits_ns(digits) AS
 CREATE OR REPLACE TEMP MACRO is_whole_ns(digits) AS
     digits_ns(digits) IS NOT NULL AND NOT starts_with(digits, '"')
     AND (NOT contains(digits, '.') OR length(digits) - instr(digits, '.') <= 3);
+
+CREATE TEMP TABLE IF NOT EXISTS slice_place (slice BIGINT, first_row BIGINT, before BIGINT);

@@ -24,12 +24,13 @@ SELECT row_number() OVER (ORDER BY trace_id, pid, tid)::INTEGER AS thread, trace
 FROM (SELECT DISTINCT trace_id, pid, tid FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver'))
 JOIN trace_span AS span USING (trace_id);
 
--- A launch that blocks is a copy, whatever its name.
+-- A launch of GPU ops that blocks is a copy, whatever its name.
 CREATE OR REPLACE TEMP TABLE host_layer AS
 SELECT thread, event_id, s.start_ns, s.end_ns, dur_ns, rank << 56 | event_id AS by_rank,
-       is_op, is_python, is_module, is_covering, CASE WHEN is_blocking THEN 0 ELSE name_id END AS name_id
+       is_op, is_python, is_module, is_covering, is_blocking IS NOT NULL AS is_launch,
+       CASE WHEN is_blocking THEN 0 ELSE name_id END AS name_id
 FROM slices AS s JOIN host_name USING (kind, name) JOIN host_thread USING (trace_id, pid, tid)
-LEFT JOIN (SELECT DISTINCT trace_id, launch_id AS event_id, is_blocking FROM gpu_op_link WHERE is_blocking) USING (trace_id, event_id);
+LEFT JOIN (SELECT trace_id, launch_id AS event_id, bool_or(is_blocking) AS is_blocking FROM gpu_op_link GROUP BY ALL) USING (trace_id, event_id);
 
 -- Starts (step 1) and ends (-1) of all slices in order, between the start and the end (0) of the
 -- thread's time. Of slices that begin together the longer is the outer one, then the lower rank, then
@@ -40,19 +41,19 @@ LEFT JOIN (SELECT DISTINCT trace_id, launch_id AS event_id, is_blocking FROM gpu
 CREATE OR REPLACE TEMP TABLE host_edge AS
 WITH edge AS (
     SELECT thread, start_ns AS at_ns, 4000000000000000000 - dur_ns AS by_turn, by_rank,
-           1::TINYINT AS step, event_id, end_ns, name_id, is_op, is_python, is_module, is_covering
+           1::TINYINT AS step, event_id, end_ns, name_id, is_op, is_python, is_module, is_covering, is_launch
     FROM host_layer
     UNION ALL
     SELECT thread, end_ns, CASE WHEN dur_ns > 0 THEN dur_ns - 5000000000000000000 ELSE 5000000000000000000 END, -by_rank,
-           -1, event_id, NULL, name_id, is_op, is_python, is_module, is_covering
+           -1, event_id, NULL, name_id, is_op, is_python, is_module, is_covering, FALSE
     FROM host_layer
     UNION ALL
     SELECT thread, unnest([start_ns, end_ns]), unnest([-9, 9]) * 1000000000000000000, 0,
-           0, NULL, NULL, NULL, FALSE, FALSE, FALSE, FALSE
+           0, NULL, NULL, NULL, FALSE, FALSE, FALSE, FALSE, FALSE
     FROM host_thread
 )
 SELECT
-    thread, at_ns, step, event_id, end_ns, name_id, is_op, is_python, is_module, is_covering,
+    thread, at_ns, step, event_id, end_ns, name_id, is_op, is_python, is_module, is_covering, is_launch,
     row_number() OVER () AS place,
     CASE WHEN lead(thread) OVER () = thread THEN lead(at_ns) OVER () END AS next_ns,
     -- Two counts are cheaper than a running sum.
@@ -76,23 +77,23 @@ FROM host_edge AS e ASOF LEFT JOIN host_opening AS o
   ON e.thread = o.thread AND e.depth - greatest(e.step, 0) = o.depth AND e.place > o.place;
 
 -- Counting starts and ends gives the slice around each edge wherever slices nest. Where an inner one
--- outlasts its outer one (clocks are rounded), that slice may have ended: the way leads up from it to
--- one that has not. Few threads have such slices.
-CREATE OR REPLACE TEMP TABLE host_ancestor AS
-SELECT a.place, a.around, o.end_ns, o.event_id, o.name_id
-FROM (SELECT * FROM host_around WHERE step = 1 AND thread IN (SELECT thread FROM host_around WHERE is_over)) AS a
-JOIN host_opening AS o USING (place);
-
+-- outlasts its outer one (clocks are rounded), that slice may have ended: then it is the deepest of
+-- those around it that has not.
 CREATE OR REPLACE TEMP TABLE host_mended AS
-WITH RECURSIVE climb AS (
-    SELECT place, at_ns, around, 0 AS turn FROM host_around WHERE is_over
-    UNION ALL
-    SELECT climb.place, climb.at_ns, h.around, turn + 1
-    FROM climb JOIN host_ancestor AS h ON climb.around = h.place WHERE h.end_ns < climb.at_ns
+WITH outside AS (
+    SELECT place, thread, at_ns, unnest(range(1, depth - greatest(step, 0))) AS level
+    FROM host_around WHERE is_over
 )
-SELECT reached.place, reached.around, h.event_id AS around_id, h.name_id AS around_name_id
-FROM (SELECT place, arg_max(struct_pack(around), turn).around AS around FROM climb GROUP BY place) AS reached
-LEFT JOIN host_ancestor AS h ON reached.around = h.place;
+SELECT
+    over.place, max(o.place) AS around, arg_max(o.event_id, o.place) AS around_id, arg_max(o.name_id, o.place) AS around_name_id
+FROM (SELECT place FROM host_around WHERE is_over) AS over
+LEFT JOIN (
+    SELECT e.place AS inside, o.place, o.event_id, o.name_id
+    FROM outside AS e ASOF JOIN host_opening AS o
+      ON e.thread = o.thread AND e.level = o.depth AND e.place > o.place
+    WHERE o.end_ns >= e.at_ns
+) AS o ON over.place = o.inside
+GROUP BY over.place;
 
 UPDATE host_around SET around = m.around, around_id = m.around_id, around_name_id = m.around_name_id
 FROM host_mended AS m WHERE host_around.place = m.place;
@@ -119,17 +120,20 @@ LEFT JOIN host_name AS n ON coalesce(c.name_id, CASE step WHEN 1 THEN a.name_id 
 WHERE next_ns > at_ns;
 
 -- Host slices in their tree: depth from 1, the enclosing slice, and time not spent in inner slices.
+-- A slice's own time is what follows its start and what follows the ends of those directly inside it.
 CREATE OR REPLACE TABLE host_slice AS
-SELECT t.trace_id, a.event_id, t.pid, t.tid, a.depth, a.around_id AS parent_id, coalesce(self_ns, 0) AS self_ns
-FROM host_around AS a JOIN host_thread AS t USING (thread)
-LEFT JOIN (
-    SELECT trace_id, event_id, sum(end_ns - start_ns)::BIGINT AS self_ns
-    FROM host_segment WHERE event_id IS NOT NULL GROUP BY ALL
-) AS own ON t.trace_id = own.trace_id AND a.event_id = own.event_id
-WHERE a.step = 1;
+SELECT t.trace_id, event_id, t.pid, t.tid, depth, parent_id, self_ns
+FROM (
+    SELECT
+        CASE step WHEN 1 THEN place ELSE around END AS slice, any_value(thread) AS thread,
+        max(event_id) FILTER (step = 1) AS event_id, max(depth) FILTER (step = 1) AS depth,
+        max(around_id) FILTER (step = 1) AS parent_id, sum(next_ns - at_ns)::BIGINT AS self_ns
+    FROM host_around GROUP BY slice
+) JOIN host_thread AS t USING (thread)
+WHERE slice IS NOT NULL;
 
 -- The launches of GPU ops, where they stand among the edges of their threads.
 CREATE OR REPLACE TEMP TABLE host_launch AS
 SELECT t.trace_id, o.event_id AS launch_id, o.thread, o.place, o.op_depth, o.python_depth, o.module_depth
 FROM host_opening AS o JOIN host_thread AS t USING (thread)
-WHERE (t.trace_id, o.event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link);
+WHERE o.is_launch;
