@@ -1,5 +1,6 @@
 -- question: What in this trace makes its numbers doubtful?
 -- param trace (integer, default all): the trace_id to look at
+-- param severity (text, default all): error, warning or info; errors alone are found at once
 -- column trace_id (id): the trace
 -- column code (text): the kind of finding
 -- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (more could be known)
@@ -80,4 +81,5 @@ WITH found AS (
 SELECT trace_id, code, severity, message, count
 FROM found
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+  AND severity = coalesce(getvariable('severity'), severity)
 ORDER BY trace_id, array_position(['error', 'warning', 'info'], severity), code

@@ -121,10 +121,20 @@ def drop_unfinished(connection: duckdb.DuckDBPyConnection) -> set[tuple[str, int
     return set(connection.execute("SELECT path, file_bytes FROM trace").fetchall())
 
 
-def finish(connection: duckdb.DuckDBPyConnection) -> None:
-    """Builds the views, and the tables that are derived once from all loaded traces."""
-    for statement in catalog.vocabulary():
-        connection.execute(statement)
+def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool]) -> None:
+    """Builds the views, and the tables that are derived once from all loaded traces.
+
+    Should memory not do for one, `more_memory` may grant more, or refuse by returning False.
+    """
+    for file in catalog.vocabulary():
+        for statement in connection.extract_statements(file):
+            while True:
+                try:
+                    connection.execute(statement)
+                    break
+                except duckdb.OutOfMemoryException:
+                    if not more_memory():
+                        raise
     # What was only needed on the way is memory held for nothing.
     for kind in ("view", "table"):
         names = connection.execute(

@@ -21,6 +21,8 @@ from tracekit.sources import ByteStream, open_streams, trace_paths
 
 _LEAST_MEMORY_MB = 400
 _MEMORY_MB_PER_THREAD = 200
+# The derived tables of 4 GB of JSON take four times that of 1 GB.
+_GROWTH = 64
 # What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, slices in flight.
 _OUTSIDE_DUCKDB_MB = 180
 
@@ -56,19 +58,34 @@ class Resources:
         if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
             raise TracekitError(f"{self.temp_dir}: is no directory for temporary files")
 
-    def connect(self, path: str | Path, name: str | Path) -> duckdb.DuckDBPyConnection:
-        """A connection that keeps to this. What is in memory has no limit unless one is given."""
+    def settings(self) -> Config:
+        """DuckDB's, but for the memory limit."""
         # DuckDB makes and removes it when it has to spill; by default it does so where the user is.
         spill = Path(self.temp_dir or tempfile.gettempdir()) / f"tracekit-{uuid.uuid4().hex}"
-        config: Config = {"temp_directory": str(spill)}
-        if self.threads is not None:
-            config["threads"] = self.threads
-        connection = connect(path, config, name)
-        if self.memory_mb is not None or str(path) != ":memory:":
-            usual = max(_LEAST_MEMORY_MB, _MEMORY_MB_PER_THREAD * workers_of(connection))
-            limit = (self.memory_mb or usual) - _OUTSIDE_DUCKDB_MB
-            connection.execute(f"SET memory_limit = '{limit}MB'")
-        return connection
+        threads: Config = {} if self.threads is None else {"threads": self.threads}
+        return {"temp_directory": str(spill), **threads}
+
+
+class _Memory:
+    """DuckDB's memory limit; where none was asked for, it grows when a trace is too large."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, memory_mb: int | None) -> None:
+        self._connection = connection
+        usual = max(_LEAST_MEMORY_MB, _MEMORY_MB_PER_THREAD * workers_of(connection))
+        self._limit_mb = (memory_mb or usual) - _OUTSIDE_DUCKDB_MB
+        self._most_mb = self._limit_mb * (1 if memory_mb else _GROWTH)
+        self._set()
+
+    def more(self) -> bool:
+        """Doubles the limit, or returns False."""
+        self._limit_mb *= 2
+        if self._limit_mb > self._most_mb:
+            return False
+        self._set()
+        return True
+
+    def _set(self) -> None:
+        self._connection.execute(f"SET memory_limit = '{self._limit_mb}MB'")
 
 
 def workers_of(connection: duckdb.DuckDBPyConnection) -> int:
@@ -112,8 +129,10 @@ def load(
         raise TracekitError("no trace is given")
     job = _Job(paths, resume, on_bad, progress)
     if database is None:
-        connection = resources.connect(":memory:", paths[0])
-        job.run(connection, paths[0])
+        connection = connect(":memory:", resources.settings(), paths[0])
+        # What is kept in memory has no limit unless one is given.
+        memory = _Memory(connection, memory_mb) if memory_mb else None
+        job.run(connection, memory, paths[0])
         return Database(connection, paths[0] if len(paths) == 1 else f"{len(paths)} traces")
     append = append and Path(database).exists()
     if append:
@@ -123,11 +142,8 @@ def load(
     with output(database, paths) as beside:
         if append and not beside.exists():
             shutil.copyfile(database, beside)
-        connection = resources.connect(beside, database)
-        try:
-            job.run(connection, str(database))
-        finally:
-            connection.close()
+        with connect(beside, resources.settings(), database) as connection:
+            job.run(connection, _Memory(connection, memory_mb), str(database))
     return open_database(database)
 
 
@@ -150,13 +166,13 @@ class _Job:
     loaded: int = 0
     cursors: set[duckdb.DuckDBPyConnection] = field(default_factory=set)
 
-    def run(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    def run(self, connection: duckdb.DuckDBPyConnection, memory: _Memory | None, name: str) -> None:
         try:
             create_tables(connection)
             self._load_all(connection)
             if not self.loaded:
                 raise self._nothing()
-            finish(connection)
+            finish(connection, memory.more if memory else lambda: False)
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise TracekitError(f"{name}: cannot be loaded: {reason}") from error

@@ -57,11 +57,11 @@ SELECT
     row_number() OVER () AS place,
     CASE WHEN lead(thread) OVER () = thread THEN lead(at_ns) OVER () END AS next_ns,
     -- Two counts are cheaper than a running sum.
-    count(*) FILTER (step = 1) OVER so_far - count(*) FILTER (step = -1) OVER so_far AS depth,
-    count(*) FILTER (step = 1 AND is_op) OVER so_far - count(*) FILTER (step = -1 AND is_op) OVER so_far AS op_depth,
-    count(*) FILTER (step = 1 AND is_python) OVER so_far - count(*) FILTER (step = -1 AND is_python) OVER so_far AS python_depth,
-    count(*) FILTER (step = 1 AND is_module) OVER so_far - count(*) FILTER (step = -1 AND is_module) OVER so_far AS module_depth,
-    count(*) FILTER (step = 1 AND is_covering) OVER so_far - count(*) FILTER (step = -1 AND is_covering) OVER so_far AS covering_depth
+    (count(*) FILTER (step = 1) OVER so_far - count(*) FILTER (step = -1) OVER so_far)::INTEGER AS depth,
+    (count(*) FILTER (step = 1 AND is_op) OVER so_far - count(*) FILTER (step = -1 AND is_op) OVER so_far)::INTEGER AS op_depth,
+    (count(*) FILTER (step = 1 AND is_python) OVER so_far - count(*) FILTER (step = -1 AND is_python) OVER so_far)::INTEGER AS python_depth,
+    (count(*) FILTER (step = 1 AND is_module) OVER so_far - count(*) FILTER (step = -1 AND is_module) OVER so_far)::INTEGER AS module_depth,
+    (count(*) FILTER (step = 1 AND is_covering) OVER so_far - count(*) FILTER (step = -1 AND is_covering) OVER so_far)::INTEGER AS covering_depth
 FROM (SELECT * FROM edge ORDER BY thread, at_ns, by_turn, by_rank)
 WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW);
 
@@ -72,7 +72,7 @@ CREATE OR REPLACE TEMP VIEW host_opening AS SELECT * FROM host_edge WHERE step =
 -- Each edge with the slice around it: around the one that begins, or that which is left when one ends.
 CREATE OR REPLACE TEMP TABLE host_around AS
 SELECT e.thread, e.place, e.at_ns, e.next_ns, e.step, e.event_id, e.name_id, e.depth, e.covering_depth,
-       o.place AS around, o.event_id AS around_id, o.name_id AS around_name_id, o.end_ns < e.at_ns AS is_over
+       o.event_id AS around_id, o.name_id AS around_name_id, o.end_ns < e.at_ns AS is_over
 FROM host_edge AS e ASOF LEFT JOIN host_opening AS o
   ON e.thread = o.thread AND e.depth - greatest(e.step, 0) = o.depth AND e.place > o.place;
 
@@ -85,7 +85,7 @@ WITH outside AS (
     FROM host_around WHERE is_over
 )
 SELECT
-    over.place, max(o.place) AS around, arg_max(o.event_id, o.place) AS around_id, arg_max(o.name_id, o.place) AS around_name_id
+    over.place, arg_max(o.event_id, o.place) AS around_id, arg_max(o.name_id, o.place) AS around_name_id
 FROM (SELECT place FROM host_around WHERE is_over) AS over
 LEFT JOIN (
     SELECT e.place AS inside, o.place, o.event_id, o.name_id
@@ -95,7 +95,7 @@ LEFT JOIN (
 ) AS o ON over.place = o.inside
 GROUP BY over.place;
 
-UPDATE host_around SET around = m.around, around_id = m.around_id, around_name_id = m.around_name_id
+UPDATE host_around SET around_id = m.around_id, around_name_id = m.around_name_id
 FROM host_mended AS m WHERE host_around.place = m.place;
 
 -- The edges inside a covering slice, with what the outermost one is about.
@@ -122,15 +122,14 @@ WHERE next_ns > at_ns;
 -- Host slices in their tree: depth from 1, the enclosing slice, and time not spent in inner slices.
 -- A slice's own time is what follows its start and what follows the ends of those directly inside it.
 CREATE OR REPLACE TABLE host_slice AS
-SELECT t.trace_id, event_id, t.pid, t.tid, depth, parent_id, self_ns
+SELECT t.trace_id, own.event_id, t.pid, t.tid, own.depth, own.parent_id, own.self_ns
 FROM (
     SELECT
-        CASE step WHEN 1 THEN place ELSE around END AS slice, any_value(thread) AS thread,
-        max(event_id) FILTER (step = 1) AS event_id, max(depth) FILTER (step = 1) AS depth,
+        thread, CASE step WHEN 1 THEN event_id ELSE around_id END AS event_id, max(depth) FILTER (step = 1) AS depth,
         max(around_id) FILTER (step = 1) AS parent_id, sum(next_ns - at_ns)::BIGINT AS self_ns
-    FROM host_around GROUP BY slice
-) JOIN host_thread AS t USING (thread)
-WHERE slice IS NOT NULL;
+    FROM host_around GROUP BY ALL
+) AS own JOIN host_thread AS t USING (thread)
+WHERE event_id IS NOT NULL;
 
 -- The launches of GPU ops, where they stand among the edges of their threads.
 CREATE OR REPLACE TEMP TABLE host_launch AS

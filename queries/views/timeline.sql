@@ -22,7 +22,7 @@ WITH edge AS (
 ),
 counted AS (
     SELECT
-        trace_id, device_id, at_ns,
+        trace_id, device_id, at_ns, row_number() OVER () AS place,
         CASE WHEN lead(trace_id) OVER () = trace_id AND lead(device_id) OVER () = device_id THEN lead(at_ns) OVER () END AS next_ns,
         lead(event_id) OVER () AS next_id,
         count(*) FILTER (step = 1 AND activity = 'compute') OVER so_far - count(*) FILTER (step = -1 AND activity = 'compute') OVER so_far AS compute,
@@ -32,7 +32,7 @@ counted AS (
     WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 )
 SELECT
-    trace_id, device_id, at_ns AS start_ns, next_ns AS end_ns, next_id,
+    trace_id, device_id, place, at_ns AS start_ns, next_ns AS end_ns, next_id,
     CASE WHEN compute > 0 THEN 'compute' WHEN communication > 0 THEN 'communication'
          WHEN copy > 0 THEN 'copy' ELSE 'idle' END AS activity
 FROM counted WHERE next_ns > at_ns;
@@ -40,7 +40,7 @@ FROM counted WHERE next_ns > at_ns;
 -- Idle intervals with the op that ended them and its launch.
 CREATE OR REPLACE TEMP TABLE gap AS
 SELECT
-    i.trace_id, i.device_id, i.start_ns, i.end_ns, next_id AS op_id, launch_id, pid, tid,
+    i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, launch_id, pid, tid,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
     greatest(least(launch_start_ns, i.end_ns), least(launch_end_ns, i.end_ns)) AS launch_end_ns,
     CASE WHEN is_blocking OR host_activity('runtime', launch_name) = 'copy' THEN 'copy' ELSE 'launch' END AS call_cause,
@@ -52,41 +52,37 @@ FROM device_interval AS i
 LEFT JOIN gpu_op_link AS l ON i.trace_id = l.trace_id AND next_id = l.event_id
 WHERE i.activity = 'idle';
 
-CREATE OR REPLACE TEMP TABLE timeline_piece AS
+-- `place` numbers the intervals of all devices in order of time; an idle one may have several pieces,
+-- one for each cause.
+CREATE OR REPLACE TABLE gpu_timeline AS
 WITH late AS (SELECT * FROM gap WHERE idle_class = 'host_late'),
 -- The thread's segments that the wait [gap start, launch) touches, found by their numbers.
 touched AS (
-    SELECT late.*, unnest(generate_series(s.segment, l.place - 1)) AS segment
-    FROM late JOIN host_launch AS l USING (trace_id, launch_id)
+    SELECT late.*, unnest(generate_series(s.segment, launch_place - 1)) AS segment
+    FROM late JOIN (SELECT trace_id, launch_id, thread, place AS launch_place FROM host_launch) AS l USING (trace_id, launch_id)
     ASOF JOIN (SELECT thread, place AS segment, at_ns FROM host_around WHERE next_ns > at_ns) AS s
       ON l.thread = s.thread AND late.start_ns >= s.at_ns
 )
-SELECT trace_id, device_id, start_ns, end_ns, activity, NULL AS idle_class, NULL AS cause,
+SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL AS idle_class, NULL AS cause,
        NULL AS op_id, NULL AS launch_id, NULL AS host_event_id
 FROM device_interval WHERE activity <> 'idle'
 UNION ALL
-SELECT trace_id, device_id, start_ns, end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
+SELECT trace_id, device_id, place, start_ns, end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
 FROM gap WHERE idle_class IN ('unlinked', 'after_last_op')
 UNION ALL
-SELECT trace_id, device_id, start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
 FROM gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
 UNION ALL
-SELECT trace_id, device_id, greatest(start_ns, launch_end_ns), end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
+SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
 FROM gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
 UNION ALL
-SELECT t.trace_id, device_id, greatest(t.start_ns, s.start_ns), least(t.launch_start_ns, s.end_ns),
+SELECT t.trace_id, device_id, place, greatest(t.start_ns, s.start_ns), least(t.launch_start_ns, s.end_ns),
        'idle', idle_class, s.activity, op_id, launch_id, s.event_id
 FROM touched AS t JOIN host_segment AS s USING (segment)
 WHERE least(t.launch_start_ns, s.end_ns) > greatest(t.start_ns, s.start_ns)
 UNION ALL
-SELECT trace_id, device_id, launch_start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
 FROM late WHERE launch_end_ns > launch_start_ns
 UNION ALL
-SELECT trace_id, device_id, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
 FROM late WHERE end_ns > launch_end_ns;
-
--- `place` grows with time, device by device.
-CREATE OR REPLACE TABLE gpu_timeline AS
-SELECT trace_id, device_id, row_number() OVER () AS place,
-       start_ns, end_ns, activity, idle_class, cause, op_id, launch_id, host_event_id
-FROM (SELECT * FROM timeline_piece ORDER BY trace_id, device_id, start_ns);

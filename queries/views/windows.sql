@@ -15,7 +15,7 @@ UNION ALL
 SELECT trace_id, device_id, 'trace', 'whole trace', s.start_ns, s.end_ns
 FROM trace_span AS s JOIN active USING (trace_id);
 
--- The timeline cut to each window. The stretches that a window touches are found by their places, so
+-- The timeline cut to each window. The intervals that a window touches are found by their places, so
 -- that the work grows with what is found, however many windows there are.
 CREATE OR REPLACE VIEW window_timeline AS
 WITH opening AS (
@@ -34,4 +34,4 @@ SELECT
     greatest(t.start_ns, w.start_ns) AS start_ns, least(t.end_ns, w.end_ns) AS end_ns,
     least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns) AS dur_ns
 FROM touched AS w JOIN gpu_timeline AS t USING (trace_id, device_id, place)
-WHERE t.end_ns > w.start_ns;
+WHERE t.end_ns > w.start_ns AND t.start_ns < w.end_ns;

@@ -57,9 +57,8 @@ def load(
                 f"{row['trace_id']}  {printable(row['path'])}: {row['events']:,} events, "
                 f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
             )
-        for finding in database.ask("health"):
-            if finding["severity"] == "error":
-                click.echo(f"{finding['trace_id']}  {finding['message']}", err=True)
+        for finding in database.ask("health", severity="error"):
+            click.echo(f"{finding['trace_id']}  {finding['message']}", err=True)
     for error in bad:
         click.echo(f"tracekit: not loaded: {printable(str(error))}", err=True)
     context.exit(2 if bad else 0)
