@@ -14,19 +14,26 @@
 -- column span_ns (ns): first event to last
 -- column start_ns (ns): where that begins, on the trace's clock
 -- column base_time_ns (ns): what the trace's clock counts from, since 1970 (NULL: from 1970)
+WITH counted AS (
+    SELECT
+        trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
+        count(*) FILTER (kind IN ('kernel', 'memcpy', 'memset')) AS gpu_ops, count(*) FILTER (kind = 'cpu_op') AS cpu_ops
+    FROM slices GROUP BY trace_id
+),
+listed AS (
+    SELECT
+        trace_id, list(coalesce(name, 'unnamed') ORDER BY device_id) AS devices,
+        list(coalesce(name, 'unnamed') ORDER BY device_id)
+            FILTER ((trace_id, device_id) IN (SELECT (trace_id, device_id) FROM gpu_ops)) AS used
+    FROM device GROUP BY trace_id
+)
 SELECT
-    trace_id, path, events, rank, world_size,
-    coalesce(
-        (SELECT list(coalesce(name, 'unnamed') ORDER BY device_id) FROM device AS d
-         WHERE d.trace_id = trace.trace_id AND device_id IN (SELECT device_id FROM gpu_ops AS o WHERE o.trace_id = d.trace_id)),
-        (SELECT list(coalesce(name, 'unnamed') ORDER BY device_id) FROM device AS d WHERE d.trace_id = trace.trace_id), []
-    ) AS devices,
-    (SELECT count(*) FROM gpu_ops AS o WHERE o.trace_id = trace.trace_id AND kind = 'kernel') AS kernels,
-    (SELECT count(*) FROM gpu_ops AS o WHERE o.trace_id = trace.trace_id) AS gpu_ops,
+    trace_id, path, events, rank, world_size, coalesce(used, devices, []) AS devices,
+    coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops,
     (SELECT count(*) FROM gpu_op_link AS l WHERE l.trace_id = trace.trace_id) AS linked,
-    (SELECT count(*) FROM slices AS s WHERE s.trace_id = trace.trace_id AND kind = 'cpu_op') AS cpu_ops,
+    coalesce(cpu_ops, 0) AS cpu_ops,
     (SELECT count(*) FROM steps AS s WHERE s.trace_id = trace.trace_id) AS steps,
     span.end_ns - span.start_ns AS span_ns, span.start_ns, base_time_ns
-FROM trace LEFT JOIN trace_span AS span USING (trace_id)
+FROM trace LEFT JOIN trace_span AS span USING (trace_id) LEFT JOIN counted USING (trace_id) LEFT JOIN listed USING (trace_id)
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ORDER BY trace_id

@@ -6,7 +6,7 @@ import click
 
 from tracekit.commands.options import resource_options, resources
 from tracekit.errors import TracekitError
-from tracekit.reporters.rows import FORMATS
+from tracekit.reporters import FORMATS
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tracekit.commands.options import resource_options, resources
-from tracekit.reporters.rows import FORMATS
+from tracekit.reporters import FORMATS
 
 
 @click.command()

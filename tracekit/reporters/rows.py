@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tracekit.catalog import Value
     from tracekit.database import Database
 
-FORMATS = ("table", "csv", "json", "parquet")
 _MOST_TABLE_ROWS = 1000
 
 
