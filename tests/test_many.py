@@ -238,7 +238,7 @@ def test_a_damaged_trace_comes_through_a_pipe(tmp_path, run):
 
 def test_progress_adds_up_to_the_files_and_their_events(folder):
     class Seen:
-        n_bytes = n_events = 0
+        n_bytes = n_events = finished = 0
 
         def read(self, n_bytes: int) -> None:
             self.n_bytes += n_bytes
@@ -246,9 +246,12 @@ def test_progress_adds_up_to_the_files_and_their_events(folder):
         def found(self, n_events: int) -> None:
             self.n_events += n_events
 
+        def finishing(self) -> None:
+            self.finished += 1
+
     seen = Seen()
     tracekit.load(folder, progress=seen).close()
-    assert seen.n_events == 15
+    assert (seen.n_events, seen.finished) == (15, 1)
     assert seen.n_bytes == sum(each.stat().st_size for each in folder.rglob("*.json*"))
 
 

@@ -36,6 +36,9 @@ class Progress(Protocol):
     def found(self, n_events: int) -> object:
         """So many more events were found."""
 
+    def finishing(self) -> object:
+        """All is read; what many queries share is being built."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -172,6 +175,8 @@ class _Job:
             self._load_all(connection)
             if not self.loaded:
                 raise self._nothing()
+            if self.progress:
+                self.progress.finishing()
             finish(connection, memory.more if memory else lambda: False)
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]

@@ -35,6 +35,9 @@ class LoadingBar:
             if elapsed > 0:
                 self._bar.update(self._task, rate=f"{self._events / elapsed:,.0f} events/s")
 
+    def finishing(self) -> None:
+        self._bar.update(self._task, description="building tables")
+
 
 @contextmanager
 def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
@@ -56,7 +59,7 @@ def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
     with suppress(TracekitError, OSError):
         total = sum(Path(path).stat().st_size for path in trace_paths(traces) if path != "-")
     columns = (
-        TextColumn("loading"),
+        TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
         TextColumn("{task.fields[rate]}"),
