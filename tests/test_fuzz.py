@@ -1,5 +1,6 @@
 """Two thousand damaged traces: no traceback, no hang, and no event that silently disappears."""
 
+import gzip
 import json
 import random
 import re
@@ -7,6 +8,7 @@ import re
 import duckdb
 import pytest
 
+from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
 from tracekit.ingest import Ingest, create_tables
 from tracekit.sources import ByteStream
@@ -105,3 +107,47 @@ def test_a_trace_cut_at_every_97th_byte_keeps_its_whole_events(indent, ingest, t
     whole = trace(indent)
     for end in range(97, len(whole), 97):
         account(whole[:end], tmp_path / "cut.json", ingest)
+
+
+# The shared real traces that are small enough to be cut a hundred times.
+REAL = (
+    "cpu-only",
+    "a100-triton",
+    "a100-event-sync-multistream",
+    "mi300x-triton-compiled",
+    "mi250-minitoy",
+)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_trace_cut_at_every_997th_byte_keeps_its_whole_events(name, ingest, tmp_path):
+    packed = SHARED_TRACES / f"{name}.json.gz"
+    if not packed.exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    whole = gzip.decompress(packed.read_bytes())
+    text = whole.decode("latin-1")
+    at = text.index("[", text.index('"traceEvents"')) + 1
+    spans, names = [], []
+    while match := re.compile(r"[\s,]*(?=\{)").match(text, at):
+        event, at = json.JSONDecoder(strict=False).raw_decode(text, match.end())
+        spans.append((match.end(), at))
+        names.append(event.get("name"))
+    loader, connection = ingest
+    for cut in range(997, len(whole), 997):
+        (tmp_path / "cut.json").write_bytes(whole[:cut])
+        with ByteStream("cut.json", (tmp_path / "cut.json").open("rb")) as stream:
+            try:
+                loader.load(stream, trace_id=1)
+            except TracekitError:
+                # Cut before its events, it is no trace.
+                assert cut < spans[0][1]
+                continue
+        kept = connection.execute("SELECT name FROM event ORDER BY event_id").fetchall()
+        damage, rejected = connection.execute("SELECT damage, rejected FROM trace").fetchone()
+        for table in ("event", "rejected", "device", "trace"):
+            connection.execute(f"DELETE FROM {table}")
+        assert [row[0] for row in kept] == names[: sum(end <= cut for _, end in spans)], cut
+        assert damage is not None
+        # An event that was cut in two is the one thing set aside; behind them, half a member.
+        if cut <= spans[-1][1]:
+            assert rejected == sum(start < cut < end for start, end in spans), cut
