@@ -3,7 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 DEMO := build/demo
 
-.PHONY: demo test gpu-captures clean
+SIZE := 1GB
+
+.PHONY: demo test bench gpu-captures clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -13,6 +15,16 @@ test: .venv/installed
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m pytest -n 2
+
+# Loads a generated trace with tracekit and with what else there is: one table, some minutes.
+bench: build/bench/installed
+	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
+
+build/bench/installed: pyproject.toml constraints.txt
+	@rm -rf build/bench
+	@$(PYTHON) -m venv build/bench
+	@build/bench/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[hta,bench]'
+	@touch $@
 
 # On a machine with a GPU: the five workloads at their default and at a small size, into tests/data.
 gpu-captures: .venv/installed

@@ -48,7 +48,7 @@ print(len(json.loads(open({trace!r}, "rb").read())["traceEvents"]))
 """,
     "DuckDB read_json": """
 import os, duckdb
-connection = duckdb.connect({out!r})
+connection = duckdb.connect({out!r}, config={{"enable_progress_bar": False}})
 size = 2 * os.path.getsize({trace!r})
 connection.execute(
     "CREATE TABLE event AS SELECT unnest(traceEvents, recursive := true) "
@@ -97,7 +97,7 @@ def measure(program: str, trace: Path, folder: Path) -> Measured:
     out.unlink(missing_ok=True)
     if status:
         sys.stderr.write((folder / "errors").read_text()[-2000:])
-    events = int(said.read_text()) if status == 0 else None
+    events = int(said.read_text().split()[-1]) if status == 0 else None
     cpu_s = usage.ru_utime + usage.ru_stime
     return Measured(wall_s, cpu_s, usage.ru_maxrss * 1024, disk_bytes, events)
 

@@ -27,8 +27,8 @@ _FAILED, _INTERRUPTED = 2, 130
 def cli() -> None:
     """PyTorch profiler traces: a verdict, and a database to ask.
 
-    TRACE is a .json, .json.gz or .json.zst that torch.profiler wrote, or - for a pipe; DB is what
-    `tracekit load` made of traces.
+    TRACE is a .json, .json.gz or .json.zst that torch.profiler wrote, a tar archive or directory of
+    them, or - for a pipe; DB is what `tracekit load` made of traces.
     """
 
 
