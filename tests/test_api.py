@@ -66,3 +66,13 @@ def test_frames_outlive_the_database_quietly(tmp_path):
     code = f"import tracekit; run = tracekit.load({str(path)!r}); f = run.sql('SELECT 1 AS x')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_database_may_be_open_twice(tmp_path):
+    path = traces.write(tmp_path / "t.json", EVENTS)
+    tracekit.load(path, tmp_path / "run.duckdb").close()
+    with (
+        tracekit.open_database(tmp_path / "run.duckdb") as first,
+        tracekit.open_database(tmp_path / "run.duckdb") as second,
+    ):
+        assert first.traces() == second.traces()

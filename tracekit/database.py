@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
 import re
 import tempfile
-import uuid
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from tracekit.analysis import Analysis
 
 Config = dict[str, str | bool | int | float | list[str]]
+# Held while a connection's configuration is being locked: two may share one.
+_LOCKING = threading.Lock()
 _DUCKDB_MAGIC = b"DUCK"
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
@@ -38,7 +42,12 @@ class Database:
         self._connection = connection
         self.name = name
         # A query from outside may come from anyone: https://duckdb.org/docs/stable/operations_manual/securing_duckdb/overview
-        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        with _LOCKING:
+            if connection.execute("SELECT NOT current_setting('lock_configuration')").fetchall()[0][
+                0
+            ]:
+                connection.execute("SET enable_external_access = false")
+                connection.execute("SET lock_configuration = true")
 
     def __enter__(self) -> Database:
         return self
@@ -194,6 +203,15 @@ def is_database(path: str | Path) -> bool:
         return False
 
 
+def spill_directory(path: str | Path, folder: str | Path | None = None) -> str:
+    """Where DuckDB spills to: it makes and removes it, by default where the user happens to be.
+
+    One of its own for each database of a process, and the same one should it be opened twice.
+    """
+    name = hashlib.sha256(str(Path(path).resolve()).encode("utf-8", "surrogateescape")).hexdigest()
+    return str(Path(folder or tempfile.gettempdir()) / f"tracekit-{os.getpid()}-{name[:16]}")
+
+
 def connect(
     path: str | Path, config: Config, name: str | Path, *, read_only: bool = False
 ) -> duckdb.DuckDBPyConnection:
@@ -214,9 +232,8 @@ def open_database(path: str | Path) -> Database:
     if not is_database(path):
         what = "is no tracekit database" if Path(path).exists() else "no such file"
         raise TracekitError(f"{path}: {what}")
-    # DuckDB makes and removes it when it has to spill; by default it does so where the user stands.
-    spill = Path(tempfile.gettempdir()) / f"tracekit-{uuid.uuid4().hex}"
-    connection = connect(path, {"temp_directory": str(spill)}, path, read_only=True)
+    config: Config = {"temp_directory": spill_directory(path)}
+    connection = connect(path, config, path, read_only=True)
     try:
         connection.execute("SELECT 1 FROM trace, gpu_timeline LIMIT 0")
     except duckdb.Error as error:

@@ -146,17 +146,20 @@ def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool
 
 
 class Ingest:
-    """Loads traces into a database, through a connection of its own."""
+    """Loads traces into a database, through a connection of its own.
+
+    `on_slice` is told of each slice before it is parsed; what it raises ends the load.
+    """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         slice_bytes: int = SLICE_BYTES,
-        found: Callable[[int], object] | None = None,
+        on_slice: Callable[[Slice], object] = id,
     ) -> None:
         self._connection = connection
         self._slice_bytes = slice_bytes
-        self._found = found
+        self._on_slice = on_slice
         connection.execute(catalog.schema("reading"))
 
     def load(self, stream: ByteStream, trace_id: int) -> None:
@@ -215,7 +218,7 @@ class Ingest:
         object_bytes: int = _OBJECT_BYTES,
     ) -> int:
         """Inserts slices behind `before` events; returns how many events there are then."""
-        files = _SliceFiles(self._counted(slices))
+        files = _SliceFiles(self._watched(slices))
         self._connection.register_filesystem(files)
         try:
             while names := files.following():
@@ -239,10 +242,9 @@ class Ingest:
         assert row is not None
         return row
 
-    def _counted(self, slices: Iterator[Slice]) -> Iterator[Slice]:
+    def _watched(self, slices: Iterator[Slice]) -> Iterator[Slice]:
         for each in slices:
-            if self._found is not None:
-                self._found(each.array.count(b'"ph"'))
+            self._on_slice(each)
             yield each
 
     def _insert_trace(self, trace_id: int, stream: ByteStream, reader: TraceReader) -> None:

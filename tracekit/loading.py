@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -13,15 +12,23 @@ from typing import Protocol
 
 import duckdb
 
-from tracekit.database import Config, Database, connect, is_database, open_database
+from tracekit.database import (
+    Config,
+    Database,
+    connect,
+    is_database,
+    open_database,
+    spill_directory,
+)
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, written_whole
 from tracekit.ingest import Ingest, create_tables, drop_unfinished, finish, last_trace_id
+from tracekit.slicing import Slice
 from tracekit.sources import ByteStream, open_streams, trace_paths
 
 _LEAST_MEMORY_MB = 400
 _MEMORY_MB_PER_THREAD = 200
-# The derived tables of 4 GB of JSON take four times that of 1 GB.
+# Where no limit is given, it may grow so many times.
 _GROWTH = 64
 # What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, slices in flight.
 _OUTSIDE_DUCKDB_MB = 180
@@ -61,12 +68,10 @@ class Resources:
         if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
             raise TracekitError(f"{self.temp_dir}: is no directory for temporary files")
 
-    def settings(self) -> Config:
-        """DuckDB's, but for the memory limit."""
-        # DuckDB makes and removes it when it has to spill; by default it does so where the user is.
-        spill = Path(self.temp_dir or tempfile.gettempdir()) / f"tracekit-{uuid.uuid4().hex}"
+    def settings(self, path: str | Path) -> Config:
+        """DuckDB's for a database at `path`, but for the memory limit."""
         threads: Config = {} if self.threads is None else {"threads": self.threads}
-        return {"temp_directory": str(spill), **threads}
+        return {"temp_directory": spill_directory(path, self.temp_dir), **threads}
 
 
 class _Memory:
@@ -130,24 +135,29 @@ def load(
     paths = trace_paths(map(str, given))
     if not paths:
         raise TracekitError("no trace is given")
-    job = _Job(paths, resume, on_bad, progress)
+    job = _Job(paths, resume, on_bad is not None, progress)
     if database is None:
-        connection = connect(":memory:", resources.settings(), paths[0])
+        connection = connect(":memory:", resources.settings(uuid.uuid4().hex), paths[0])
         # What is kept in memory has no limit unless one is given.
         memory = _Memory(connection, memory_mb) if memory_mb else None
         job.run(connection, memory, paths[0])
-        return Database(connection, paths[0] if len(paths) == 1 else f"{len(paths)} traces")
-    append = append and Path(database).exists()
-    if append:
-        # Refused before anything is read, should it be no database.
-        open_database(database).close()
-    output = resumable if resume else written_whole
-    with output(database, paths) as beside:
-        if append and not beside.exists():
-            shutil.copyfile(database, beside)
-        with connect(beside, resources.settings(), database) as connection:
-            job.run(connection, _Memory(connection, memory_mb), str(database))
-    return open_database(database)
+        loaded = Database(connection, paths[0] if len(paths) == 1 else f"{len(paths)} traces")
+    else:
+        append = append and Path(database).exists()
+        if append:
+            # Refused before anything is read, should it be no database.
+            open_database(database).close()
+        output = resumable if resume else written_whole
+        with output(database, paths) as beside:
+            if append and not beside.exists():
+                shutil.copyfile(database, beside)
+            with connect(beside, resources.settings(beside), database) as connection:
+                job.run(connection, _Memory(connection, memory_mb), str(database))
+        loaded = open_database(database)
+    if on_bad is not None:
+        for error in job.errors:
+            on_bad(error)
+    return loaded
 
 
 def open_any(path: str | Path, resources: Resources | None = None) -> Database:
@@ -157,16 +167,21 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Database:
     return load(path, **asdict(resources or Resources()))
 
 
+class _Stopped(Exception):
+    """Another file, or the user, has ended the job."""
+
+
 @dataclass
 class _Job:
-    """Loads some files through one connection."""
+    """Loads some files through one connection, and keeps the errors of bad ones if it may."""
 
     paths: list[str]
     resume: bool
-    on_bad: Callable[[TracekitError], object] | None
+    keeps_errors: bool
     progress: Progress | None
     errors: list[TracekitError] = field(default_factory=list)
     loaded: int = 0
+    stopped: bool = False
     cursors: set[duckdb.DuckDBPyConnection] = field(default_factory=set)
 
     def run(self, connection: duckdb.DuckDBPyConnection, memory: _Memory | None, name: str) -> None:
@@ -181,8 +196,6 @@ class _Job:
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise TracekitError(f"{name}: cannot be loaded: {reason}") from error
-        for bad in self.errors if self.on_bad else []:
-            self.on_bad(bad)  # type: ignore[misc]
 
     def _load_all(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Several files at a time. Their trace_ids follow the order in which they were given."""
@@ -198,6 +211,7 @@ class _Job:
                         self._settle(finished)
                 self._settle(pending)
             except BaseException:
+                self.stopped = True
                 for cursor in list(self.cursors):
                     cursor.interrupt()
                 raise
@@ -220,11 +234,15 @@ class _Job:
         with stream, connection.cursor() as cursor:
             self.cursors.add(cursor)
             try:
-                Ingest(cursor, found=self.progress.found if self.progress else None).load(
-                    stream, trace_id
-                )
+                Ingest(cursor, on_slice=self._watch).load(stream, trace_id)
             finally:
                 self.cursors.discard(cursor)
+
+    def _watch(self, each: Slice) -> None:
+        if self.stopped:
+            raise _Stopped
+        if self.progress:
+            self.progress.found(each.array.count(b'"ph"'))
 
     def _settle(self, finished: set[Future[None]]) -> None:
         for future in finished:
@@ -235,13 +253,12 @@ class _Job:
                 self._bad(error)
 
     def _bad(self, error: TracekitError) -> None:
-        if self.on_bad is None:
+        if not self.keeps_errors:
             raise error
         self.errors.append(error)
 
     def _nothing(self) -> TracekitError:
-        if len(self.errors) == 1:
-            return self.errors[0]
-        for error in self.errors:
-            self.on_bad(error)  # type: ignore[misc]
-        return TracekitError(f"none of {len(self.errors)} traces could be loaded")
+        first, *others = self.errors
+        if not others:
+            return first
+        return TracekitError(f"none of {len(self.errors)} traces could be loaded: {first} ...")

@@ -28,7 +28,8 @@ _SPOOL_BYTES = 64 << 20
 # Traces shrink to a tenth, generated ones to a fiftieth. What grows beyond this is no trace.
 _BOMB_RATIO = 250
 _BOMB_BYTES = 256 << 20
-_SUFFIXES = (".json", ".json.gz", ".json.zst", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+_TRACES = (".json", ".json.gz", ".json.zst")
+_SUFFIXES = (*_TRACES, ".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 
 class _Hashing:
@@ -196,7 +197,7 @@ def _members(stream: ByteStream) -> Iterator[ByteStream]:
         with tarfile.open(fileobj=file, mode="r|", bufsize=_READ_BYTES) as archive:
             for member in archive:
                 content = archive.extractfile(member)
-                if content is not None and member.name.endswith(_SUFFIXES):
+                if content is not None and member.name.endswith(_TRACES):
                     found = True
                     yield ByteStream(f"{stream.path}/{member.name}", _spooled(content))
     except tarfile.TarError as error:

@@ -48,7 +48,7 @@ print(len(json.loads(open({trace!r}, "rb").read())["traceEvents"]))
 """,
     "DuckDB read_json": """
 import os, duckdb
-connection = duckdb.connect({out!r}, config={{"enable_progress_bar": False}})
+connection = duckdb.connect({out!r})
 size = 2 * os.path.getsize({trace!r})
 connection.execute(
     "CREATE TABLE event AS SELECT unnest(traceEvents, recursive := true) "
