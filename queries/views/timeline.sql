@@ -40,7 +40,7 @@ FROM counted WHERE next_ns > at_ns;
 -- Idle intervals with the op that ended them and its launch.
 CREATE OR REPLACE TEMP TABLE gap AS
 SELECT
-    i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, launch_id, pid, tid,
+    i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, launch_id,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
     greatest(least(launch_start_ns, i.end_ns), least(launch_end_ns, i.end_ns)) AS launch_end_ns,
     CASE WHEN is_blocking OR host_activity('runtime', launch_name) = 'copy' THEN 'copy' ELSE 'launch' END AS call_cause,
