@@ -256,7 +256,9 @@ def test_load_keeps_to_the_memory_and_threads_it_is_given(run, trace):
     for wrong, reason in (
         (["--memory-mb", "10"], "at least 400 MB"),
         (["--threads", "0"], "thread"),
+        (["--temp-dir", "nowhere"], "nowhere: is no directory"),
     ):
-        done = run("load", "t.json", "-o", "none.duckdb", *wrong)
-        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-        assert reason in done.stderr
+        for command in (["load", "t.json", "-o", "none.duckdb"], ["analyze", "t.json"]):
+            done = run(*command, *wrong)
+            assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+            assert reason in done.stderr
