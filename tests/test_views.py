@@ -149,3 +149,15 @@ def test_memory_events_and_counters_are_rows(tmp_path):
         _, counters = database.fetch("SELECT counter, value FROM counters ORDER BY counter")
     assert memory == [(1, 2**63, -512)]
     assert counters == [("mem", 3.5), ("sm", 1980.0)]
+
+
+def test_a_slice_without_a_name_is_nested_all_the_same(tmp_path):
+    outer, inner = (
+        traces.slice_event("cpu_op", "", at, length) for at, length in ((0, 10), (2, 3))
+    )
+    del outer["name"], inner["name"]
+    with traces.load(tmp_path, [outer, inner]) as database:
+        found = database.fetch(
+            "SELECT event_id, depth, parent_id, self_ns FROM host_slice ORDER BY 1"
+        )
+    assert found[1] == [(0, 1, None, 7000), (1, 2, 0, 3000)]

@@ -193,6 +193,10 @@ class _Job:
             if self.progress:
                 self.progress.finishing()
             finish(connection, memory.more if memory else lambda: False)
+        except duckdb.OutOfMemoryException as error:
+            raise TracekitError(
+                f"{name}: cannot be loaded in the memory that was allowed: allow more (memory_mb)"
+            ) from error
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise TracekitError(f"{name}: cannot be loaded: {reason}") from error

@@ -29,13 +29,15 @@ CREATE OR REPLACE TEMP TABLE host_layer AS
 SELECT thread, event_id, s.start_ns, s.end_ns, dur_ns, rank << 56 | event_id AS by_rank,
        is_op, is_python, is_module, is_covering, is_blocking IS NOT NULL AS is_launch,
        CASE WHEN is_blocking THEN 0 ELSE name_id END AS name_id
-FROM slices AS s JOIN host_name USING (kind, name) JOIN host_thread USING (trace_id, pid, tid)
+FROM slices AS s JOIN host_name AS n ON s.kind = n.kind AND s.name IS NOT DISTINCT FROM n.name
+JOIN host_thread USING (trace_id, pid, tid)
 LEFT JOIN (SELECT trace_id, launch_id AS event_id, bool_or(is_blocking) AS is_blocking FROM gpu_op_link GROUP BY ALL) USING (trace_id, event_id);
 
 -- Starts (step 1) and ends (-1) of all slices in order, between the start and the end (0) of the
 -- thread's time. Of slices that begin together the longer is the outer one, then the lower rank, then
 -- the earlier in the file; slices that end together end inside out. Every thread ends as it began, at
 -- depth 0: the counts run through all of them. `place` numbers the edges of all threads.
+--
 -- At one instant: ends of what lasted, the inner before the outer; starts, the outer before the inner;
 -- ends of what took no time. A sort key of four integers is compared as a whole.
 CREATE OR REPLACE TEMP TABLE host_edge AS

@@ -39,18 +39,24 @@ def load(
     from tracekit.reporters.progress import loading_bar
 
     bad: list[TracekitError] = []
-    with loading_bar(traces) as progress:
-        database = load_traces(
-            traces,
-            output,
-            append=append,
-            resume=resume,
-            memory_mb=memory_mb,
-            threads=threads,
-            temp_dir=temp_dir,
-            on_bad=bad.append,
-            progress=progress,
-        )
+    try:
+        with loading_bar(traces) as progress:
+            database = load_traces(
+                traces,
+                output,
+                append=append,
+                resume=resume,
+                memory_mb=memory_mb,
+                threads=threads,
+                temp_dir=temp_dir,
+                on_bad=bad.append,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        if resume:
+            kept = f"tracekit: what is loaded is kept as {output}.partial: call again to go on"
+            click.echo(printable(kept), err=True)
+        raise
     with database:
         for row in database.traces():
             click.echo(
