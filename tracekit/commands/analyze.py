@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
-from tracekit.commands.options import resource_options, resources
+from tracekit.commands.options import resource_options
 
 
 @click.command()
@@ -24,16 +25,14 @@ def analyze(
     explain: bool,
     trace_id: int | None,
     window: str | None,
-    memory_mb: int | None,
-    threads: int | None,
-    temp_dir: str | None,
+    **limits: Any,
 ) -> None:
     """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
     from tracekit.analysis import SCHEMA, gather
-    from tracekit.loading import open_any
+    from tracekit.loading import Resources, open_any
     from tracekit.reporters import console
 
-    with open_any(trace, resources(memory_mb, threads, temp_dir)) as database:
+    with open_any(trace, Resources(**limits)) as database:
         analyses = gather(database, trace_id, window)
     if as_json:
         objects = [each.as_dict() for each in analyses]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tracekit.commands.options import resource_options
@@ -19,16 +21,12 @@ from tracekit.text import printable
     help="Keep what is loaded as OUTPUT.partial when interrupted; called again, go on from there.",
 )
 @resource_options
-@click.pass_context
 def load(
-    context: click.Context,
     traces: tuple[str, ...],
     output: str,
     append: bool,
     resume: bool,
-    memory_mb: int | None,
-    threads: int | None,
-    temp_dir: str | None,
+    **limits: Any,
 ) -> None:
     """Load traces into a database that any DuckDB client opens.
 
@@ -46,11 +44,9 @@ def load(
                 output,
                 append=append,
                 resume=resume,
-                memory_mb=memory_mb,
-                threads=threads,
-                temp_dir=temp_dir,
                 on_bad=bad.append,
                 progress=progress,
+                **limits,
             )
     except KeyboardInterrupt:
         if resume:
@@ -67,4 +63,4 @@ def load(
             click.echo(f"{finding['trace_id']}  {finding['message']}", err=True)
     for error in bad:
         click.echo(f"tracekit: not loaded: {printable(str(error))}", err=True)
-    context.exit(2 if bad else 0)
+    click.get_current_context().exit(2 if bad else 0)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from tracekit.loading import Resources
+from tracekit.reporters import FORMATS
 
-_OPTIONS = (
+_Command = Callable[..., Any]
+
+
+def _all_of(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+# The fields of `tracekit.loading.Resources`.
+resource_options = _all_of(
     click.option(
         "--memory-mb",
         type=int,
@@ -20,15 +32,9 @@ _OPTIONS = (
     click.option("--temp-dir", help="Where to spill.  [default: the system's temporary directory]"),
 )
 
-
-def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What loading may use, as the parameters `memory_mb`, `threads` and `temp_dir`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def resources(memory_mb: int | None, threads: int | None, temp_dir: str | None) -> Resources:
-    from tracekit.loading import Resources
-
-    return Resources(memory_mb, threads, temp_dir)
+row_options = _all_of(
+    click.option(
+        "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True
+    ),
+    click.option("-o", "--output", help="Write there instead of printing."),
+)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from tracekit.commands.options import resource_options, resources
+from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
-from tracekit.reporters import FORMATS
 
 
 @click.command()
@@ -14,8 +15,7 @@ from tracekit.reporters import FORMATS
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
 @click.option("--list", "listing", is_flag=True, help="List the questions.")
 @click.option("--explain", is_flag=True, help="Print the query's SQL and what its columns mean.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.option("-o", "--output", help="Write there instead of printing.")
+@row_options
 @resource_options
 def query(
     arguments: tuple[str, ...],
@@ -24,9 +24,7 @@ def query(
     explain: bool,
     form: str,
     output: str | None,
-    memory_mb: int | None,
-    threads: int | None,
-    temp_dir: str | None,
+    **limits: Any,
 ) -> None:
     """Ask a trace or database a named question."""
     from tracekit import catalog
@@ -41,12 +39,11 @@ def query(
         return
     if len(arguments) != 2:
         raise TracekitError(f"give one trace or database to ask {question.name!r} of")
-    from tracekit.loading import open_any
+    from tracekit.loading import Resources, open_any
     from tracekit.reporters import rows
 
     values = dict(_pair(each) for each in parameters)
-    limits = resources(memory_mb, threads, temp_dir)
-    with open_any(arguments[1], limits) as database:
+    with open_any(arguments[1], Resources(**limits)) as database:
         rows.render(database, question.sql, question.checked(values), form, output)
 
 
