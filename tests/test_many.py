@@ -201,9 +201,9 @@ def test_two_loads_at_once_do_not_harm_each_other(folder, tmp_path):
 def test_a_decompression_bomb_is_stopped(suffix, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_BOMB_BYTES", 1 << 20)
     bomb = gzip.compress(b'{"traceEvents": [' + b" " * (8 << 20) + b"]}")
-    (tmp_path / "bomb.json").write_bytes(bomb)
+    (tmp_path / f"bomb.json{suffix}").write_bytes(bomb)
     with pytest.raises(tracekit.TracekitError, match="250 times as large"):
-        tracekit.load(tmp_path / "bomb.json")
+        tracekit.load(tmp_path / f"bomb.json{suffix}")
 
 
 def test_a_member_of_an_archive_is_never_written_where_it_says(tmp_path):
