@@ -73,7 +73,7 @@ CREATE OR REPLACE TEMP VIEW host_opening AS SELECT * FROM host_edge WHERE step =
 
 -- Each edge with the slice around it: around the one that begins, or that which is left when one ends.
 CREATE OR REPLACE TEMP TABLE host_around AS
-SELECT e.thread, e.place, e.at_ns, e.next_ns, e.step, e.event_id, e.name_id, e.depth, e.covering_depth,
+SELECT e.thread, e.place, e.at_ns, e.next_ns, e.step, e.event_id, e.name_id, e.depth,
        o.event_id AS around_id, o.name_id AS around_name_id, o.end_ns < e.at_ns AS is_over
 FROM host_edge AS e ASOF LEFT JOIN host_opening AS o
   ON e.thread = o.thread AND e.depth - greatest(e.step, 0) = o.depth AND e.place > o.place;
