@@ -123,6 +123,8 @@ def test_nothing_is_written_where_no_trace_is_good(tmp_path, run):
     done = run("load", "a.json", "b.json", "-o", "run.duckdb")
     assert done.returncode == 2
     assert "none of 2 traces" in done.stderr
+    assert "a.json: is not JSON" in done.stderr
+    assert "b.json: is not JSON" in done.stderr
     assert not (tmp_path / "run.duckdb").exists()
 
 

@@ -262,7 +262,7 @@ class _Job:
         self.errors.append(error)
 
     def _nothing(self) -> TracekitError:
-        first, *others = self.errors
-        if not others:
-            return first
-        return TracekitError(f"none of {len(self.errors)} traces could be loaded: {first} ...")
+        if len(self.errors) == 1:
+            return self.errors[0]
+        shown = "; ".join(map(str, self.errors[:3])) + ("; ..." if len(self.errors) > 3 else "")
+        return TracekitError(f"none of {len(self.errors)} traces could be loaded: {shown}")

@@ -1,4 +1,4 @@
--- Macros that turn JSON text into columns. Only reading uses them.
+-- Macros that turn JSON text into columns, and a table for numbering. Only reading uses them.
 
 -- The value of a JSON string, or NULL for any other value. The parser is asked only where there
 -- is an escape.
