@@ -37,7 +37,7 @@ gpu-captures: .venv/installed
 	  { echo '$(PYTHON) has no venv module: install it (on Debian: apt install python3-venv)' >&2; exit 2; }
 	@rm -rf .venv
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[capture,dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[capture,dev,hta]'
 	@touch $@
 
 clean:

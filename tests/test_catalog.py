@@ -5,10 +5,32 @@ from pathlib import Path
 
 import pytest
 
+import tracekit
 from tracekit import catalog
 from tracekit.analysis import QUERIES
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
+
+VIEWS = Path(__file__).parents[1] / "queries" / "views"
+
+
+def readers() -> set[str]:
+    """The shared views and macros that read the parameter `trace`, or stand on some that do."""
+    text = "\n".join(file.read_text() for file in VIEWS.glob("*.sql"))
+    bodies = dict(
+        re.findall(r"CREATE OR REPLACE (?:VIEW|MACRO) (\w+)(.*?;)\n", text, flags=re.DOTALL)
+    )
+    found = {name for name, body in bodies.items() if "getvariable('trace')" in body}
+    while more := {
+        name
+        for name, body in bodies.items()
+        if name not in found and any(re.search(rf"\b{each}\b", body) for each in found)
+    }:
+        found |= more
+    return found
+
+
+READERS = readers()
 
 
 @pytest.mark.parametrize("query", ALL, ids=lambda query: query.name)
@@ -18,7 +40,8 @@ def test_a_query_file_documents_itself(query):
     assert all(column.unit and column.help for column in query.columns)
     body = [line for line in query.sql.splitlines() if not line.startswith("--")]
     read = set(re.findall(r"getvariable\('(\w+)'\)", "\n".join(body)))
-    assert read == {parameter.name for parameter in query.parameters}
+    shared = {name for name in READERS if re.search(rf"\b{name}\b", "\n".join(body))}
+    assert read | ({"trace"} if shared else set()) == {each.name for each in query.parameters}
     for parameter in query.parameters:
         if parameter.default != "all":
             assert f"coalesce(getvariable('{parameter.name}'), {parameter.default})" in query.sql
@@ -33,10 +56,21 @@ def test_columns_of_time_are_integer_nanoseconds():
                 assert column.unit.startswith("fraction of"), (query.name, column.name)
 
 
+def test_what_touches_an_answer_is_a_known_finding():
+    text = "".join(catalog.query(name).sql for name in ("health", "missing"))
+    for query in ALL:
+        assert query.doubts or query.topic in ("trace", "crosscheck"), query.name
+        for code in query.doubts:
+            assert f"'{code}'" in text, (query.name, code)
+
+
+def test_no_question_hides_a_method_of_the_database():
+    assert not set(catalog.queries()) & set(vars(tracekit.Database))
+
+
 def test_what_the_analysis_asks_is_in_the_catalog():
     assert set(QUERIES) <= set(catalog.queries())
 
 
 def test_every_view_file_is_built():
-    folder = Path(__file__).parents[1] / "queries" / "views"
-    assert {file.stem for file in folder.glob("*.sql")} == set(catalog.VOCABULARY)
+    assert {file.stem for file in VIEWS.glob("*.sql")} == set(catalog.VOCABULARY)

@@ -97,7 +97,7 @@ def test_a_loaded_database_opens_in_any_duckdb_client(run, trace, tmp_path):
         } <= views  # fmt: skip
         for view in views:
             client.execute(f"SELECT * FROM {view}").fetchall()
-        query = (Path(__file__).parents[1] / "queries" / "top_kernels.sql").read_text()
+        query = (Path(__file__).parents[1] / "queries" / "time" / "top_kernels.sql").read_text()
         assert len(client.execute(query).fetchall()) == 1
         client.execute("SET VARIABLE trace = 7")
         assert client.execute(query).fetchall() == []

@@ -19,7 +19,7 @@ SCHEMA = "tracekit/analysis/1"
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in the trace that makes numbers doubtful (queries/health.sql)."""
+    """Something in the trace that makes numbers doubtful (queries/trace/health.sql)."""
 
     code: str
     severity: str
@@ -54,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One device in one window (queries/partition.sql).
+    """One device in one window (queries/time/partition.sql).
 
     compute + exposed_comm + exposed_memcpy + idle is the window; busy is the first three.
     """
@@ -87,7 +87,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Launch:
-    """How work reached the device (queries/launch_stats.sql)."""
+    """How work reached the device (queries/host/launch_stats.sql)."""
 
     count: int
     delay_p50_ns: int
@@ -98,7 +98,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Host:
-    """The busiest host thread of a trace without GPU ops (queries/cpu_time.sql)."""
+    """The busiest host thread of a trace without GPU ops (queries/host/cpu_time.sql)."""
 
     operators: int
     launches: int

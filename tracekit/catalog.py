@@ -15,14 +15,37 @@ Value = str | int | float | bool | None
 
 # In the order in which one stands on the other.
 VOCABULARY = (
+    "measures",
     "names",
+    "intervals",
     "categories",
     "devices",
     "host",
     "timeline",
     "windows",
     "origin",
+    "inside",
+    "queue",
+    "peaks",
+    "work",
+    "collectives",
+    "hta",
 )
+
+# The folders of questions, in the order in which a reader wants them, with what they are about.
+TOPICS = {
+    "trace": "What is in the trace, and what makes its numbers doubtful",
+    "time": "Where device time goes",
+    "idle": "Why the device is idle",
+    "host": "What the host does",
+    "memory": "Bytes: copied, allocated, read and written",
+    "roofline": "Work against what the device could do",
+    "communication": "Collectives, and ranks against each other",
+    "graphs": "CUDA graphs",
+    "counters": "Hardware counters",
+    "diff": "One trace against another",
+    "crosscheck": "The same, by the rules of other tools",
+}
 
 
 def _folder() -> Traversable:
@@ -31,7 +54,7 @@ def _folder() -> Traversable:
 
 @cache
 def schema(name: str) -> str:
-    """The text of one statement file that only ingest uses."""
+    """The text of one statement file that only reading and writing traces use."""
     return (_folder() / "schema" / f"{name}.sql").read_text(encoding="utf-8")
 
 
@@ -75,10 +98,23 @@ class Query:
     """A question and the SQL that answers it."""
 
     name: str
+    topic: str
     question: str
     sql: str
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[Column, ...] = ()
+    # Codes of the findings (queries/trace/health.sql) that touch what it answers.
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def description(self) -> str:
+        """The question, its parameters and its columns, for a reader."""
+        lines = [self.question, ""]
+        for each in self.parameters:
+            lines.append(f"{each.name} ({each.type}, default {each.default}): {each.help}")
+        lines += ["", "Returns one row each with:"]
+        lines += [f"{each.name} ({each.unit}): {each.help}" for each in self.columns]
+        return "\n".join(lines)
 
     def checked(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """The values of its parameters, in their types.
@@ -98,15 +134,17 @@ class Query:
 
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
+_DOUBTS = "-- doubts: "
 
 
-def parse_query(name: str, sql: str) -> Query:
+def parse_query(name: str, topic: str, sql: str) -> Query:
     """Reads a query file's header.
 
     The first line is `-- question: ...`; then come `-- param NAME (TYPE, default X): what`,
-    `-- column NAME (UNIT): what` and any other comment lines, up to the first line of SQL.
+    `-- column NAME (UNIT): what`, `-- doubts: CODE, CODE` (the findings of the query `health` that
+    touch the answer) and any other comment lines, up to the first line of SQL.
     """
-    question, parameters, columns = "", [], []
+    question, parameters, columns, doubts = "", [], [], ""
     for line in sql.splitlines():
         if not line.startswith("--"):
             break
@@ -116,19 +154,28 @@ def parse_query(name: str, sql: str) -> Query:
             parameters.append(Parameter(*match.groups()))
         elif match := _COLUMN.fullmatch(line):
             columns.append(Column(*match.groups()))
-    return Query(name, question, sql, tuple(parameters), tuple(columns))
+        elif line.startswith(_DOUBTS):
+            doubts = line.removeprefix(_DOUBTS)
+    codes = tuple(code.strip() for code in doubts.split(",") if code.strip())
+    return Query(name, topic, question, sql, tuple(parameters), tuple(columns), codes)
 
 
 @cache
 def queries() -> dict[str, Query]:
-    """All named questions, by name."""
-    found = sorted(f.name for f in _folder().iterdir() if f.name.endswith(".sql"))
+    """All named questions, by name; topic by topic."""
     return {
-        name.removesuffix(".sql"): parse_query(
-            name.removesuffix(".sql"), (_folder() / name).read_text(encoding="utf-8")
-        )
-        for name in found
+        query.name: query
+        for topic in TOPICS
+        for query in sorted(_of_topic(topic), key=lambda query: query.name)
     }
+
+
+def _of_topic(topic: str) -> list[Query]:
+    files = [file for file in (_folder() / topic).iterdir() if file.name.endswith(".sql")]
+    return [
+        parse_query(file.name.removesuffix(".sql"), topic, file.read_text(encoding="utf-8"))
+        for file in files
+    ]
 
 
 def query(name: str) -> Query:

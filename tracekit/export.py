@@ -57,9 +57,9 @@ def _frame(form: str, metadata: str) -> tuple[bytes, bytes]:
 
 def _write_events(database: Database, trace_id: int, sink: BinaryIO) -> int:
     count = 0
-    query = catalog.query("export_events")
-    for batch in database.batches(query.sql, {"trace": trace_id}, _ROWS_AT_ONCE):
-        text = ",\n".join(row[2] for row in batch)
+    events = catalog.schema("write_events")
+    for batch in database.batches(events, {"trace": trace_id}, _ROWS_AT_ONCE):
+        text = ",\n".join(row[0] for row in batch)
         sink.write((",\n" if count else "").encode() + text.encode())
         count += len(batch)
     return count

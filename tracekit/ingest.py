@@ -15,6 +15,7 @@ import duckdb
 from fsspec.spec import AbstractFileSystem
 
 from tracekit import catalog
+from tracekit.hardware import Peaks
 from tracekit.salvage import Rejected, strict_json
 from tracekit.slicing import SLICE_BYTES, Slice, TraceReader
 from tracekit.sources import ByteStream
@@ -105,6 +106,19 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     # Rows carry the place that they have in the file.
     connection.execute("SET preserve_insertion_order = false")
     connection.execute(catalog.schema("tables"))
+
+
+def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
+    """Notes what devices could do at most, in place of what was noted before."""
+    connection.execute("DELETE FROM hardware")
+    rows = [
+        (place, d.name, d.pattern, d.memory_bytes_per_s, d.flop_per_s, d.source, d.note)
+        for place, d in enumerate(devices)
+    ]
+    connection.executemany(
+        "INSERT INTO hardware SELECT $1, $2, $3, $4, $5::JSON::MAP(VARCHAR, DOUBLE), $6, $7",
+        [(*row[:4], json.dumps(row[4]), *row[5:]) for row in rows],
+    )
 
 
 def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:

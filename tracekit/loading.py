@@ -22,7 +22,15 @@ from tracekit.database import (
 )
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, written_whole
-from tracekit.ingest import Ingest, create_tables, drop_unfinished, finish, last_trace_id
+from tracekit.hardware import Peaks, peaks
+from tracekit.ingest import (
+    Ingest,
+    create_tables,
+    drop_unfinished,
+    finish,
+    last_trace_id,
+    record_peaks,
+)
 from tracekit.slicing import Slice
 from tracekit.sources import ByteStream, open_streams, trace_paths
 
@@ -49,16 +57,18 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Resources:
-    """What loading may use.
+    """What loading may use, and what it is to know.
 
     `memory_mb` is about what the process takes, however large the traces are: unless given, 200 a
     thread, and at least 400. `threads` is one a core unless given. What does not fit in memory goes
-    to `temp_dir`, the system's unless given.
+    to `temp_dir`, the system's unless given. `hardware` is a file of device peaks that are tried
+    before tracekit's own (tracekit/hardware.toml shows the form).
     """
 
     memory_mb: int | None = None
     threads: int | None = None
     temp_dir: str | Path | None = None
+    hardware: str | Path | None = None
 
     def __post_init__(self) -> None:
         if self.memory_mb is not None and self.memory_mb < _LEAST_MEMORY_MB:
@@ -112,6 +122,7 @@ def load(
     memory_mb: int | None = None,
     threads: int | None = None,
     temp_dir: str | Path | None = None,
+    hardware: str | Path | None = None,
     on_bad: Callable[[TracekitError], object] | None = None,
     progress: Progress | None = None,
 ) -> Database:
@@ -121,8 +132,8 @@ def load(
     a directory, a pattern, or - for standard input. The database is in memory, or in the file
     `database`, which appears when it is whole and replaces one that was there; `append` adds to
     that one instead. With `resume`, what is loaded is kept beside it (`.partial`) when loading is
-    interrupted, and the same call goes on from there. `Resources` says what `memory_mb`, `threads`
-    and `temp_dir` mean.
+    interrupted, and the same call goes on from there. `Resources` says what `memory_mb`, `threads`,
+    `temp_dir` and `hardware` mean.
 
     A bad trace ends it, unless `on_bad` takes the error: then the others are loaded.
 
@@ -130,12 +141,13 @@ def load(
         TracekitError: when a trace cannot be read (with `on_bad`, when none of them can), or the
             database cannot be written.
     """
-    resources = Resources(memory_mb, threads, temp_dir)
+    resources = Resources(memory_mb, threads, temp_dir, hardware)
+    devices = peaks(hardware)
     given = [traces] if isinstance(traces, str | Path) else list(traces)
     paths = trace_paths(map(str, given))
     if not paths:
         raise TracekitError("no trace is given")
-    job = _Job(paths, resume, on_bad is not None, progress)
+    job = _Job(paths, devices, resume, on_bad is not None, progress)
     if database is None:
         connection = connect(":memory:", resources.settings(uuid.uuid4().hex), paths[0])
         # What is kept in memory has no limit unless one is given.
@@ -162,9 +174,12 @@ def load(
 
 def open_any(path: str | Path, resources: Resources | None = None) -> Database:
     """A database as it is, anything else loaded as `load` does."""
-    if is_database(path):
-        return open_database(path)
-    return load(path, **asdict(resources or Resources()))
+    resources = resources or Resources()
+    if not is_database(path):
+        return load(path, **asdict(resources))
+    if resources.hardware is not None:
+        raise TracekitError(f"{path}: is loaded already; give --hardware when loading its traces")
+    return open_database(path)
 
 
 class _Stopped(Exception):
@@ -176,6 +191,7 @@ class _Job:
     """Loads some files through one connection, and keeps the errors of bad ones if it may."""
 
     paths: list[str]
+    devices: list[Peaks]
     resume: bool
     keeps_errors: bool
     progress: Progress | None
@@ -187,6 +203,7 @@ class _Job:
     def run(self, connection: duckdb.DuckDBPyConnection, memory: _Memory | None, name: str) -> None:
         try:
             create_tables(connection)
+            record_peaks(connection, self.devices)
             self._load_all(connection)
             if not self.loaded:
                 raise self._nothing()

@@ -16,7 +16,7 @@ from tracekit.text import duration, share
 
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 
-# What the host was about (queries/idle_causes.sql) -> the bottleneck it amounts to.
+# What the host was about (queries/idle/idle_causes.sql) -> the bottleneck it amounts to.
 _HOST_BOTTLENECK = {
     "launch": "launch",
     "runtime": "launch",

@@ -63,3 +63,14 @@ CREATE TABLE IF NOT EXISTS rejected (
     reason       VARCHAR NOT NULL,
     text         VARCHAR NOT NULL
 );
+
+-- What devices could do at most: tracekit/hardware.toml, and before it the user's own file.
+CREATE TABLE IF NOT EXISTS hardware (
+    place               INTEGER NOT NULL,   -- the first entry that matches counts
+    name                VARCHAR NOT NULL,
+    pattern             VARCHAR NOT NULL,   -- a regular expression that the device's name matches
+    memory_bytes_per_s  DOUBLE,
+    flop_per_s          MAP(VARCHAR, DOUBLE) NOT NULL,   -- dense, by number format: bf16, fp16, tf32, fp32 ...
+    source              VARCHAR NOT NULL,
+    note                VARCHAR
+);

@@ -32,7 +32,7 @@ SELECT * REPLACE (
          WHEN regexp_matches(name, '(?i)memset') THEN 'memset'
          ELSE 'kernel' END AS activity
 )
-FROM runtime_calls WHERE activity IN ('launch', 'copy');
+FROM runtime_calls WHERE is_launch(activity);
 
 -- Waiting for a device: host calls that block (side 'host') and the waits that the device
 -- recorded (side 'device', cuda_sync).

@@ -1,16 +1,28 @@
 -- Work on devices.
 
 -- Kernel names are few and long: classified once.
-CREATE OR REPLACE TABLE kernel_name AS
+CREATE OR REPLACE TEMP TABLE kernel_name AS
 SELECT name, kernel_class(name) AS class FROM (SELECT DISTINCT name FROM slices WHERE kind = 'kernel');
+
+-- Everything a device executed. A GPU op is known by its category, never by having a stream. A table: few
+-- events are GPU ops, and most questions are about them.
+CREATE OR REPLACE TABLE gpu_ops AS
+SELECT
+    trace_id, event_id, kind,
+    CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
+         ELSE 'compute' END AS activity,
+    coalesce(class, kind) AS class, s.name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
+    start_ns, end_ns, dur_ns, correlation, external_id
+FROM slices AS s LEFT JOIN kernel_name AS n ON s.name = n.name AND kind = 'kernel'
+WHERE kind IN ('kernel', 'memcpy', 'memset');
 
 CREATE OR REPLACE VIEW kernels AS
 SELECT
-    trace_id, event_id, s.name, class, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
-    start_ns, end_ns, dur_ns, correlation, external_id, args->'grid' AS grid, args->'block' AS block,
+    o.trace_id, o.event_id, o.name, class, o.device_id, o.stream, start_ns, end_ns, o.dur_ns, o.correlation, o.external_id,
+    args->'grid' AS grid, args->'block' AS block,
     TRY_CAST(args->>'registers per thread' AS BIGINT) AS registers_per_thread,
     TRY_CAST(args->>'shared memory' AS BIGINT) AS shared_memory_bytes, args
-FROM slices AS s LEFT JOIN kernel_name AS n ON s.name = n.name
+FROM gpu_ops AS o JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
 WHERE kind = 'kernel';
 
 CREATE OR REPLACE VIEW memcpys AS
@@ -29,17 +41,6 @@ SELECT
     start_ns, end_ns, dur_ns, TRY_CAST(args->>'bytes' AS BIGINT) AS bytes, correlation, external_id
 FROM slices WHERE kind = 'memset';
 
--- Everything a device executed. A GPU op is known by its category, never by having a stream.
-CREATE OR REPLACE VIEW gpu_ops AS
-SELECT
-    trace_id, event_id, kind,
-    CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
-         ELSE 'compute' END AS activity,
-    s.name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
-    start_ns, end_ns, dur_ns, correlation, external_id
-FROM slices AS s LEFT JOIN kernel_name AS n ON s.name = n.name
-WHERE kind IN ('kernel', 'memcpy', 'memset');
-
 -- The call that launched an op: the first runtime or driver event of its correlation, in its trace.
 -- Ops without one have no row. A graph's kernels share their graph launch. A correlation that calls
 -- of several processes carry, or a 0 that several calls do, tells nothing.
@@ -50,13 +51,12 @@ first_call AS (
     HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
 )
 SELECT
-    op.trace_id, op.event_id, op.kind, coalesce(op.device_id, op.pid) AS device_id,
+    op.trace_id, op.event_id, op.kind, op.device_id, op.stream,
     launch_id, call.pid, call.tid, call.name AS launch_name,
     call.start_ns AS launch_start_ns, call.end_ns AS launch_end_ns,
     op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
     -- The host did not go on before the copy was done.
     op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking
-FROM slices AS op JOIN first_call USING (trace_id, correlation)
-JOIN call ON op.trace_id = call.trace_id AND launch_id = call.event_id
-WHERE op.kind IN ('kernel', 'memcpy', 'memset');
+FROM gpu_ops AS op JOIN first_call USING (trace_id, correlation)
+JOIN call ON op.trace_id = call.trace_id AND launch_id = call.event_id;

@@ -2,7 +2,7 @@
 --   gpu_active  first GPU op's start to last one's end
 --   step        a profiler step, as the host ran it
 --   trace       the first event's start to the last one's end
-CREATE OR REPLACE VIEW windows AS
+CREATE OR REPLACE TABLE windows AS
 WITH active AS (
     SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM gpu_ops GROUP BY ALL
 )

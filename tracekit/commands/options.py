@@ -30,6 +30,9 @@ resource_options = _all_of(
     ),
     click.option("--threads", type=int, help="Load with so many threads.  [default: one a core]"),
     click.option("--temp-dir", help="Where to spill.  [default: the system's temporary directory]"),
+    click.option(
+        "--hardware", help="A file of device peaks (TOML), tried before those that tracekit knows."
+    ),
 )
 
 row_options = _all_of(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
+from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from tracekit.catalog import Query, Value
+    from tracekit.database import Database
 
 
 @click.command()
@@ -30,8 +36,12 @@ def query(
     from tracekit import catalog
 
     if listing or not arguments:
-        for name, each in catalog.queries().items():
-            click.echo(f"{name:<16} {each.question}")
+        questions = catalog.queries().values()
+        for topic, title in catalog.TOPICS.items():
+            click.echo(f"\n{title}")
+            for each in questions:
+                if each.topic == topic:
+                    click.echo(f"  {each.name:<22} {each.question}")
         return
     question = catalog.query(arguments[0])
     if explain:
@@ -44,7 +54,23 @@ def query(
 
     values = dict(_pair(each) for each in parameters)
     with open_any(arguments[1], Resources(**limits)) as database:
-        rows.render(database, question.sql, question.checked(values), form, output)
+        variables = question.checked(values)
+        count = rows.render(database, question.sql, variables, form, output)
+        _explain_doubts(database, question, variables, count)
+
+
+def _explain_doubts(
+    database: Database, question: Query, variables: Mapping[str, Value], count: int
+) -> None:
+    """Says on standard error what touches the answer, and, where there is none, why."""
+    trace = variables.get("trace")
+    found = database.doubts(question.name, trace if isinstance(trace, int) else None)
+    told = [row for row in found if row["severity"] not in ("info", "missing") or not count]
+    for row in told:
+        message = f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
+        click.echo(printable(message), err=True)
+    if not count and not told:
+        click.echo("no rows: nothing in the trace answers this question", err=True)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -34,44 +34,50 @@ def render(
     variables: Mapping[str, Value],
     form: str,
     output: str | None = None,
-) -> None:
-    """Prints the rows of one SELECT, or writes them to `output`.
+) -> int:
+    """Prints the rows of one SELECT, or writes them to `output`; returns how many there are.
 
     Raises:
         TracekitError: when the SQL fails, or Parquet has nowhere to go.
     """
     if form == "table" and output is None:
-        _table(*database.fetch(query, variables))
-        return
+        columns, rows = database.fetch(query, variables)
+        _table(columns, rows)
+        return len(rows)
     if form == "table":
         raise TracekitError(
             "a table goes to the terminal; give --format csv, json or parquet with -o"
         )
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise TracekitError("Parquet is binary: give -o FILE, or send it to a pipe")
-    data = _encoded(database, query, variables, form)
+    data, count = _encoded(database, query, variables, form)
     if output is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-        return
+        return count
     with written_whole(output) as beside:
         Path(beside).write_bytes(data)
+    return count
 
 
-def _encoded(database: Database, query: str, variables: Mapping[str, Value], form: str) -> bytes:
+def _encoded(
+    database: Database, query: str, variables: Mapping[str, Value], form: str
+) -> tuple[bytes, int]:
+    """The rows in that form, and how many there are."""
     if form == "parquet":
         sink = io.BytesIO()
-        database.frame(query, variables).write_parquet(sink)
-        return sink.getvalue()
+        frame = database.frame(query, variables)
+        frame.write_parquet(sink)
+        return sink.getvalue(), frame.height
     columns, rows = database.fetch(query, variables)
     if form == "json":
         records = [dict(zip(columns, row, strict=True)) for row in rows]
-        return (json.dumps(records, default=str, indent=1) + "\n").encode()
+        return (json.dumps(records, default=str, indent=1) + "\n").encode(), len(rows)
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(columns)
     lines.writerows([_csv_value(value) for value in row] for row in rows)
-    return text.getvalue().encode("utf-8", "replace")
+    return text.getvalue().encode("utf-8", "replace"), len(rows)
 
 
 def _csv_value(value: Any) -> Any:

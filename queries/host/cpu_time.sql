@@ -18,9 +18,10 @@
 -- column compilation_ns (ns): torch.compile, Triton and code loading
 -- column runtime_ns (ns): calls of a device's runtime or driver
 -- column untraced_ns (ns): in no recorded slice: Python, or native code, that was not recorded
+-- doubts: no_operators, begin_end_events
 -- An operator computes when it is no metadata operator and spends at least as long in itself as in the
 -- computing operators it calls; the own time of a small one contains its dispatch, which no trace tells apart.
-WITH operator AS (
+WITH operator AS MATERIALIZED (
     SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns, is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame
     FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
     WHERE h.trace_id = coalesce(getvariable('trace'), h.trace_id)
@@ -29,56 +30,49 @@ called AS (
     SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view GROUP BY ALL
 ),
 thread AS (
-    SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid
-    FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns FROM operator GROUP BY ALL) GROUP BY ALL
+    SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+    FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM operator GROUP BY ALL) GROUP BY ALL
 ),
 role AS (
-    SELECT o.trace_id, o.event_id, o.start_ns, CASE WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
+    SELECT trace_id, event_id, o.start_ns, CASE WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
                WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role
     FROM operator AS o JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
-),
--- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
-generated AS (
-    SELECT trace_id, event_id, 'compute' AS role FROM annotations WHERE side = 'host' AND name LIKE '## Call CompiledFxGraph%'
-),
-extent AS (
-    SELECT trace_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM operator JOIN thread USING (trace_id, pid, tid) GROUP BY ALL
+    UNION ALL
+    -- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
+    SELECT trace_id, event_id, NULL, 'compute' FROM annotations WHERE side = 'host' AND name LIKE '## Call CompiledFxGraph%'
 ),
 step AS (SELECT trace_id, name, start_ns, end_ns FROM steps),
 win AS (
     SELECT trace_id, 'host_active' AS kind, 'profiler steps' AS name, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM step GROUP BY ALL
     UNION ALL
-    SELECT trace_id, 'host_active', 'first operator to last', start_ns, end_ns FROM extent WHERE trace_id NOT IN (SELECT trace_id FROM step)
+    SELECT trace_id, 'host_active', 'first operator to last', start_ns, end_ns FROM thread WHERE trace_id NOT IN (SELECT trace_id FROM step)
     UNION ALL
     SELECT trace_id, 'step', name, start_ns, end_ns FROM step
     UNION ALL
     SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
 ),
--- The thread's segments that a window touches, found by their numbers.
-opening AS (
-    SELECT w.*, s.pid, s.tid, s.segment AS first_segment
-    FROM win AS w JOIN thread USING (trace_id) ASOF JOIN host_segment AS s
-      ON w.trace_id = s.trace_id AND thread.pid = s.pid AND thread.tid = s.tid AND w.start_ns >= s.start_ns
+numbered AS MATERIALIZED (SELECT *, row_number() OVER () AS number FROM win),
+segment AS (
+    SELECT trace_id, s.start_ns, s.end_ns,
+           CASE WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
+                WHEN activity IN ('launch', 'sync', 'copy', 'allocation') THEN 'runtime'
+                ELSE activity END AS role
+    FROM host_segment AS s JOIN thread USING (trace_id, pid, tid) LEFT JOIN role USING (trace_id, event_id)
 ),
-touched AS (
-    SELECT o.*, unnest(generate_series(first_segment, s.segment)) AS segment
-    FROM opening AS o ASOF JOIN host_segment AS s
-      ON o.trace_id = s.trace_id AND o.pid = s.pid AND o.tid = s.tid AND o.end_ns > s.start_ns
+summed AS (
+    SELECT number, role, sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
+    FROM numbered AS w JOIN segment AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+    GROUP BY number, role
 ),
-piece AS (
-    SELECT w.trace_id, w.pid, w.tid, w.kind, w.name, w.start_ns, w.end_ns,
-           CASE WHEN s.activity IN ('dispatch', 'untraced') THEN coalesce(r.role, g.role, s.activity)
-                WHEN s.activity IN ('launch', 'sync', 'copy', 'allocation') THEN 'runtime'
-                ELSE s.activity END AS role,
-           greatest(0, least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
-    FROM touched AS w JOIN host_segment AS s USING (trace_id, pid, tid, segment)
-    LEFT JOIN role AS r ON s.trace_id = r.trace_id AND s.event_id = r.event_id
-    LEFT JOIN generated AS g ON s.trace_id = g.trace_id AND s.event_id = g.event_id
-)
+begun AS (
+    SELECT number, count(*) AS operators
+    FROM numbered AS w JOIN role AS r ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns AND r.start_ns < w.end_ns GROUP BY number
+),
+called_runtime AS (SELECT trace_id, kind, name, count(*) AS calls FROM slices WHERE kind IN ('runtime', 'driver') GROUP BY ALL),
+launched AS (SELECT trace_id, sum(calls)::BIGINT AS launches FROM called_runtime WHERE is_launch(host_activity(kind, name)) GROUP BY trace_id)
 SELECT
-    trace_id, pid, tid, kind, name, start_ns, end_ns, end_ns - start_ns AS span_ns,
-    (SELECT count(*) FROM role AS r WHERE r.trace_id = piece.trace_id AND r.start_ns >= piece.start_ns AND r.start_ns < piece.end_ns) AS operators,
-    (SELECT count(*) FROM launches AS l WHERE l.trace_id = piece.trace_id) AS launches,
+    trace_id, pid, tid, kind, name, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS span_ns, coalesce(any_value(operators), 0) AS operators,
+    coalesce(any_value(launches), 0) AS launches,
     coalesce(sum(ns) FILTER (role = 'compute'), 0)::BIGINT AS compute_ns,
     coalesce(sum(ns) FILTER (role = 'dispatch'), 0)::BIGINT AS dispatch_ns,
     coalesce(sum(ns) FILTER (role = 'view'), 0)::BIGINT AS view_ns,
@@ -87,6 +81,6 @@ SELECT
     coalesce(sum(ns) FILTER (role = 'compilation'), 0)::BIGINT AS compilation_ns,
     coalesce(sum(ns) FILTER (role = 'runtime'), 0)::BIGINT AS runtime_ns,
     coalesce(sum(ns) FILTER (role = 'untraced'), 0)::BIGINT AS untraced_ns
-FROM piece
-GROUP BY trace_id, pid, tid, kind, name, start_ns, end_ns
-ORDER BY trace_id, kind, start_ns
+FROM numbered AS w JOIN summed USING (number) JOIN thread USING (trace_id) LEFT JOIN begun USING (number) LEFT JOIN launched USING (trace_id)
+GROUP BY number, trace_id, pid, tid, kind, name, w.start_ns, w.end_ns
+ORDER BY trace_id, kind, w.start_ns

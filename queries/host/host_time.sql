@@ -8,6 +8,7 @@
 -- column host_ns (ns): time of the thread; a thread's activities add up to the trace's span exactly
 -- column share_of_span (fraction of the trace's span): host_ns over the trace's first event to last
 -- column per_launch_ns (ns): host_ns over launches: for `dispatch`, the CPU dispatch time per launch
+-- doubts: no_operators, no_stacks, begin_end_events
 WITH launched AS (
     SELECT trace_id, pid, tid, count(*) AS launches FROM launches GROUP BY ALL
 )

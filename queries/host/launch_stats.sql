@@ -12,9 +12,10 @@
 -- column queue_depth_max (count): the largest of these
 -- column launch_call_p50_ns (ns): the host's time in one launch call
 -- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (
-    SELECT l.*, o.stream, o.start_ns FROM gpu_op_link AS l
+    SELECT l.*, o.start_ns FROM gpu_op_link AS l
     JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
@@ -30,13 +31,13 @@ depth AS (
     FROM change
 ),
 queue AS (
-    SELECT trace_id, device_id, list_sort(list(depth)) AS depths FROM depth WHERE step = 1 GROUP BY ALL
+    SELECT trace_id, device_id, list(depth) AS depths FROM depth WHERE step = 1 GROUP BY ALL
 ),
 delay AS (
     SELECT trace_id, device_id,
            count(DISTINCT launch_id) AS launches, count(*) AS n,
-           list_sort(list(launch_delay_ns)) AS delays, list_sort(list(queue_wait_ns)) AS waits,
-           list_sort(list(launch_end_ns - launch_start_ns)) AS calls,
+           list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits,
+           list(launch_end_ns - launch_start_ns) AS calls,
            sum(launch_delay_ns)::BIGINT AS total
     FROM linked GROUP BY ALL
 ),
@@ -45,9 +46,9 @@ dispatch AS (
     FROM host_segment WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM linked) GROUP BY ALL
 )
 SELECT
-    d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, delays[1 + n // 2] AS delay_p50_ns, delays[1 + 9 * n // 10] AS delay_p90_ns,
-    d.total AS delay_total_ns, waits[1 + n // 2] AS queue_wait_p50_ns,
-    depths[1 + n // 2]::BIGINT AS queue_depth_p50, depths[-1]::BIGINT AS queue_depth_max, calls[1 + n // 2] AS launch_call_p50_ns,
+    d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns, percentile(delays, 90) AS delay_p90_ns,
+    d.total AS delay_total_ns, percentile(waits, 50) AS queue_wait_p50_ns,
+    percentile(depths, 50)::BIGINT AS queue_depth_p50, list_max(depths)::BIGINT AS queue_depth_max, percentile(calls, 50) AS launch_call_p50_ns,
     (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
 FROM delay AS d JOIN queue USING (trace_id, device_id) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
 ORDER BY d.trace_id, d.device_id

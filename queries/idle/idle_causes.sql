@@ -10,6 +10,7 @@
 -- column idle_ns (ns): GPU idle time; the causes of a window add up to its host_late_ns exactly
 -- column share_of_window (fraction of the window): idle_ns over the window's length
 -- column gaps (count): gaps that the cause has a part in
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 -- `launch` is the call that launched the op which ended the gap, `launch_latency` the time from its return
 -- to the op's start. `untraced` is host time in no recorded slice: Python, or native code, that the
 -- profiler was not asked to record (with_stack=True tells more). `runtime` is any other runtime call.

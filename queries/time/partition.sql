@@ -1,6 +1,7 @@
 -- question: How much of each window was the GPU computing, communicating, copying, idle, and why idle?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
+-- column rank (id): its rank in the distributed job, NULL where the trace does not say
 -- column device_id (id): the device
 -- column kind (text): gpu_active (first GPU op to last), step, or trace (first event to last)
 -- column name (text): the window's name
@@ -20,6 +21,7 @@
 -- column kernels (count): kernels that start in the window
 -- column gpu_ops (count): kernels, copies and fills that start in it
 -- column linked (count): those of them whose launch is in the trace
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- The partition and the classes of idle time are defined in views/timeline.sql.
 WITH op AS (
     SELECT o.trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
@@ -65,6 +67,6 @@ part AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
 )
-SELECT part.*, kernels, gpu_ops, linked
-FROM part JOIN counted USING (trace_id, device_id, kind, name, start_ns, end_ns)
+SELECT part.trace_id, rank, part.* EXCLUDE trace_id, kernels, gpu_ops, linked
+FROM part JOIN counted USING (trace_id, device_id, kind, name, start_ns, end_ns) JOIN trace USING (trace_id)
 ORDER BY trace_id, device_id, kind, start_ns, end_ns

@@ -8,11 +8,13 @@
 -- column idle_class (text): host_late, device or unlinked
 -- column main_cause (text): the cause with the largest part of it (host_late only)
 -- column main_cause_ns (ns): that part
--- column culprit (text): the host slice in which most of the gap passed
+-- column recoverable_ns (ns): what a host that launches in time would give back: the gap less launch latency and waits of the device's own; NULL: unlinked, nobody knows
+-- column culprit (text): the host slice in which most of the gap passed: operator, Python line, synchronizing call
 -- column ended_by (text): the GPU op that ended it
 -- column cpu_op (text): the operator that launched that op
 -- column python_line (text): the Python frame that did
 -- column step (id): the profiler step
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks
 WITH piece AS (
     SELECT t.trace_id, t.device_id, op_id, idle_class, cause, host_event_id, min(t.start_ns) AS start_ns,
            sum(t.end_ns - t.start_ns)::BIGINT AS ns
@@ -24,7 +26,8 @@ WITH piece AS (
 ),
 gap AS (
     SELECT trace_id, device_id, op_id, any_value(idle_class) AS idle_class, min(start_ns) AS start_ns,
-           sum(ns)::BIGINT AS gap_ns, arg_max(host_event_id, ns) AS culprit_id
+           sum(ns)::BIGINT AS gap_ns, arg_max(host_event_id, ns) AS culprit_id,
+           CASE WHEN any_value(idle_class) <> 'unlinked' THEN coalesce(sum(ns) FILTER (cause <> 'launch_latency'), 0)::BIGINT END AS recoverable_ns
     FROM piece
     GROUP BY trace_id, device_id, op_id
     ORDER BY gap_ns DESC, start_ns
@@ -36,7 +39,7 @@ cause AS (
     GROUP BY ALL
 )
 SELECT
-    g.trace_id, g.device_id, g.start_ns, g.gap_ns, g.idle_class, main_cause, main_cause_ns,
+    g.trace_id, g.device_id, g.start_ns, g.gap_ns, g.idle_class, main_cause, main_cause_ns, recoverable_ns,
     culprit.name AS culprit, o.name AS ended_by, o.cpu_op, o.python_line, o.step
 FROM gap AS g
 LEFT JOIN cause USING (trace_id, op_id)

@@ -1,0 +1,34 @@
+-- question: How much of the communication runs beside compute, and how much is exposed?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column kind (text): the window's kind: gpu_active, step or trace
+-- column name (text): the window's name
+-- column communication_ns (ns): time in which a communication kernel ran
+-- column compute_ns (ns): time in which any other kernel ran
+-- column overlapped_ns (ns): time in which both did
+-- column exposed_ns (ns): communication_ns less overlapped_ns: partition's exposed_comm_ns
+-- column share_overlapped (fraction of communication_ns): overlapped_ns over it
+-- doubts: no_gpu_ops, no_communication, absurd_duration
+WITH running AS (
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, activity AS label, start_ns, end_ns FROM gpu_ops
+    WHERE activity <> 'copy' AND trace_id = coalesce(getvariable('trace'), trace_id)
+      AND (trace_id, device_id) IN (SELECT (trace_id, device_id) FROM gpu_ops WHERE activity = 'communication')
+),
+stretch AS (FROM interval_labels('running')),
+cut AS (
+    SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, labels, least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns) AS ns
+    FROM stretch AS s JOIN windows AS w
+      ON s.key.trace_id = w.trace_id AND s.key.device_id = w.device_id AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+),
+summed AS (
+    SELECT trace_id, device_id, kind, name, window_start_ns,
+           coalesce(sum(ns) FILTER (list_contains(labels, 'communication')), 0)::BIGINT AS communication_ns,
+           coalesce(sum(ns) FILTER (list_contains(labels, 'compute')), 0)::BIGINT AS compute_ns,
+           coalesce(sum(ns) FILTER (len(labels) = 2), 0)::BIGINT AS overlapped_ns
+    FROM cut GROUP BY ALL
+)
+SELECT trace_id, device_id, kind, name, communication_ns, compute_ns, overlapped_ns, communication_ns - overlapped_ns AS exposed_ns,
+       overlapped_ns / nullif(communication_ns, 0) AS share_overlapped
+FROM summed
+ORDER BY trace_id, device_id, kind, window_start_ns

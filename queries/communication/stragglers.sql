@@ -1,0 +1,24 @@
+-- question: Which rank holds the others up, step by step?
+-- column step (id): the profiler step; NULL: the traces mark none
+-- column rank (id): the rank
+-- column trace_id (id): its trace
+-- column collectives (count): collectives of it that other ranks in this database took part in
+-- column total_ns (ns): time in them
+-- column wire_ns (ns): of that, time on the wire: the shortest duration over the ranks
+-- column waited_ns (ns): the rest: waiting for others
+-- column times_last (count): collectives for which it came last
+-- column held_up_ns (ns): time for which all others together waited in these
+-- doubts: no_communication, one_rank
+-- As in collective_skew.
+WITH matched AS (
+    SELECT *, min(dur_ns) OVER same AS wire_ns, sum(dur_ns) OVER same - count(*) OVER same * min(dur_ns) OVER same AS wait_ns,
+           count(*) OVER same AS ranks_seen, row_number() OVER (same ORDER BY dur_ns, rank) = 1 AS is_last
+    FROM matched_collectives
+    WINDOW same AS (PARTITION BY group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place, type)
+)
+SELECT
+    step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns, sum(wire_ns)::BIGINT AS wire_ns, sum(dur_ns - wire_ns)::BIGINT AS waited_ns,
+    count(*) FILTER (is_last) AS times_last, coalesce(sum(wait_ns) FILTER (is_last), 0)::BIGINT AS held_up_ns
+FROM matched WHERE ranks_seen > 1
+GROUP BY step, rank, trace_id
+ORDER BY step, rank, trace_id

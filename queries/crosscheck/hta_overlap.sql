@@ -1,0 +1,21 @@
+-- question: What is HTA's communication-computation overlap?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column comm_ns (ns): union of what is of type COMMUNICATION by its name
+-- column overlap_ns (ns): the part of it during which COMPUTATION ran too
+-- column overlap_percent (percent of comm_ns): overlap_ns over comm_ns, to two decimals; NULL without communication
+-- HTA calls this get_comm_comp_overlap and prints only the percentage.
+-- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/communication_analysis.py
+-- The events, their times and their types are those of views/hta.sql.
+WITH total AS (
+    SELECT trace_id, coalesce(sum(end_ns - start_ns) FILTER (kernel_type = 'COMMUNICATION'), 0)::BIGINT AS comm_ns
+    FROM hta_intervals(['COMMUNICATION', 'ANY']) GROUP BY trace_id
+),
+overlap AS (
+    SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM hta_running() WHERE types & 3 = 3 GROUP BY trace_id
+)
+SELECT
+    trace_id, comm_ns, coalesce(overlap_ns, 0) AS overlap_ns,
+    round_even(100 * (coalesce(overlap_ns, 0)::DOUBLE / nullif(comm_ns, 0)), 2) AS overlap_percent
+FROM total LEFT JOIN overlap USING (trace_id)
+ORDER BY trace_id

@@ -1,0 +1,33 @@
+-- question: What is HTA's queue length on each stream, over time?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column stream (id): the stream, of whatever device
+-- column at_ns (ns): an instant at which the length changes
+-- column changes (count): launches and starts of ops at this instant
+-- column queue_length (count): launches less starts so far, once all of this instant are counted
+-- HTA calls this get_queue_length_time_series: a row for each change. Of changes at one instant, HTA leaves
+-- it to its sort which comes first, so that only the length after all of them is certain; mean, deviation
+-- and quartiles of the rows (get_queue_length_summary) are not. It knows launches by eleven names.
+-- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/trace_counters.py
+-- The events and their times are those of views/hta.sql.
+WITH held AS (SELECT * FROM hta_events()),
+launch AS (
+    SELECT trace_id, correlation, start_ns FROM held
+    -- HTA takes the first event of a file for none.
+    WHERE linked_id > 0 AND is_hta_queue_launch(name)
+),
+op AS (
+    SELECT trace_id, correlation, stream, start_ns, copies FROM held SEMI JOIN launch USING (trace_id, correlation)
+    WHERE stream <> -1
+),
+change AS (
+    SELECT l.trace_id, stream, l.start_ns AS at_ns, copies AS step FROM launch AS l JOIN op USING (trace_id, correlation)
+    UNION ALL
+    SELECT trace_id, stream, start_ns, -copies FROM op
+),
+instant AS (
+    SELECT trace_id, stream, at_ns, sum(abs(step))::BIGINT AS changes, sum(step) AS step FROM change GROUP BY ALL
+)
+SELECT trace_id, stream, at_ns, changes, (sum(step) OVER (PARTITION BY trace_id, stream ORDER BY at_ns))::BIGINT AS queue_length
+FROM instant
+ORDER BY trace_id, stream, at_ns

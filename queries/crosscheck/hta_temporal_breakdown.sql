@@ -1,0 +1,21 @@
+-- question: What is HTA's temporal breakdown: compute, other GPU work and idle time?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column idle_ns (ns): kernel time less the union of all that HTA takes for GPU work
+-- column compute_ns (ns): union of what is of type COMPUTATION by its name
+-- column non_compute_ns (ns): the rest; the three add up to kernel_ns
+-- column kernel_ns (ns): from the first GPU event to the end of the last interval of the union
+-- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails where there is no GPU event.
+-- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
+-- The events, their times and their types are those of views/hta.sql.
+WITH total AS (
+    SELECT
+        trace_id,
+        arg_max(end_ns, start_ns) FILTER (kernel_type = 'ANY') - min(start_ns) FILTER (kernel_type = 'ANY') AS kernel_ns,
+        coalesce(sum(end_ns - start_ns) FILTER (kernel_type = 'ANY'), 0)::BIGINT AS busy_ns,
+        coalesce(sum(end_ns - start_ns) FILTER (kernel_type = 'COMPUTATION'), 0)::BIGINT AS compute_ns
+    FROM hta_intervals(['ANY', 'COMPUTATION']) GROUP BY trace_id
+)
+SELECT trace_id, kernel_ns - busy_ns AS idle_ns, compute_ns, busy_ns - compute_ns AS non_compute_ns, kernel_ns
+FROM total
+ORDER BY trace_id

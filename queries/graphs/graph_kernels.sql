@@ -1,0 +1,22 @@
+-- question: Which kernels do CUDA graphs run, and what do they take per replay?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many kernels
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column launch (text): the call that replays graphs
+-- column name (text): the kernel, copy or fill
+-- column class (text): its class
+-- column replays (count): replays that ran it
+-- column count (count): how often it ran in them
+-- column total_ns (ns): sum of its durations
+-- column per_replay_ns (ns): total_ns over replays
+-- column share_of_graphs (fraction of the graphs' GPU time): total_ns over the sum over all ops of graphs on the device
+-- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
+SELECT
+    g.trace_id, g.device_id, launch_name AS launch, g.name, g.class, count(DISTINCT launch_id) AS replays, count(*) AS count, sum(g.dur_ns)::BIGINT AS total_ns,
+    sum(g.dur_ns)::BIGINT // count(DISTINCT launch_id) AS per_replay_ns, sum(g.dur_ns) / nullif(sum(sum(g.dur_ns)) OVER (PARTITION BY g.trace_id, g.device_id), 0) AS share_of_graphs
+FROM gpu_op_link AS l JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+WHERE contains(launch_name, 'GraphLaunch') AND l.trace_id = coalesce(getvariable('trace'), l.trace_id)
+GROUP BY g.trace_id, g.device_id, launch_name, g.name, g.class
+ORDER BY total_ns DESC, g.name
+LIMIT coalesce(getvariable('top'), 20)

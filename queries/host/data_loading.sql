@@ -1,0 +1,30 @@
+-- question: How long did the host wait for data, and how long the GPU with it?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column step (id): the profiler step in which it began; NULL: outside all
+-- column name (text): the fetch: the data loader's annotation, or the outermost frame of torch.utils.data
+-- column count (count): fetches
+-- column host_ns (ns): sum of their durations on the fetching thread
+-- column max_ns (ns): the longest
+-- column gpu_idle_ns (ns): time for which a device waited meanwhile
+-- doubts: no_data_loading
+WITH input AS (
+    SELECT trace_id, event_id, pid, tid, 'input' AS name, s.name AS source, start_ns, end_ns, dur_ns FROM slices AS s
+    WHERE kind IN ('annotation', 'python', 'cpu_op') AND host_activity(kind, s.name) = 'input' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+fetched AS (SELECT * FROM outermost_by_name('input')),
+stepped AS (
+    SELECT f.*, CASE WHEN f.start_ns < s.end_ns THEN s.step END AS step FROM fetched AS f
+    ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
+),
+idle AS (
+    SELECT f.trace_id, f.event_id, sum(t.end_ns - t.start_ns) AS ns
+    FROM (SELECT i.*, h.pid, h.tid FROM gpu_timeline AS i JOIN event AS h ON i.trace_id = h.trace_id AND i.host_event_id = h.event_id WHERE cause = 'input') AS t
+    ASOF JOIN fetched AS f ON t.trace_id = f.trace_id AND t.pid = f.pid AND t.tid = f.tid AND t.start_ns >= f.start_ns
+    WHERE t.start_ns < f.end_ns
+    GROUP BY ALL
+)
+SELECT trace_id, step, source AS name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, max(dur_ns) AS max_ns, coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
+FROM stepped LEFT JOIN idle USING (trace_id, event_id)
+GROUP BY trace_id, step, source
+ORDER BY trace_id, step NULLS FIRST, host_ns DESC

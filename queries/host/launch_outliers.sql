@@ -1,0 +1,40 @@
+-- question: Which launches were slow, late to start, or of kernels too short to pay?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many launches
+-- param slow_ns (integer, default 50000): a launch call is slow from here on (HTA's runtime_cutoff)
+-- param late_ns (integer, default 100000): a launch delay is an outlier from here on (HTA's launch_delay_cutoff)
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column launch_id (id): the launch call's event
+-- column launch (text): its name
+-- column start_ns (ns): when it began
+-- column call_ns (ns): how long the call took the host
+-- column gpu_op (text): what it launched (of a graph, the first op)
+-- column gpu_ns (ns): how long that took the device
+-- column launch_delay_ns (ns): start of the op less start of the launch
+-- column is_slow (boolean): the call took slow_ns or more
+-- column is_late (boolean): the delay was late_ns or more
+-- column is_short (boolean): the op took less time than the call that launched it
+-- column cpu_op (text): the operator that launched it
+-- column step (id): the profiler step
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
+WITH first_op AS (
+    SELECT trace_id, launch_id, arg_min(event_id, launch_delay_ns) AS event_id FROM gpu_op_link
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
+),
+launch AS (
+    SELECT
+        trace_id, l.device_id, launch_id, event_id, launch_name, launch_start_ns, launch_end_ns - launch_start_ns AS call_ns, op.dur_ns, launch_delay_ns,
+        call_ns >= coalesce(getvariable('slow_ns'), 50000) AS is_slow, launch_delay_ns >= coalesce(getvariable('late_ns'), 100000) AS is_late,
+        op.dur_ns < call_ns AS is_short
+    FROM first_op JOIN gpu_op_link AS l USING (trace_id, event_id, launch_id) JOIN event AS op USING (trace_id, event_id)
+),
+worst AS (
+    SELECT * FROM launch WHERE is_slow OR is_late OR is_short
+    ORDER BY greatest(call_ns, launch_delay_ns) DESC, launch_id LIMIT coalesce(getvariable('top'), 20)
+)
+SELECT
+    w.trace_id, w.device_id, w.launch_id, w.launch_name AS launch, w.launch_start_ns AS start_ns, call_ns, o.name AS gpu_op, w.dur_ns AS gpu_ns,
+    w.launch_delay_ns, is_slow, is_late, is_short, cpu_op, step
+FROM worst AS w JOIN gpu_op_origin AS o ON w.trace_id = o.trace_id AND w.event_id = o.event_id
+ORDER BY greatest(call_ns, w.launch_delay_ns) DESC, w.launch_id

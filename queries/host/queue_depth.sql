@@ -1,0 +1,12 @@
+-- question: How deep was each stream's launch queue, over time?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column stream (id): the stream
+-- column start_ns (ns): from when
+-- column end_ns (ns): until when
+-- column depth (count): ops launched and not yet started
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
+SELECT trace_id, device_id, stream, start_ns, end_ns, depth
+FROM launch_queue()
+ORDER BY trace_id, device_id, stream, start_ns

@@ -1,0 +1,32 @@
+-- question: How deep was each stream's launch queue: on average, at most, and for how long empty or full?
+-- param trace (integer, default all): the trace_id to look at
+-- param limit (integer, default 1024): how many launches a stream's queue takes before the host must wait (https://hta.readthedocs.io, queue length analysis)
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column stream (id): the stream
+-- column span_ns (ns): from its first launch to its last op's start: what shares are of
+-- column mean_depth (count): over that time
+-- column p50_depth (count): half of that time the queue was not deeper
+-- column p90_depth (count): nine tenths of it
+-- column max_depth (count): the deepest
+-- column empty_ns (ns): time with nothing queued: the host was behind
+-- column share_empty (fraction of span_ns): empty_ns over it
+-- column full_ns (ns): time at the limit or above: the device was behind
+-- column share_full (fraction of span_ns): full_ns over it
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
+WITH at_depth AS (
+    SELECT trace_id, device_id, stream, depth, sum(end_ns - start_ns) AS ns FROM launch_queue() GROUP BY ALL
+),
+ranked AS (
+    SELECT *, sum(ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY depth) AS up_to, sum(ns) OVER (PARTITION BY trace_id, device_id, stream) AS total
+    FROM at_depth
+)
+SELECT
+    trace_id, device_id, stream, any_value(total)::BIGINT AS span_ns, sum(depth * ns) / nullif(any_value(total), 0) AS mean_depth,
+    min(depth) FILTER (2 * up_to >= total) AS p50_depth, min(depth) FILTER (10 * up_to >= 9 * total) AS p90_depth, max(depth) AS max_depth,
+    coalesce(sum(ns) FILTER (depth = 0), 0)::BIGINT AS empty_ns, coalesce(sum(ns) FILTER (depth = 0), 0) / nullif(any_value(total), 0) AS share_empty,
+    coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), 1024)), 0)::BIGINT AS full_ns,
+    coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), 1024)), 0) / nullif(any_value(total), 0) AS share_full
+FROM ranked
+GROUP BY trace_id, device_id, stream
+ORDER BY trace_id, device_id, stream

@@ -1,0 +1,19 @@
+-- question: Which calls of the device's runtime and driver does the host make, and what do they cost?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column name (text): the call
+-- column activity (text): launch, copy, sync, allocation, compilation or runtime: what it is about
+-- column count (count): calls
+-- column total_ns (ns): time of the host in them
+-- column mean_ns (ns): rounded down
+-- column p50_ns (ns): the median call
+-- column p99_ns (ns): 99 of 100 calls are shorter
+-- column max_ns (ns): the longest
+-- doubts: no_runtime_calls
+SELECT
+    trace_id, name, any_value(activity) AS activity, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, sum(dur_ns)::BIGINT // count(*) AS mean_ns,
+    percentile(list(dur_ns), 50) AS p50_ns, percentile(list(dur_ns), 99) AS p99_ns, max(dur_ns) AS max_ns
+FROM runtime_calls
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+GROUP BY trace_id, name
+ORDER BY trace_id, total_ns DESC, name

@@ -1,0 +1,35 @@
+-- question: Where does the host wait for the device, and what does each place cost?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many places
+-- column trace_id (id): the trace
+-- column call (text): the call that blocks: a synchronization, or a copy that the host waits for
+-- column cpu_op (text): the operator around it; NULL: none
+-- column python_line (text): the Python frame around it; NULL: none recorded
+-- column count (count): calls
+-- column host_ns (ns): time of the host in them
+-- column max_ns (ns): the longest
+-- column covered_ns (ns): of host_ns, time in which some device was busy: it was waited for
+-- column gpu_idle_ns (ns): time for which a device then waited because the host was in this call, or had not come back from it
+-- doubts: no_runtime_calls, no_stacks
+WITH call AS (
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM syncs WHERE side = 'host'
+    UNION ALL
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
+    WHERE activity = 'copy' OR (activity = 'launch' AND (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link WHERE is_blocking))
+),
+chosen AS (SELECT * FROM call WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),
+work AS (SELECT trace_id AS key, start_ns, end_ns FROM gpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+covered AS (SELECT key AS trace_id, event_id, covered_ns AS ns FROM interval_covered('wait', 'work')),
+site AS (FROM call_site('chosen')),
+idle AS (
+    SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS ns FROM gpu_timeline WHERE idle_class = 'host_late' GROUP BY ALL
+)
+SELECT
+    c.trace_id, c.name AS call, s.cpu_op, s.python_line, count(*) AS count, sum(c.dur_ns)::BIGINT AS host_ns, max(c.dur_ns) AS max_ns,
+    sum(covered.ns)::BIGINT AS covered_ns, coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
+FROM chosen AS c JOIN covered USING (trace_id, event_id)
+LEFT JOIN site AS s USING (trace_id, event_id) LEFT JOIN idle USING (trace_id, event_id)
+GROUP BY c.trace_id, c.name, s.cpu_op, s.python_line
+ORDER BY host_ns DESC, call
+LIMIT coalesce(getvariable('top'), 20)

@@ -1,0 +1,28 @@
+-- question: Which operators take the most host time, by themselves and with what they call?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many operators
+-- column trace_id (id): the trace
+-- column name (text): the operator
+-- column count (count): calls
+-- column self_ns (ns): time in no inner slice: what the operator itself costs the host
+-- column total_ns (ns): sum of its durations; a call inside a call of its own counts once
+-- column self_per_call_ns (ns): self_ns over count
+-- column gpu_ops (count): GPU ops that it launched itself (not those of operators inside it)
+-- column launches_per_call (count): launch calls that it made itself, over count
+-- column is_metadata (boolean): it only describes memory: a view, an uninitialised tensor, a query
+-- doubts: no_operators
+WITH launched AS (
+    SELECT trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches
+    FROM gpu_op_link JOIN gpu_op_host USING (trace_id, launch_id) GROUP BY ALL
+),
+named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outermost_by_name('named') GROUP BY ALL)
+SELECT
+    trace_id, name, count(*) AS count, sum(self_ns)::BIGINT AS self_ns, any_value(total_ns) AS total_ns,
+    sum(self_ns)::BIGINT // count(*) AS self_per_call_ns, coalesce(sum(gpu_ops), 0)::BIGINT AS gpu_ops,
+    coalesce(sum(launches), 0) / count(*) AS launches_per_call, is_metadata_operator(name) AS is_metadata
+FROM cpu_ops JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, name) LEFT JOIN launched USING (trace_id, event_id)
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+GROUP BY trace_id, name
+ORDER BY self_ns DESC, name
+LIMIT coalesce(getvariable('top'), 20)

@@ -1,0 +1,22 @@
+-- question: What did each annotated range of the code cost on the host and on the GPU?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column name (text): the annotation (record_function, profiler step, optimizer, data loader ...)
+-- column count (count): how often it was entered on the host
+-- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once
+-- column gpu_ops (count): kernels, copies and fills launched inside it by its own thread
+-- column gpu_ns (ns): sum of their durations
+-- column device_span_ns (ns): sum of its shadow's durations on the device's streams (gpu_user_annotation); NULL where the trace has none
+-- doubts: no_annotations, unlinked_gpu_ops
+WITH host AS (
+    SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM annotations
+    WHERE side = 'host' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+range AS (SELECT * FROM outermost_by_name('host')),
+cost AS (FROM launched_inside('range')),
+device AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS device_span_ns FROM annotations WHERE side = 'device' GROUP BY ALL)
+SELECT trace_id, name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns,
+       any_value(device_span_ns) AS device_span_ns
+FROM cost LEFT JOIN device USING (trace_id, name)
+GROUP BY trace_id, name
+ORDER BY trace_id, host_ns DESC, name

@@ -1,0 +1,33 @@
+-- question: Which kinds of work ran on the GPU at the same time, and for how long?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column classes (list of text): kernel classes, memcpy and memset that ran at once; empty: the GPU was idle
+-- column overlap (text): compute, communication or copy alone, an overlap of these (compute + communication ...), or idle
+-- column covered_ns (ns): time covered by exactly these; the rows of a device add up to its GPU-active span
+-- column share_of_active (fraction of the GPU-active span): covered_ns over first GPU op's start to last one's end
+-- doubts: no_gpu_ops, absurd_duration, stream_overlap
+WITH running AS (
+    SELECT {'trace_id': trace_id, 'device_id': o.device_id} AS key,
+           class AS label, start_ns, end_ns
+    FROM gpu_ops AS o
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+active AS (SELECT key, max(end_ns) - min(start_ns) AS span_ns FROM running GROUP BY key),
+busy AS (FROM interval_union('running')),
+covered AS (
+    SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS covered_ns FROM interval_labels('running') GROUP BY key, labels
+    UNION ALL
+    SELECT key, [], any_value(span_ns) - coalesce(sum(u.end_ns - u.start_ns), 0)::BIGINT
+    FROM active LEFT JOIN busy AS u USING (key) GROUP BY key
+)
+SELECT
+    key.trace_id, key.device_id, labels AS classes,
+    concat_ws(' + ',
+        CASE WHEN len(list_filter(labels, lambda x: x NOT IN ('communication', 'memcpy', 'memset'))) > 0 THEN 'compute' END,
+        CASE WHEN list_contains(labels, 'communication') THEN 'communication' END,
+        CASE WHEN list_has_any(labels, ['memcpy', 'memset']) THEN 'copy' END,
+        CASE WHEN len(labels) = 0 THEN 'idle' END) AS overlap,
+    covered_ns, covered_ns / nullif(span_ns, 0) AS share_of_active
+FROM covered JOIN active USING (key)
+ORDER BY key, covered_ns DESC, classes

@@ -1,0 +1,28 @@
+-- question: What kinds of kernel is the GPU time spent in, and how much of it runs beside other kinds?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy, communication, triton or other, by name
+-- column count (count): kernels
+-- column total_ns (ns): sum of their durations
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over the device's sum of kernel durations
+-- column covered_ns (ns): time in which at least one of them ran
+-- column alone_ns (ns): of that, time in which no kernel of another class ran
+-- column overlapped_ns (ns): the rest of covered_ns
+-- doubts: no_gpu_ops, absurd_duration
+WITH kernel AS (
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, class AS label, start_ns, end_ns, dur_ns
+    FROM gpu_ops WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+covered AS (
+    SELECT key, unnest(labels) AS label, sum(end_ns - start_ns)::BIGINT AS covered_ns,
+           coalesce(sum(end_ns - start_ns) FILTER (len(labels) = 1), 0)::BIGINT AS alone_ns
+    FROM interval_labels('kernel') GROUP BY key, label
+),
+summed AS (SELECT key, label, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns FROM kernel GROUP BY key, label)
+SELECT
+    key.trace_id, key.device_id, label AS class, count, total_ns,
+    total_ns / nullif(sum(total_ns) OVER (PARTITION BY key), 0) AS share_of_kernel_time,
+    coalesce(covered_ns, 0) AS covered_ns, coalesce(alone_ns, 0) AS alone_ns, coalesce(covered_ns - alone_ns, 0) AS overlapped_ns
+FROM summed LEFT JOIN covered USING (key, label)
+ORDER BY key, total_ns DESC, class

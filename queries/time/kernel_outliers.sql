@@ -1,0 +1,37 @@
+-- question: Which kernels took far longer than the same kernel usually does?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many kernels
+-- param fence (integer, default 3): how many interquartile ranges above the third quartile is far (Tukey 1977: 3 is "far out")
+-- param least (integer, default 8): runs of a kernel below which there is no usual
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column event_id (id): the kernel that took long
+-- column name (text): its name
+-- column start_ns (ns): when it began
+-- column dur_ns (ns): how long it took
+-- column usual_ns (ns): the median over runs of this name, grid and block on this device
+-- column excess_ns (ns): dur_ns less usual_ns
+-- column runs (count): how many runs that is the median of
+-- column cpu_op (text): the operator that launched it
+-- column step (id): the profiler step in which it was launched
+-- doubts: no_gpu_ops, absurd_duration
+WITH kernel AS (
+    SELECT *, {'device_id': device_id, 'name': name, 'grid': grid, 'block': block} AS shape FROM kernels
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+usual AS (
+    SELECT trace_id, shape, count(*) AS runs, percentile(list(dur_ns), 25) AS q1_ns, percentile(list(dur_ns), 50) AS q2_ns, percentile(list(dur_ns), 75) AS q3_ns
+    FROM kernel GROUP BY trace_id, shape HAVING count(*) >= coalesce(getvariable('least'), 8)
+),
+outlier AS (
+    SELECT k.trace_id, k.device_id, k.event_id, k.name, k.start_ns, k.dur_ns, q2_ns, k.dur_ns - q2_ns AS excess_ns, runs
+    FROM kernel AS k JOIN usual AS u ON k.trace_id = u.trace_id AND k.shape = u.shape
+    WHERE k.dur_ns > q3_ns + coalesce(getvariable('fence'), 3) * (q3_ns - q1_ns)
+      -- Kernels that always take the same time have no range: a thousandth more is no outlier.
+      AND k.dur_ns > q2_ns + greatest(1000, q2_ns // 10)
+    ORDER BY excess_ns DESC, k.start_ns
+    LIMIT coalesce(getvariable('top'), 20)
+)
+SELECT r.trace_id, r.device_id, r.event_id, r.name, r.start_ns, r.dur_ns, q2_ns AS usual_ns, excess_ns, runs, cpu_op, step
+FROM outlier AS r LEFT JOIN gpu_op_origin AS o ON r.trace_id = o.trace_id AND r.event_id = o.event_id
+ORDER BY excess_ns DESC, r.start_ns

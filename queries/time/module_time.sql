@@ -1,0 +1,52 @@
+-- question: Which modules (nn.Module) does the time go to, on the host and on the GPU, forward and backward?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column module (text): the module: its class and a number that tells instances apart
+-- column parent (text): the module that called it most often; NULL: none
+-- column depth (count): modules around it, itself included
+-- column calls (count): forward calls
+-- column host_ns (ns): sum of their durations, inner modules included
+-- column host_self_ns (ns): the same without inner modules
+-- column gpu_ns (ns): sum of the durations of GPU ops that the calls launched, inner modules included
+-- column gpu_self_ns (ns): the same without inner modules
+-- column backward_gpu_ns (ns): sum of the durations of GPU ops of the backward pass of its operators, inner modules excluded; forward and backward belong together by sequence number
+-- doubts: no_modules, unlinked_gpu_ops
+WITH frame AS (
+    SELECT trace_id, pid, tid, event_id, substr(name, 12) AS name, start_ns, end_ns, dur_ns FROM python_frames
+    WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+nest AS (FROM nested('frame')),
+tree AS (SELECT n.*, p.name AS parent FROM nest AS n LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id),
+cost AS (SELECT * FROM launched_inside('frame')),
+inner_cost AS (
+    SELECT n.trace_id, n.parent_id AS event_id, sum(c.dur_ns) AS host_ns, sum(c.gpu_ns) AS gpu_ns
+    FROM tree AS n JOIN cost AS c USING (trace_id, event_id) GROUP BY ALL
+),
+forward_op AS (
+    SELECT trace_id, event_id, sequence_number, start_ns FROM cpu_ops
+    WHERE sequence_number IS NOT NULL AND NOT is_backward_operator(name) AND trace_id IN (SELECT trace_id FROM frame)
+),
+site AS (FROM call_site('forward_op')),
+forward AS (
+    SELECT o.trace_id, o.sequence_number, f.module
+    FROM forward_op AS o
+    JOIN site AS f ON o.trace_id = f.trace_id AND o.event_id = f.event_id
+    QUALIFY row_number() OVER (PARTITION BY o.trace_id, o.sequence_number ORDER BY o.start_ns DESC) = 1
+),
+backward_op AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns, sequence_number FROM cpu_ops
+    WHERE sequence_number IS NOT NULL AND starts_with(name, 'autograd::engine::evaluate_function')
+),
+backward_cost AS (FROM launched_inside('backward_op')),
+backward AS (
+    SELECT trace_id, module AS name, sum(gpu_ns) AS gpu_ns
+    FROM backward_cost JOIN forward USING (trace_id, sequence_number) GROUP BY ALL
+)
+SELECT
+    c.trace_id, c.name AS module, mode(n.parent ORDER BY n.parent) AS parent, min(n.depth)::BIGINT AS depth, count(*) AS calls, sum(c.dur_ns)::BIGINT AS host_ns,
+    sum(c.dur_ns - coalesce(i.host_ns, 0))::BIGINT AS host_self_ns, sum(c.gpu_ns)::BIGINT AS gpu_ns,
+    sum(c.gpu_ns - coalesce(i.gpu_ns, 0))::BIGINT AS gpu_self_ns, coalesce(any_value(b.gpu_ns), 0)::BIGINT AS backward_gpu_ns
+FROM cost AS c JOIN tree AS n USING (trace_id, event_id) LEFT JOIN inner_cost AS i USING (trace_id, event_id)
+LEFT JOIN backward AS b ON c.trace_id = b.trace_id AND c.name = b.name
+GROUP BY c.trace_id, c.name
+ORDER BY c.trace_id, gpu_ns DESC, host_ns DESC, module

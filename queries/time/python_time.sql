@@ -1,0 +1,33 @@
+-- question: Which lines of Python does the time go to, on the host and on the GPU?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many lines
+-- column trace_id (id): the trace
+-- column python_line (text): file, line of the function's head, and function; built-in functions by name
+-- column calls (count): how often it was called
+-- column host_ns (ns): sum of its durations; a call inside a call of its own counts once
+-- column self_ns (ns): time in nothing that it called: no frame, operator or runtime call
+-- column gpu_ops (count): GPU ops launched inside it
+-- column gpu_ns (ns): sum of their durations
+-- column gpu_idle_ns (ns): time for which the GPU waited while the innermost slice was this frame itself
+-- doubts: no_stacks, unlinked_gpu_ops
+WITH frame AS (
+    SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM python_frames
+    WHERE NOT is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+outer_frame AS (SELECT * FROM outermost_by_name('frame')),
+inclusive AS (
+    SELECT trace_id, name, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
+    FROM launched_inside('outer_frame') GROUP BY ALL
+),
+own AS (
+    SELECT trace_id, name, count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns, coalesce(sum(idle_ns), 0)::BIGINT AS gpu_idle_ns
+    FROM python_frames JOIN host_slice USING (trace_id, event_id)
+    LEFT JOIN (
+        SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS idle_ns FROM gpu_timeline WHERE idle_class = 'host_late' GROUP BY ALL
+    ) USING (trace_id, event_id)
+    WHERE NOT is_module GROUP BY ALL
+)
+SELECT trace_id, name AS python_line, calls, host_ns, self_ns, gpu_ops, gpu_ns, gpu_idle_ns
+FROM inclusive JOIN own USING (trace_id, name)
+ORDER BY self_ns DESC, python_line
+LIMIT coalesce(getvariable('top'), 20)

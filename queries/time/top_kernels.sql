@@ -1,0 +1,38 @@
+-- question: Which kernels take the most GPU time?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many kernels
+-- column trace_id (id): the trace
+-- column name (text): the kernel
+-- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy, communication, triton or other, by its name
+-- column count (count): how often it ran
+-- column total_ns (ns): sum of its durations
+-- column mean_ns (ns): rounded down
+-- column p50_ns (ns): half of its durations are below: element n // 2 of the sorted ones
+-- column p99_ns (ns): 99 of 100 are
+-- column max_ns (ns): the longest
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels' durations in the trace
+-- column cpu_op (text): the operator that launched it most often
+-- doubts: no_gpu_ops, absurd_duration
+WITH top AS (
+    SELECT
+        trace_id, name, class, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, list(dur_ns) AS durations, max(dur_ns) AS max_ns,
+        sum(dur_ns) / nullif(sum(sum(dur_ns)) OVER (PARTITION BY trace_id), 0) AS share_of_kernel_time
+    FROM gpu_ops
+    WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    GROUP BY trace_id, name, class
+    ORDER BY total_ns DESC, name
+    LIMIT coalesce(getvariable('top'), 20)
+),
+launcher AS (
+    SELECT op.trace_id, op.name, mode(o.name ORDER BY o.name) AS cpu_op
+    FROM gpu_ops AS op JOIN top ON op.trace_id = top.trace_id AND op.name = top.name
+    JOIN gpu_op_link AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
+    JOIN gpu_op_host AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+    JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
+    GROUP BY op.trace_id, op.name
+)
+SELECT
+    trace_id, name, class, count, total_ns, total_ns // count AS mean_ns, percentile(durations, 50) AS p50_ns,
+    percentile(durations, 99) AS p99_ns, max_ns, share_of_kernel_time, cpu_op
+FROM top LEFT JOIN launcher USING (trace_id, name)
+ORDER BY total_ns DESC, name

@@ -1,0 +1,65 @@
+-- Communication between devices: one row for each collective's kernel, with what the trace tells of it.
+
+-- What a collective does, whatever it is called; NULL where its name does not tell.
+CREATE OR REPLACE MACRO collective_type(name) AS CASE
+    WHEN regexp_matches(name, '(?i)all_?reduce|cross_device_reduce|quick_?reduce|lamport') THEN 'allreduce'
+    WHEN regexp_matches(name, '(?i)reduce_?scatter') THEN 'reducescatter'
+    WHEN regexp_matches(name, '(?i)all_?gather') THEN 'allgather'
+    WHEN regexp_matches(name, '(?i)all_?to_?all|dispatch|combine') THEN 'alltoall'
+    WHEN regexp_matches(name, '(?i)broadcast') THEN 'broadcast'
+    WHEN regexp_matches(name, '(?i)send_?recv|^send|^recv|p2p') THEN 'sendrecv'
+    WHEN regexp_matches(name, '(?i)scatter') THEN 'scatter'
+    WHEN regexp_matches(name, '(?i)gather') THEN 'gather'
+    WHEN regexp_matches(name, '(?i)barrier') THEN 'barrier'
+    WHEN regexp_matches(name, '(?i)(^|_)reduce(_|$)') THEN 'reduce' END;
+
+-- Bytes of an element, by c10's name of its type.
+CREATE OR REPLACE MACRO message_element_bytes(dtype) AS CASE
+    WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4 WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2 WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat') THEN 8
+    WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1 WHEN dtype = 'ComplexDouble' THEN 16 END;
+
+-- Of the bandwidth that one rank sees, what the slowest link carries, in a group of n ranks.
+-- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
+    WHEN type = 'allreduce' THEN 2 * (n - 1) / n WHEN type IN ('allgather', 'reducescatter', 'alltoall', 'scatter', 'gather') THEN (n - 1) / n
+    WHEN type IN ('broadcast', 'reduce', 'sendrecv') THEN 1 END;
+
+-- Its arguments stand on the kernel (Kineto since 2024) or on the operator that launched it
+-- (record_param_comms). `message_bytes` is what bandwidths are taken of: the larger side of the exchange.
+CREATE OR REPLACE VIEW collectives AS
+WITH told AS (
+    SELECT
+        g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns, l.launch_start_ns,
+        CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args, o.name AS cpu_op
+    FROM gpu_ops AS g JOIN event AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
+    LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    LEFT JOIN gpu_op_host AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+    LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
+    WHERE g.activity = 'communication'
+),
+typed AS (
+    SELECT
+        *, args->>'Collective name' AS collective, coalesce(collective_type(args->>'Collective name'), collective_type(name), collective_type(cpu_op), 'other') AS type,
+        args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements, TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
+        TRY_CAST(args->>'Group size' AS BIGINT) AS group_size, coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
+        nullif(args->>'Process Group Ranks', '[]') AS group_ranks, TRY_CAST(coalesce(args->>'Seq', args->>'seq') AS BIGINT) AS sequence
+    FROM told
+)
+SELECT
+    * EXCLUDE args, greatest(in_elements, out_elements) * message_element_bytes(dtype) AS message_bytes,
+    upper(nullif(regexp_extract(name, '(?i)_(RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT)(_|$|\()', 1), '')) AS algorithm,
+    upper(nullif(regexp_extract(name, '(?i)_(LL128|LL|SIMPLE)(_|$|\()', 1), '')) AS protocol
+FROM typed;
+
+-- The same collective on the ranks that took part: by its sequence number in its group where the trace has
+-- one, else by its place among those of its group in the profiler step (or the trace).
+CREATE OR REPLACE VIEW matched_collectives AS
+WITH stepped AS (
+    SELECT c.*, t.rank, t.base_time_ns, CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
+    FROM collectives AS c JOIN trace AS t USING (trace_id) ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
+)
+SELECT
+    *, coalesce(group_ranks, group_name, 'unknown') AS group_key,
+    CASE WHEN sequence IS NOT NULL THEN 'sequence number' WHEN step IS NOT NULL THEN 'place in step' ELSE 'place in trace' END AS matched_by,
+    coalesce(sequence, row_number() OVER (PARTITION BY trace_id, coalesce(group_ranks, group_name), step, type ORDER BY start_ns, event_id)) AS place
+FROM stepped;

@@ -1,0 +1,116 @@
+-- The trace as HolisticTraceAnalysis 0.5.0 holds it, for the questions that follow its rules.
+-- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/common/trace_parser.py and trace.py
+--     which events it keeps, how it rounds, which it links, what it leaves out after the last step
+-- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/utils/utils.py
+--     kernel types, and how it merges intervals
+
+-- The type of whatever HTA takes for a kernel, by its name.
+CREATE OR REPLACE MACRO hta_kernel_type(name) AS CASE
+    WHEN regexp_matches(name, '^nccl.*Kernel') THEN 'COMMUNICATION'
+    WHEN regexp_matches(name, '^(Memcpy|Memset|dma)') THEN 'MEMORY'
+    WHEN regexp_matches(name, '^.*(Memcpy|Sync)') THEN 'OTHER'
+    ELSE 'COMPUTATION' END;
+
+-- The launches that HTA's launch statistics know, and those that its queue length knows.
+CREATE OR REPLACE MACRO is_hta_launch(name) AS name IN (
+    'cudaLaunchKernel', 'cudaLaunchKernelExC', 'cudaMemcpyAsync', 'cudaMemsetAsync', 'runFunction - job_prep_and_submit_for_execution'
+);
+CREATE OR REPLACE MACRO is_hta_queue_launch(name) AS is_hta_launch(name) OR name IN (
+    'cuLaunchKernel', 'hipLaunchKernel', 'hipExtModuleLaunchKernel', 'hipMemsetAsync', 'hipMemcpyAsync', 'hipMemcpyWithStream'
+);
+
+-- HTA's events, of one trace or of all:
+--   stream      args.stream; -1 where there is none or it is no number. HTA takes all others for GPU work
+--   on_device   HTA links it with host events: it has a stream and a correlation, or is an Event or Context Sync
+--   linked_id   the last event of the other side with its correlation; 0 where there is none; -1 without a correlation
+--   copies      how often HTA holds the event
+-- Where any timestamp of the file has a fraction, times shrink to whole microseconds: the start is rounded
+-- up and the end down, after a sum in doubles. What lies within one microsecond lasts less than nothing.
+-- In a trace with several profiler steps, HTA keeps the host's events that begin before the last step,
+-- and a device's once for each such host event with its correlation.
+CREATE OR REPLACE MACRO hta_events() AS TABLE
+WITH form AS (
+    SELECT trace_id, bool_or(ts_ns IS NULL OR ts_ns % 1000 <> 0) AS is_rounded
+    FROM event WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY trace_id
+),
+parsed AS (
+    SELECT
+        trace_id, event_id, category, name,
+        CASE WHEN is_rounded THEN ceil(microseconds(ts_ns)::DOUBLE)::BIGINT * 1000 ELSE ts_ns END AS start_ns,
+        CASE WHEN is_rounded THEN floor(microseconds(ts_ns)::DOUBLE + microseconds(dur_ns)::DOUBLE)::BIGINT * 1000
+             ELSE ts_ns + dur_ns END AS end_ns,
+        CASE WHEN stream IS NULL THEN -1
+             WHEN json_type(args, '$.stream') = 'VARCHAR' AND NOT regexp_full_match(args->>'stream', '\s*[+-]?[0-9]+\s*') THEN -1
+             ELSE stream END AS stream,
+        coalesce(correlation, -1) AS correlation
+    FROM event JOIN form USING (trace_id)
+    WHERE ts_ns IS NOT NULL AND dur_ns IS NOT NULL AND category IS NOT NULL AND category <> 'Trace'
+),
+sided AS (
+    SELECT *, (stream >= 0 AND correlation >= 0) OR name IN ('Event Sync', 'Context Sync') AS on_device FROM parsed
+),
+partner AS (
+    SELECT trace_id, correlation, max(event_id) FILTER (on_device) AS device_id, max(event_id) FILTER (NOT on_device) AS host_id
+    FROM sided WHERE correlation <> -1 GROUP BY trace_id, correlation
+),
+last_step AS (
+    SELECT trace_id, max(start_ns) FILTER (NOT on_device) AS start_ns
+    FROM sided WHERE contains(name, 'ProfilerStep') GROUP BY trace_id HAVING count(DISTINCT name) > 1
+),
+host AS (
+    SELECT s.trace_id, event_id, correlation
+    FROM sided AS s LEFT JOIN last_step AS l USING (trace_id)
+    WHERE NOT on_device AND (l.trace_id IS NULL OR s.start_ns < l.start_ns)
+),
+copied AS (
+    SELECT trace_id, event_id, 1 AS copies FROM host
+    UNION ALL
+    SELECT trace_id, event_id, 1 FROM sided ANTI JOIN last_step USING (trace_id) WHERE on_device
+    UNION ALL
+    SELECT s.trace_id, s.event_id, count(*) FROM sided AS s SEMI JOIN last_step USING (trace_id)
+    JOIN host AS h ON s.trace_id = h.trace_id AND s.correlation = h.correlation
+    WHERE on_device GROUP BY s.trace_id, s.event_id
+)
+SELECT
+    s.*, end_ns - start_ns AS dur_ns,
+    CASE WHEN correlation = -1 THEN -1 ELSE coalesce(CASE WHEN on_device THEN host_id ELSE device_id END, 0) END AS linked_id,
+    copies
+FROM sided AS s JOIN copied USING (trace_id, event_id) LEFT JOIN partner USING (trace_id, correlation);
+
+-- What HTA takes for GPU work, merged into intervals that do not overlap: of each of the types, `ANY` being
+-- all of them.
+-- All devices and streams are one. An interval may last less than nothing: see above.
+CREATE OR REPLACE MACRO hta_intervals(types) AS TABLE
+WITH op AS (
+    SELECT trace_id, unnest(list_intersect([hta_kernel_type(name), 'ANY'], types)) AS kernel_type, event_id, start_ns, end_ns
+    FROM hta_events() WHERE stream <> -1
+),
+opening AS (
+    SELECT *, start_ns > max(end_ns) OVER (
+        PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS opens
+    FROM op
+),
+merged AS (
+    SELECT *, count(*) FILTER (opens) OVER (
+        PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id ROWS UNBOUNDED PRECEDING
+    ) AS place
+    FROM opening
+)
+SELECT trace_id, kernel_type, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM merged GROUP BY trace_id, kernel_type, place;
+
+-- How long which types ran at once: `types` is the sum of 1 (COMPUTATION), 2 (COMMUNICATION) and 4 (MEMORY).
+CREATE OR REPLACE MACRO hta_running() AS TABLE
+WITH typed AS (
+    SELECT *, CASE kernel_type WHEN 'COMPUTATION' THEN 1 WHEN 'COMMUNICATION' THEN 2 WHEN 'MEMORY' THEN 4 END AS bit
+    FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY'])
+),
+edge AS (
+    SELECT trace_id, at_ns, sum(step) AS step
+    FROM (SELECT trace_id, start_ns AS at_ns, bit AS step FROM typed UNION ALL SELECT trace_id, end_ns, -bit FROM typed)
+    GROUP BY trace_id, at_ns
+)
+SELECT trace_id, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns, (sum(step) OVER later)::BIGINT AS types
+FROM edge
+WINDOW later AS (PARTITION BY trace_id ORDER BY at_ns)
+QUALIFY types > 0;

@@ -1,0 +1,72 @@
+-- What a slice of the host launched, however deep inside it: launches of its own thread that begin
+-- during it. (What other threads launched meanwhile, the backward pass for one, is theirs.)
+
+-- For each launching thread, GPU ops launched so far and the sum of their durations, at each launch.
+CREATE OR REPLACE VIEW launched_so_far AS
+SELECT
+    trace_id, pid, tid, launch_start_ns AS at_ns,
+    (sum(gpu_ops) OVER so_far)::BIGINT AS gpu_ops, (sum(kernels) OVER so_far)::BIGINT AS kernels, (sum(gpu_ns) OVER so_far)::BIGINT AS gpu_ns
+FROM (
+    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, count(*) AS gpu_ops, count(*) FILTER (l.kind = 'kernel') AS kernels, sum(dur_ns) AS gpu_ns
+    FROM gpu_op_link AS l JOIN gpu_ops AS op USING (trace_id, event_id) GROUP BY ALL
+)
+WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns);
+
+-- The slices of a relation (by its name; with trace_id, pid, tid, start_ns and end_ns) with what was
+-- launched inside them: `gpu_ops`, `kernels`, and the sum of their durations, `gpu_ns`.
+CREATE OR REPLACE MACRO launched_inside(host_slices) AS TABLE
+SELECT
+    s.*, coalesce(done.gpu_ops, 0) - coalesce(before.gpu_ops, 0) AS gpu_ops, coalesce(done.kernels, 0) - coalesce(before.kernels, 0) AS kernels,
+    coalesce(done.gpu_ns, 0) - coalesce(before.gpu_ns, 0) AS gpu_ns
+FROM query_table(host_slices) AS s
+ASOF LEFT JOIN launched_so_far AS before
+  ON s.trace_id = before.trace_id AND s.pid = before.pid AND s.tid = before.tid AND s.start_ns > before.at_ns
+ASOF LEFT JOIN launched_so_far AS done
+  ON s.trace_id = done.trace_id AND s.pid = done.pid AND s.tid = done.tid AND s.end_ns > done.at_ns;
+
+-- Of slices (trace_id, pid, tid, name, start_ns, end_ns) those that are not inside one of the same name
+-- on their thread: their durations can be summed up by name.
+CREATE OR REPLACE MACRO outermost_by_name(host_slices) AS TABLE
+SELECT * FROM query_table(host_slices)
+QUALIFY (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, pid, tid, name ORDER BY start_ns, end_ns DESC
+                                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE;
+
+-- The slices of a relation (trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns) in their own tree:
+-- `depth` from 1 and the slice of the relation around each. Of slices that begin together the longer is
+-- the outer one, then the earlier in the file.
+CREATE OR REPLACE MACRO nested(host_slices) AS TABLE
+WITH edge AS (
+    SELECT trace_id, pid, tid, event_id, start_ns AS at_ns, 1 AS step, -dur_ns AS turn, event_id AS by_place FROM query_table(host_slices)
+    UNION ALL
+    SELECT trace_id, pid, tid, event_id, end_ns, -1, CASE WHEN dur_ns > 0 THEN dur_ns - 5000000000000000000 ELSE 1 END, -event_id FROM query_table(host_slices)
+),
+-- Every thread ends as it began, at depth 0: the counts run through all of them.
+counted AS (
+    SELECT trace_id, pid, tid, event_id, step, row_number() OVER () AS place,
+           count(*) FILTER (step = 1) OVER so_far - count(*) FILTER (step = -1) OVER so_far AS depth
+    FROM (SELECT * FROM edge ORDER BY trace_id, pid, tid, at_ns, turn, by_place)
+    WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+),
+opening AS (SELECT * FROM counted WHERE step = 1)
+SELECT i.trace_id, i.event_id, i.depth, o.event_id AS parent_id
+FROM opening AS i ASOF LEFT JOIN opening AS o
+  ON i.trace_id = o.trace_id AND i.pid = o.pid AND i.tid = o.tid AND i.depth - 1 = o.depth AND i.place > o.place;
+
+-- The operator, Python frame and module around events of the host (a relation with trace_id and event_id,
+-- by its name), wherever the trace has them: ids, NULL where there is none.
+CREATE OR REPLACE MACRO call_site(calls) AS TABLE
+WITH RECURSIVE around AS (
+    SELECT c.trace_id, c.event_id, h.parent_id, 1 AS level
+    FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c JOIN host_slice AS h USING (trace_id, event_id)
+    UNION ALL
+    SELECT a.trace_id, a.event_id, h.parent_id, level + 1
+    FROM around AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.parent_id = h.event_id
+)
+SELECT
+    a.trace_id, a.event_id,
+    arg_min(o.event_id, level) FILTER (k = 'cpu_op') AS cpu_op_id, arg_min(o.name, level) FILTER (k = 'cpu_op') AS cpu_op,
+    arg_min(o.event_id, level) FILTER (k = 'python') AS python_id, arg_min(o.name, level) FILTER (k = 'python') AS python_line,
+    arg_min(substr(o.name, 12), level) FILTER (k = 'python' AND o.name LIKE 'nn.Module: %') AS module
+FROM around AS a
+LEFT JOIN (SELECT trace_id, event_id, name, event_kind(category, name) AS k FROM event) AS o ON a.trace_id = o.trace_id AND a.parent_id = o.event_id
+GROUP BY a.trace_id, a.event_id;

@@ -1,0 +1,87 @@
+-- Interval arithmetic, once. A relation of intervals, given by its name (a table, view or CTE), has the
+-- columns `key` (what must not be mixed: a device, a struct of several ids), `start_ns` and `end_ns`. Call a macro in a CTE
+-- of its own: joined directly it is taken for a lateral one, and slow.
+
+-- How many intervals of each key run at once: stretches between neighbouring starts and ends, with
+-- `depth` (0 in the gaps between the first start and the last end).
+CREATE OR REPLACE MACRO interval_depth(intervals) AS TABLE
+WITH edge AS (
+    SELECT key, at_ns, sum(step) AS step
+    FROM (
+        SELECT key, start_ns AS at_ns, 1 AS step FROM query_table(intervals)
+        UNION ALL
+        SELECT key, end_ns, -1 FROM query_table(intervals)
+    ) GROUP BY key, at_ns
+)
+SELECT key, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns, (sum(step) OVER later)::BIGINT AS depth
+FROM edge
+WINDOW later AS (PARTITION BY key ORDER BY at_ns)
+QUALIFY end_ns IS NOT NULL;
+
+-- The union: stretches that at least one interval of the key covers, without overlap; neighbours do not
+-- touch. Its length is what `busy` means.
+CREATE OR REPLACE MACRO interval_union(intervals) AS TABLE
+SELECT key, start_ns, end_ns
+FROM (
+    SELECT key, start_ns, depth, lead(start_ns, 1, last_ns) OVER (PARTITION BY key ORDER BY start_ns) AS end_ns
+    FROM (
+        SELECT *, lag(depth, 1, 0) OVER later AS before, max(end_ns) OVER (PARTITION BY key) AS last_ns
+        FROM interval_depth(intervals)
+        WINDOW later AS (PARTITION BY key ORDER BY start_ns)
+    )
+    WHERE (depth > 0) <> (before > 0)
+)
+WHERE depth > 0;
+
+-- Which labels run at once: intervals that also have a `label` become stretches with the list of the
+-- labels that cover them, in alphabetical order; stretches that none covers are left out. Overlapping
+-- intervals of one label count once.
+CREATE OR REPLACE MACRO interval_labels(intervals) AS TABLE
+WITH labelled AS (
+    SELECT key, label, at_ns, sum(step) AS step
+    FROM (
+        SELECT key, label, start_ns AS at_ns, 1 AS step FROM query_table(intervals)
+        UNION ALL
+        SELECT key, label, end_ns, -1 FROM query_table(intervals)
+    ) GROUP BY ALL
+),
+known AS (SELECT label, 1::BIGINT << (row_number() OVER (ORDER BY label) - 1) AS bit FROM (SELECT DISTINCT label FROM labelled)),
+running AS (
+    SELECT key, label, at_ns, step, sum(step) OVER (PARTITION BY key, label ORDER BY at_ns) AS depth FROM labelled
+),
+-- A label's bit is set where it begins to run and cleared where it ends.
+edge AS (
+    SELECT key, at_ns, sum(CASE WHEN depth > 0 AND depth = step THEN bit WHEN depth = 0 AND step < 0 THEN -bit ELSE 0 END) AS step
+    FROM running JOIN known USING (label) GROUP BY key, at_ns
+),
+stretch AS (
+    SELECT key, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns, (sum(step) OVER later)::BIGINT AS mask
+    FROM edge
+    WINDOW later AS (PARTITION BY key ORDER BY at_ns)
+),
+named AS (
+    SELECT mask, list(label ORDER BY label) AS labels
+    FROM (SELECT DISTINCT mask FROM stretch WHERE mask > 0) JOIN known ON mask & bit <> 0 GROUP BY mask
+)
+SELECT key, start_ns, end_ns, labels FROM stretch JOIN named USING (mask) WHERE end_ns > start_ns;
+
+-- How much of each interval (with an `event_id`) the union of others of its key covers: `covered_ns`.
+CREATE OR REPLACE MACRO interval_covered(intervals, cover) AS TABLE
+WITH united AS (
+    SELECT *, coalesce(sum(end_ns - start_ns) OVER (PARTITION BY key ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before_ns
+    FROM interval_union(cover)
+),
+-- A join by time is fast on a number.
+numbered AS (SELECT key, row_number() OVER () AS number FROM (SELECT DISTINCT key FROM united)),
+cover_at AS (SELECT number, start_ns, end_ns, before_ns FROM united JOIN numbered USING (key)),
+instant AS (
+    SELECT key, number, event_id, at_ns, sign
+    FROM (
+        SELECT key, event_id, start_ns AS at_ns, -1 AS sign FROM query_table(intervals)
+        UNION ALL
+        SELECT key, event_id, end_ns, 1 FROM query_table(intervals)
+    ) LEFT JOIN numbered USING (key)
+)
+SELECT i.key, i.event_id, sum(sign * coalesce(u.before_ns + least(i.at_ns, u.end_ns) - u.start_ns, 0))::BIGINT AS covered_ns
+FROM instant AS i ASOF LEFT JOIN cover_at AS u ON i.number = u.number AND i.at_ns >= u.start_ns
+GROUP BY i.key, i.event_id;

@@ -1,0 +1,12 @@
+-- How values are summed up and written.
+
+-- The value below which `per_cent` of the values lie: element n * per_cent // 100 of the n sorted ones,
+-- counted from 0. Always a measured value, never one between two.
+CREATE OR REPLACE MACRO percentile(measured, per_cent) AS list_sort(measured)[1 + len(measured) * per_cent // 100];
+
+-- Nanoseconds as decimal microseconds: 1500 is 1.5, -500 is -0.5.
+CREATE OR REPLACE MACRO microseconds(ns) AS
+    CASE WHEN ns IS NULL THEN NULL
+         WHEN ns % 1000 = 0 THEN (ns // 1000)::VARCHAR
+         ELSE concat(CASE WHEN ns < 0 THEN '-' END, abs(ns) // 1000, '.',
+                     rtrim(lpad((abs(ns) % 1000)::VARCHAR, 3, '0'), '0')) END;

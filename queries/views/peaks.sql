@@ -1,0 +1,13 @@
+-- Each device that ran anything, with the peaks known for it: those of the first entry of `hardware` whose
+-- pattern its name matches; NULL where none does. A device that the trace does not list (renumbered, as
+-- HIP_VISIBLE_DEVICES does) is what all listed ones are, where they are of one kind.
+CREATE OR REPLACE VIEW device_peaks AS
+WITH used AS (SELECT DISTINCT trace_id, device_id FROM gpu_ops),
+alike AS (SELECT trace_id, any_value(name) AS name FROM device GROUP BY trace_id HAVING count(DISTINCT name) = 1),
+named AS (
+    SELECT u.trace_id, u.device_id, coalesce(d.name, a.name) AS device
+    FROM used AS u LEFT JOIN device AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id LEFT JOIN alike AS a ON u.trace_id = a.trace_id
+)
+SELECT n.trace_id, n.device_id, n.device, h.name AS hardware, h.memory_bytes_per_s, h.flop_per_s, h.source
+FROM named AS n LEFT JOIN hardware AS h ON regexp_matches(n.device, h.pattern)
+QUALIFY row_number() OVER (PARTITION BY n.trace_id, n.device_id ORDER BY h.place) = 1;

@@ -1,0 +1,194 @@
+-- The work of operators, from the shapes and types of their inputs: FLOPs (a multiply-add is two) and bytes
+-- that must be read and written at least once.
+--
+-- Matrix products and convolutions count as torch.utils.flop_counter does
+-- (https://github.com/pytorch/pytorch/blob/main/torch/utils/flop_counter.py). Attention is its two products, halved where it is
+-- causal; its backward pass 2.5 times that (FlashAttention-2, https://arxiv.org/abs/2307.08691, section 4.1).
+-- Elementwise work and reductions count one operation an element, softmax 5, normalization 8, twice that
+-- backward: a convention, which decides nothing, as bytes limit these.
+
+-- A recorded list of shapes and of other texts. A list of tensors has NULL dimensions.
+CREATE OR REPLACE MACRO shapes_of(dims) AS from_json(dims, '[["BIGINT"]]');
+CREATE OR REPLACE MACRO texts_of(texts) AS from_json(texts, '["VARCHAR"]');
+-- '[2, 2]' -> [2, 2]
+CREATE OR REPLACE MACRO integers_of(text) AS TRY_CAST(text AS BIGINT[]);
+CREATE OR REPLACE MACRO is_true(text) AS lower(text) IN ('true', '1');
+CREATE OR REPLACE MACRO elements(shape) AS CASE WHEN shape IS NULL THEN NULL ELSE coalesce(list_product(shape), 1) END;
+CREATE OR REPLACE MACRO nth_or_last(numbers, i) AS coalesce(numbers[i], numbers[-1]);
+
+-- Elements of the shapes' broadcast (https://docs.pytorch.org/docs/stable/notes/broadcasting.html).
+CREATE OR REPLACE MACRO broadcast_elements(shapes) AS coalesce(list_product(list_transform(
+    range(1, list_max(list_transform(shapes, lambda s: len(s))) + 1),
+    lambda k: list_max(list_transform(shapes, lambda s: coalesce(list_reverse(s)[k], 1)))
+)), 1);
+
+-- Elements of a convolution's output in space.
+CREATE OR REPLACE MACRO convolved(space, kernel, stride, padding, dilation) AS list_product(list_transform(
+    range(1, len(space) + 1),
+    lambda k: (space[k] + 2 * nth_or_last(padding, k) - nth_or_last(dilation, k) * (kernel[k] - 1) - 1) // nth_or_last(stride, k) + 1
+));
+
+-- Where an operator's settings stand among its inputs, from 1, as
+-- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml declares it.
+CREATE OR REPLACE MACRO settings_of(name) AS CASE
+    WHEN name IN ('aten::convolution', 'aten::_convolution') THEN {'stride': 4, 'padding': 5, 'dilation': 6, 'transposed': 7, 'causal': NULL}
+    WHEN regexp_matches(name, '^aten::(conv[123]d|cudnn_convolution_relu)$') THEN {'stride': 4, 'padding': 5, 'dilation': 6, 'transposed': NULL, 'causal': NULL}
+    WHEN name = 'aten::cudnn_convolution' THEN {'stride': 4, 'padding': 3, 'dilation': 5, 'transposed': NULL, 'causal': NULL}
+    WHEN name = 'aten::cudnn_convolution_add_relu' THEN {'stride': 6, 'padding': 7, 'dilation': 8, 'transposed': NULL, 'causal': NULL}
+    WHEN regexp_matches(name, '^aten::(miopen_convolution|miopen_depthwise_convolution|mkldnn_convolution)$') THEN {'stride': 5, 'padding': 4, 'dilation': 6, 'transposed': NULL, 'causal': NULL}
+    WHEN regexp_matches(name, '^aten::(_slow_conv2d_forward|thnn_conv2d)$') THEN {'stride': 5, 'padding': 6, 'dilation': NULL, 'transposed': NULL, 'causal': NULL}
+    WHEN name = 'aten::_conv_depthwise2d' THEN {'stride': 5, 'padding': 6, 'dilation': 7, 'transposed': NULL, 'causal': NULL}
+    WHEN name = 'aten::_flash_attention_forward' THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 9}
+    WHEN name = 'aten::_flash_attention_backward' THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 13}
+    WHEN regexp_matches(name, '^aten::_scaled_dot_product_flash_attention(_for_cpu)?$') THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 5}
+    WHEN regexp_matches(name, '^aten::_scaled_dot_product_(efficient|cudnn)_attention$') THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 7}
+    WHEN regexp_matches(name, '^aten::(scaled_dot_product_attention|_scaled_dot_product_attention_math)$') THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 6}
+    WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 12}
+    END;
+
+-- Operators whose inputs were recorded and whose work follows from them.
+CREATE OR REPLACE VIEW operator_shapes AS
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, input_dims AS dims, input_types AS types, args->'Concrete Inputs' AS concrete
+FROM cpu_ops JOIN (SELECT name, work_kind(name) AS kind FROM (SELECT DISTINCT name FROM cpu_ops)) USING (name)
+WHERE kind IS NOT NULL AND input_dims IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id);
+
+-- Shapes are few, calls are many: the work of each distinct one. Each step reads the columns of the one
+-- before: an expression that is used twice is written out twice.
+CREATE OR REPLACE MACRO shape_work(shapes) AS TABLE
+WITH parsed AS (
+    SELECT *, shapes_of(dims) AS d, texts_of(types) AS t, texts_of(concrete) AS c, settings_of(name) AS setting,
+           replace(replace(kind, '_backward', ''), '_bshd', '') AS family, contains(kind, 'backward') AS is_backward
+    FROM query_table(shapes)
+),
+-- What of the inputs is a tensor: its elements, and its bytes an element.
+sized AS (
+    SELECT *, list_filter(list_transform(list_zip(d, t), lambda x: {'shape': x[1], 'elements': elements(x[1]), 'size': element_bytes(x[2]), 'type': x[2]}),
+                          lambda x: x.size IS NOT NULL) AS tensors
+    FROM parsed
+),
+shaped AS (
+    SELECT
+        *, tensors[1].type AS type, tensors[1].size AS size, list_transform(tensors, lambda x: x.elements * x.size) AS sizes,
+        -- The two factors of a matrix product.
+        CASE family WHEN 'mm' THEN d[1] WHEN 'bmm' THEN d[1] WHEN 'addmm' THEN d[2] WHEN 'baddbmm' THEN d[2]
+                    WHEN 'linear' THEN [elements(d[1]) // d[1][-1], d[1][-1]]::BIGINT[] END AS a,
+        CASE family WHEN 'mm' THEN d[2] WHEN 'bmm' THEN d[2] WHEN 'addmm' THEN d[3] WHEN 'baddbmm' THEN d[3]
+                    WHEN 'linear' THEN list_reverse(d[2]) END AS b,
+        -- A convolution's input and weight (backward: after the output's gradient), and which gradients are wanted.
+        CASE WHEN family = 'convolution' THEN d[CASE WHEN is_backward THEN 2 ELSE 1 END] END AS x,
+        CASE WHEN family = 'convolution' THEN d[CASE WHEN is_backward THEN 3 ELSE 2 END] END AS w,
+        integers_of(c[setting.stride]) AS stride, integers_of(c[setting.padding]) AS padding,
+        CASE WHEN setting.dilation IS NULL THEN [1] ELSE integers_of(c[setting.dilation]) END AS dilation,
+        coalesce(is_true(c[CASE WHEN is_backward THEN 8 ELSE setting.transposed END]), FALSE) AS is_transposed,
+        CASE WHEN kind = 'convolution_backward' THEN list_transform(string_split(trim(c[11], '[]'), ','), lambda m: is_true(trim(m))) END AS mask,
+        -- Attention's query, key and value: (batch, heads, sequence, features), or heads third.
+        CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 2 ELSE 1 END] END AS q,
+        CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 3 ELSE 2 END] END AS k,
+        CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 4 ELSE 3 END] END AS v,
+        CASE WHEN contains(kind, 'bshd') THEN 2 ELSE 3 END AS s_at, coalesce(is_true(c[setting.causal]), FALSE) AS is_causal,
+        -- The dimensions that a reduction is over; none: all.
+        CASE WHEN family = 'reduction' THEN coalesce(integers_of(c[2]), [TRY_CAST(c[2] AS BIGINT)]) END AS dimensions
+    FROM sized
+),
+measured AS (
+    SELECT
+        *, list_sum(sizes) AS input_bytes, q[s_at] AS sq, k[s_at] AS sk,
+        CASE family
+            WHEN 'convolution' THEN CASE
+                WHEN is_transposed THEN CASE WHEN is_backward THEN elements(d[1]) END
+                WHEN is_backward THEN elements(d[1])
+                WHEN len(stride) > 0 AND len(padding) > 0 AND len(dilation) > 0 THEN x[1] * w[1] * convolved(x[3:], w[3:], stride, padding, dilation) END
+            WHEN 'elementwise' THEN broadcast_elements(list_transform(tensors, lambda each: each.shape))
+            WHEN 'comparison' THEN broadcast_elements(list_transform(tensors, lambda each: each.shape))
+            WHEN 'reduction' THEN elements(d[1]) / coalesce(list_product(list_transform(
+                CASE WHEN len(dimensions) > 0 AND dimensions[1] IS NOT NULL THEN dimensions ELSE range(len(d[1])) END,
+                lambda i: d[1][CASE WHEN i < 0 THEN len(d[1]) + i + 1 ELSE i + 1 END])), 1)
+            ELSE tensors[1].elements END AS out
+    FROM shaped
+)
+SELECT name, dims, types, concrete, type, is_matrix, flops, TRY_CAST(read AS BIGINT) AS read_bytes, TRY_CAST(written AS BIGINT) AS written_bytes
+FROM (
+    SELECT
+        name, dims, types, concrete, type, family IN ('mm', 'addmm', 'bmm', 'baddbmm', 'linear', 'convolution', 'attention') AS is_matrix,
+        CASE
+            WHEN family IN ('mm', 'addmm', 'linear') AND len(a) = 2 AND len(b) = 2 THEN 2 * a[1] * a[2] * b[2]
+            WHEN family IN ('bmm', 'baddbmm') AND len(a) = 3 AND len(b) = 3 THEN 2 * a[1] * a[2] * a[3] * b[3]
+            -- Each place of the output (transposed: of the input) takes a product with the weight, for all that share it.
+            WHEN family = 'convolution' AND len(x) BETWEEN 3 AND 5 AND len(w) = len(x) THEN
+                CASE WHEN is_backward THEN mask[1]::INTEGER + mask[2]::INTEGER ELSE 1 END * 2 * elements(w)
+                * CASE WHEN is_transposed THEN elements(x) / x[2] ELSE out / w[1] END
+            WHEN family = 'attention' AND len(q) = 4 AND len(k) = 4 AND len(v) = 4 THEN
+                2 * elements(q) / q[4] * sk * (q[4] + v[4]) * CASE WHEN is_backward THEN 2.5 ELSE 1 END
+                * CASE WHEN is_causal AND sq = sk THEN (sk + 1) / (2 * sk) ELSE 1 END
+            WHEN family = 'normalization' THEN 8 * out * CASE WHEN is_backward THEN 2 ELSE 1 END
+            WHEN family = 'softmax' THEN 5 * out
+            WHEN family IN ('elementwise', 'comparison') THEN out
+            WHEN family = 'reduction' THEN tensors[1].elements
+            WHEN family IN ('copy', 'fill', 'embedding') THEN 0
+            -- Inductor names a kernel after the operators that it fuses.
+            WHEN family = 'triton' THEN list_max(list_transform(tensors, lambda each: each.elements)) * len(regexp_extract_all(name,
+                '_(add|sub|mul|div|pow|sqrt|rsqrt|exp|log|mean|sum|var|amax|softmax|gelu|silu|relu|sigmoid|tanh|where|maximum|minimum|native_layer_norm|native_dropout|neg|abs|sin|cos|clamp)'))
+        END::DOUBLE AS flops,
+        CASE
+            WHEN kind = 'embedding' AND len(d[1]) = 2 AND len(tensors) = 2 THEN tensors[2].elements * (d[1][2] * size + tensors[2].size)
+            WHEN kind = 'embedding' OR family IN ('mm', 'bmm') AND len(sizes) < 2 THEN NULL
+            WHEN family IN ('mm', 'bmm') THEN sizes[1] + sizes[2]
+            WHEN kind = 'copy' THEN elements(d[1]) * element_bytes(t[2])
+            WHEN kind = 'fill' THEN 0
+            WHEN kind = 'reduction' THEN sizes[1]
+            -- Which of its tensors it writes it does not say: each moves once, and the last is the output.
+            WHEN kind = 'triton' THEN coalesce(list_sum(sizes[:-2]), 0)
+            ELSE input_bytes END AS read,
+        CASE
+            WHEN family IN ('mm', 'addmm', 'linear') THEN a[1] * b[2] * size
+            WHEN family IN ('bmm', 'baddbmm') THEN a[1] * a[2] * b[3] * size
+            WHEN kind = 'convolution' THEN CASE WHEN NOT is_transposed THEN out * size END
+            WHEN kind = 'convolution_backward' THEN mask[1]::INTEGER * sizes[2] + mask[2]::INTEGER * sizes[3]
+            WHEN family = 'attention' THEN CASE WHEN is_backward THEN elements(q) + elements(k) + elements(v) ELSE elements(q) / q[4] * v[4] END * size
+            WHEN kind = 'embedding' THEN tensors[2].elements * d[1][2] * size
+            WHEN kind = 'embedding_backward' THEN TRY_CAST(c[3] AS BIGINT) * d[1][-1] * size
+            WHEN kind = 'comparison' THEN out
+            WHEN kind = 'reduction' THEN out * size
+            WHEN kind = 'elementwise' THEN out * CASE WHEN ends_with(name, '_') THEN size ELSE list_max(list_transform(tensors, lambda each: each.size)) END
+            WHEN kind = 'triton' THEN sizes[-1]
+            ELSE sizes[1] END AS written
+    FROM measured
+)
+-- Of an empty tensor nothing follows.
+WHERE isfinite(flops);
+
+-- Operators with their work and the time in which the device did it: the union of the GPU ops that were
+-- launched during one and not by another inside it, per device. Nobody is charged twice.
+CREATE OR REPLACE VIEW measured_work AS
+WITH call AS MATERIALIZED (FROM operator_shapes),
+shape AS (SELECT DISTINCT name, kind, dims, types, concrete FROM call),
+work AS MATERIALIZED (
+    SELECT row_number() OVER () AS shape_id, *, peak_name(type) AS peak FROM shape_work('shape')
+    WHERE read_bytes IS NOT NULL AND written_bytes IS NOT NULL
+),
+operator AS MATERIALIZED (
+    SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, w.shape_id
+    FROM call AS c JOIN work AS w
+      ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types AND c.concrete IS NOT DISTINCT FROM w.concrete
+),
+slice AS MATERIALIZED (
+    SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator
+    UNION ALL
+    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0 FROM gpu_op_link
+),
+nest AS (FROM nested('slice')),
+op AS MATERIALIZED (
+    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns, g.end_ns, g.name, g.event_id, g.stream
+    FROM nest AS n JOIN gpu_op_link AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    WHERE n.parent_id IS NOT NULL
+),
+busy AS (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('op') GROUP BY key),
+named AS (
+    SELECT key, bool_or(is_tf32_kernel(name)) AS is_tf32, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids, min(start_ns) AS first_ns, any_value(stream) AS stream
+    FROM op GROUP BY key
+)
+SELECT o.trace_id, o.event_id, w.name, o.kind, w.dims, w.types, is_matrix, CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
+       flops, read_bytes, written_bytes, key.device_id AS device_id, stream, gpu_op_ids, first_ns, busy_ns
+FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id JOIN busy USING (key)
+WHERE busy_ns > 0;

@@ -1,0 +1,98 @@
+"""Peaks of devices: hardware.toml, and a user's file of the same form before it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tracekit.errors import TracekitError
+
+FORMATS = (
+    "fp64",
+    "fp64_tensor",
+    "fp32",
+    "fp32_matrix",
+    "tf32",
+    "bf16",
+    "fp16",
+    "fp8",
+    "fp6",
+    "fp4",
+    "int8",
+)
+_KEYS = {"name", "match", "memory_gb_per_s", "tflops", "source", "memory_source", "note"}
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What a device could do at most: dense operations and bytes, each a second."""
+
+    name: str
+    pattern: str
+    memory_bytes_per_s: float | None
+    flop_per_s: dict[str, float]
+    source: str
+    note: str | None
+
+
+def peaks(own: str | Path | None = None) -> list[Peaks]:
+    """All known devices, the first that matches counting; those of the file `own` come first.
+
+    Raises:
+        TracekitError: when that file cannot be read, or says something else than peaks.
+    """
+    text = (files("tracekit") / "hardware.toml").read_text(encoding="utf-8")
+    shipped = _parsed(text, "hardware.toml")
+    return shipped if own is None else _read(Path(own)) + shipped
+
+
+def _read(path: Path) -> list[Peaks]:
+    try:
+        return _parsed(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not UTF-8 text"
+        raise TracekitError(f"{path}: cannot be read as a hardware file: {reason}") from error
+
+
+def _parsed(text: str, name: str) -> list[Peaks]:
+    try:
+        devices = tomllib.loads(text).get("device")
+    except tomllib.TOMLDecodeError as error:
+        raise TracekitError(f"{name}: is no TOML: {error}") from error
+    if not isinstance(devices, list) or not devices:
+        raise TracekitError(f"{name}: has no [[device]] entries")
+    return [_checked(each, f"{name}: [[device]] {place}") for place, each in enumerate(devices, 1)]
+
+
+def _checked(entry: Any, where: str) -> Peaks:
+    if not isinstance(entry, dict) or not {"name", "match", "source"} <= entry.keys():
+        raise TracekitError(f"{where}: needs name, match and source")
+    if unknown := entry.keys() - _KEYS:
+        raise TracekitError(f"{where}: has no key {min(unknown)!r}; it has {_listed(_KEYS)}")
+    rates = entry.get("tflops", {})
+    if not isinstance(rates, dict) or rates.keys() - set(FORMATS):
+        raise TracekitError(f"{where}: tflops has a rate for each of: {_listed(FORMATS)}")
+    memory = entry.get("memory_gb_per_s")
+    for figure in [*rates.values(), *([] if memory is None else [memory])]:
+        if isinstance(figure, bool) or not isinstance(figure, int | float) or not figure > 0:
+            raise TracekitError(f"{where}: {figure!r} is no rate")
+    try:
+        re.compile(entry["match"])
+    except (re.error, TypeError) as error:
+        raise TracekitError(f"{where}: match is no regular expression: {error}") from error
+    return Peaks(
+        name=str(entry["name"]),
+        pattern=entry["match"],
+        memory_bytes_per_s=None if memory is None else memory * 1e9,
+        flop_per_s={format_: rate * 1e12 for format_, rate in rates.items()},
+        source="; ".join(str(entry[key]) for key in ("source", "memory_source") if key in entry),
+        note=entry.get("note"),
+    )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(sorted(names))
