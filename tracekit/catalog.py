@@ -13,6 +13,10 @@ from tracekit.errors import TracekitError
 
 Value = str | int | float | bool | None
 
+# What a database says of itself: another number, and its tables and views are not those that the
+# questions read.
+FORMAT = 2
+
 # In the order in which one stands on the other.
 VOCABULARY = (
     "measures",
@@ -29,6 +33,7 @@ VOCABULARY = (
     "peaks",
     "work",
     "collectives",
+    "runs",
     "hta",
 )
 

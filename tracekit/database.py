@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import polars
 
     from tracekit.analysis import Analysis
+    from tracekit.diff import Diff
 
 Config = dict[str, str | bool | int | float | list[str]]
 # Held while a connection's configuration is being locked: two may share one.
@@ -153,6 +154,16 @@ class Database:
             raise TracekitError(f"{self.name}: choose a trace by its trace_id: {ids}")
         return gather(self, trace, window)[0]
 
+    def diff(self, a: int = 1, b: int = 2, top: int = 20) -> Diff:
+        """Run b against run a, by their trace_ids: what `tracekit.diff.diff` says.
+
+        Raises:
+            TracekitError: when one of them is not there.
+        """
+        from tracekit.diff import diff
+
+        return diff(self, a, b, top)
+
     def export(self, output: str | Path, trace: int | None = None) -> int:
         """Writes a trace as Kineto JSON again, as `tracekit.export` says; returns its events."""
         from tracekit.export import export
@@ -267,8 +278,15 @@ def open_database(path: str | Path) -> Database:
     connection = connect(path, config, path, read_only=True)
     try:
         connection.execute("SELECT 1 FROM trace, gpu_timeline LIMIT 0")
+        made = connection.execute(
+            "SELECT count(*) FROM duckdb_functions()"
+            f" WHERE function_name = 'tracekit_format' AND macro_definition = '{catalog.FORMAT}'"
+        ).fetchall()
     except duckdb.Error as error:
         connection.close()
         reason = str(error).splitlines()[0]
         raise TracekitError(f"{path}: cannot be opened as a tracekit database: {reason}") from error
+    if made != [(1,)]:
+        connection.close()
+        raise TracekitError(f"{path}: another version of tracekit made it: load its traces again")
     return Database(connection, str(path))

@@ -157,6 +157,31 @@ def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool
         for (name,) in names:
             connection.execute(f'DROP {kind} temp."{name}"')
     connection.execute("SET preserve_insertion_order = true")
+    connection.execute(f"CREATE OR REPLACE MACRO tracekit_format() AS {catalog.FORMAT}")
+
+
+def copy_traces(
+    connection: duckdb.DuckDBPyConnection, path: str, first_id: int, without: set[tuple[str, int]]
+) -> int:
+    """Adds the traces of another database, numbered from `first_id`; returns how many.
+
+    Those whose path and size are in `without` are left out.
+    """
+    connection.execute("ATTACH '{}' AS other (READ_ONLY)".format(path.replace("'", "''")))
+    try:
+        rows = connection.execute(
+            "SELECT trace_id, path, file_bytes FROM other.trace ORDER BY trace_id"
+        ).fetchall()
+        chosen = [trace_id for trace_id, *known in rows if tuple(known) not in without]
+        for new_id, old_id in enumerate(chosen, first_id):
+            for table in ("device", "event", "rejected", "trace"):
+                connection.execute(
+                    f"INSERT INTO {table} BY NAME SELECT * REPLACE ({new_id} AS trace_id)"
+                    f" FROM other.{table} WHERE trace_id = {old_id}"
+                )
+        return len(chosen)
+    finally:
+        connection.execute("DETACH other")
 
 
 class Ingest:

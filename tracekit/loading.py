@@ -25,6 +25,7 @@ from tracekit.files import resumable, written_whole
 from tracekit.hardware import Peaks, peaks
 from tracekit.ingest import (
     Ingest,
+    copy_traces,
     create_tables,
     drop_unfinished,
     finish,
@@ -129,9 +130,9 @@ def load(
     """Loads traces into one database, several at a time.
 
     Each of `traces` is a .json, .json.gz or .json.zst, a tar archive of them (compressed or not),
-    a directory, a pattern, or - for standard input. The database is in memory, or in the file
-    `database`, which appears when it is whole and replaces one that was there; `append` adds to
-    that one instead. With `resume`, what is loaded is kept beside it (`.partial`) when loading is
+    a directory, a pattern, a database whose traces are copied, or - for standard input. The result
+    is in memory, or in the file `database`, which appears when it is whole and replaces one that
+    was there; `append` adds to that one instead. With `resume`, what is loaded is kept beside it (`.partial`) when loading is
     interrupted, and the same call goes on from there. `Resources` says what `memory_mb`, `threads`,
     `temp_dir` and `hardware` mean.
 
@@ -224,9 +225,15 @@ class _Job:
         pending: set[Future[None]] = set()
         with ThreadPoolExecutor(workers) as pool:
             try:
-                streams = self._streams(drop_unfinished(connection) if self.resume else set())
-                for trace_id, stream in enumerate(streams, last_trace_id(connection) + 1):
-                    pending.add(pool.submit(self._load_one, connection, trace_id, stream))
+                done = drop_unfinished(connection) if self.resume else set()
+                trace_id = last_trace_id(connection) + 1
+                for source in self._sources(done):
+                    if isinstance(source, str):
+                        trace_id += copy_traces(connection, source, trace_id, done)
+                        self.loaded += 1
+                        continue
+                    pending.add(pool.submit(self._load_one, connection, trace_id, source))
+                    trace_id += 1
                     if len(pending) == workers:
                         finished, pending = wait(pending, return_when=FIRST_COMPLETED)
                         self._settle(finished)
@@ -237,9 +244,14 @@ class _Job:
                     cursor.interrupt()
                 raise
 
-    def _streams(self, done: set[tuple[str, int]]) -> Iterator[ByteStream]:
+    def _sources(self, done: set[tuple[str, int]]) -> Iterator[ByteStream | str]:
+        """The traces to read, and the paths of databases whose traces are to be copied."""
         for path in self.paths:
             try:
+                if is_database(path):
+                    open_database(path).close()
+                    yield path
+                    continue
                 for stream in open_streams(path, self.progress.read if self.progress else int):
                     if (stream.path, stream.stored_bytes) in done:
                         stream.close()

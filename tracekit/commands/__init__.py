@@ -12,6 +12,7 @@ from tracekit import __version__
 from tracekit.commands.analyze import analyze
 from tracekit.commands.capture import capture
 from tracekit.commands.crosscheck import crosscheck
+from tracekit.commands.diff import diff
 from tracekit.commands.export import export
 from tracekit.commands.load import load
 from tracekit.commands.query import query
@@ -33,7 +34,7 @@ def cli() -> None:
     """
 
 
-for command in (analyze, capture, crosscheck, export, load, query, sql, workloads):
+for command in (analyze, capture, crosscheck, diff, export, load, query, sql, workloads):
     cli.add_command(command)
 
 

@@ -37,7 +37,7 @@ def render(analysis: Analysis) -> None:
     """Prints one analysis."""
     out = console()
     _headline(out, analysis)
-    _section(out, "Why")
+    section(out, "Why")
     for sentence in analysis.verdict.why:
         out.print(Text("- " + printable(sentence)))
     _time(out, analysis)
@@ -46,7 +46,7 @@ def render(analysis: Analysis) -> None:
     _traffic(out, analysis)
     _health(out, analysis)
     if analysis.verdict.try_next:
-        _section(out, "What to try next")
+        section(out, "What to try next")
         for advice in analysis.verdict.try_next:
             out.print(Text("- " + advice))
 
@@ -133,7 +133,7 @@ def _time(out: Console, analysis: Analysis) -> None:
     if not parts:
         return
     span = analysis.window.span_ns
-    _section(out, f"Where the time went ({analysis.window.name}: {duration(span)} = 100 %)")
+    section(out, f"Where the time went ({analysis.window.name}: {duration(span)} = 100 %)")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
@@ -153,7 +153,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
     )
     if len(periods) < 2:
         return
-    _section(out, "The same, window by window (shares of each window)")
+    section(out, "The same, window by window (shares of each window)")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     on_gpu = analysis.gpu is not None
     figures = ["length", "busy", "host late"] if on_gpu else ["length", "compute"]
@@ -166,7 +166,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
         span = period.window.span_ns
         late = [share(period.idle.host_late_ns, span)] if period.idle else []
         table.add_row(
-            _clipped(period.window.name, 32),
+            clipped(period.window.name, 32),
             duration(span),
             _busy(period),
             *late,
@@ -187,7 +187,7 @@ def _busy(period: Period) -> str:
 def _kernels(out: Console, analysis: Analysis) -> None:
     if not analysis.top_kernels:
         return
-    _section(out, "Top kernels (share of summed kernel time)")
+    section(out, "Top kernels (share of summed kernel time)")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("share", "total", "count", "mean"):
         table.add_column(name, justify="right")
@@ -198,7 +198,7 @@ def _kernels(out: Console, analysis: Analysis) -> None:
             duration(row["total_ns"]),
             f"{row['count']:,}",
             duration(row["mean_ns"]),
-            _clipped(row["name"], 62),
+            clipped(row["name"], 62),
         )
     out.print(table)
 
@@ -207,7 +207,7 @@ def _traffic(out: Console, analysis: Analysis) -> None:
     copies = [row for row in analysis.memory_traffic if row["bytes"]]
     if not copies:
         return
-    _section(out, "Memory traffic")
+    section(out, "Memory traffic")
     for row in copies[:4]:
         rate = f", {size(row['bytes_per_s'])}/s" if row["bytes_per_s"] else ""
         out.print(
@@ -219,7 +219,7 @@ def _traffic(out: Console, analysis: Analysis) -> None:
 def _health(out: Console, analysis: Analysis) -> None:
     if not analysis.trace.health:
         return
-    _section(out, "What makes these numbers doubtful")
+    section(out, "What makes these numbers doubtful")
     colour = {"error": "red", "warning": "yellow", "info": "dim"}
     for finding in analysis.trace.health:
         count = f" ({finding.count:,})" if finding.count > 1 else ""
@@ -227,12 +227,14 @@ def _health(out: Console, analysis: Analysis) -> None:
         out.print(line.append(printable(finding.message) + count))
 
 
-def _clipped(text: str, width: int) -> str:
+def clipped(text: str, width: int) -> str:
+    """`text` made safe to print, and cut to `width`."""
     text = printable(text)
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def _section(out: Console, title: str) -> None:
+def section(out: Console, title: str) -> None:
+    """Prints a heading."""
     out.print()
     out.print(Text(printable(title), "bold"))
 

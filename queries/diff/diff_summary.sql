@@ -1,0 +1,24 @@
+-- question: How do the figures of b differ from those of a?
+-- param a (integer, default 1): the trace_id of the one to compare with
+-- param b (integer, default 2): the trace_id of the one that is compared
+-- column metric (text): the figure: a column of run_metrics, with its unit at the end
+-- column a (the metric's unit): its value in a
+-- column b (the metric's unit): its value in b
+-- column change (the metric's unit): b less a
+-- column ratio (b over a): NULL where a is 0
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step, profiler_dilation
+WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
+figure AS (
+    SELECT trace_id, metric, figure, place FROM (
+        SELECT *, generate_subscripts(metrics, 1) AS place, unnest(metrics) AS metric, unnest(figures) AS figure FROM (
+            SELECT trace_id, json_keys(row) AS metrics, list_transform(json_keys(row), lambda m: (row->m)::BIGINT) AS figures
+            FROM (SELECT trace_id, to_json(f) AS row FROM run_figures AS f)
+        )
+    ) WHERE metric <> 'trace_id'
+)
+SELECT metric, any_value(figure) FILTER (side = 'a') AS a, any_value(figure) FILTER (side = 'b') AS b,
+       any_value(figure) FILTER (side = 'b') - any_value(figure) FILTER (side = 'a') AS change,
+       any_value(figure) FILTER (side = 'b') / nullif(any_value(figure) FILTER (side = 'a'), 0) AS ratio
+FROM figure JOIN run USING (trace_id)
+GROUP BY metric
+ORDER BY any_value(place)

@@ -1,0 +1,25 @@
+-- question: What are the figures of each run that gates and comparisons are made of?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column steps (count): profiler steps
+-- column span_ns (ns): length of the median step; without steps, of the GPU-active span
+-- column busy_ns (ns): of it, union of GPU ops on the device with most kernel time
+-- column compute_ns (ns): of it, union of kernels that are not communication
+-- column exposed_comm_ns (ns): of it, communication not covered by compute
+-- column exposed_memcpy_ns (ns): of it, copies and fills covered by neither
+-- column idle_ns (ns): of it, nothing ran
+-- column host_late_ns (ns): of it, idle for which the host was late
+-- column active_ns (ns): length of the GPU-active span
+-- column kernels (count): kernels of the whole trace
+-- column kernel_ns (ns): sum of their durations
+-- column launches (count): calls that enqueued work for a device and whose work was recorded
+-- column operators (count): operators on the host
+-- column dispatch_ns (ns): their time in no inner slice
+-- column sync_ns (ns): host time in calls that wait for the device
+-- column copied_bytes (bytes): copied to, from and on devices
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step, profiler_dilation
+SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns,
+       active_ns, kernels, kernel_ns, launches, operators, dispatch_ns, sync_ns, copied_bytes
+FROM run_figures
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+ORDER BY trace_id

@@ -1,0 +1,75 @@
+-- What of a run is held against another run.
+
+-- How many steps each trace marks, and at least 1: what totals are divided by.
+CREATE OR REPLACE VIEW run_steps AS
+SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
+FROM trace AS t LEFT JOIN (SELECT DISTINCT trace_id, name, start_ns, end_ns FROM steps) AS s ON t.trace_id = s.trace_id
+GROUP BY t.trace_id;
+
+-- Of its main device (the one with most kernel time), the median step (element n // 2 of the n steps by length)
+-- and the GPU-active span.
+CREATE OR REPLACE VIEW run_windows AS
+WITH main AS (
+    SELECT trace_id, arg_max(device_id, (ns, -device_id)) AS device_id
+    FROM (SELECT trace_id, device_id, sum(dur_ns) AS ns FROM gpu_ops GROUP BY ALL) GROUP BY trace_id
+)
+SELECT trace_id, device_id, kind, name, start_ns, end_ns
+FROM windows JOIN main USING (trace_id, device_id)
+WHERE kind IN ('step', 'gpu_active')
+QUALIFY kind = 'gpu_active'
+     OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns) = 1 + count(*) OVER (PARTITION BY trace_id, kind) // 2;
+
+-- The figures of each run, of its median step where it has steps.
+CREATE OR REPLACE VIEW run_figures AS
+WITH chosen AS (
+    SELECT * FROM run_windows
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1
+),
+part AS (
+    SELECT c.trace_id, c.end_ns - c.start_ns AS span_ns,
+           coalesce(sum(ns) FILTER (activity <> 'idle'), 0)::BIGINT AS busy_ns, coalesce(sum(ns) FILTER (activity = 'compute'), 0)::BIGINT AS compute_ns,
+           coalesce(sum(ns) FILTER (activity = 'communication'), 0)::BIGINT AS exposed_comm_ns, coalesce(sum(ns) FILTER (activity = 'copy'), 0)::BIGINT AS exposed_memcpy_ns,
+           coalesce(sum(ns) FILTER (activity = 'idle'), 0)::BIGINT AS idle_ns, coalesce(sum(ns) FILTER (idle_class = 'host_late'), 0)::BIGINT AS host_late_ns
+    FROM chosen AS c JOIN (
+        SELECT c.trace_id, activity, idle_class, least(t.end_ns, c.end_ns) - greatest(t.start_ns, c.start_ns) AS ns
+        FROM chosen AS c JOIN gpu_timeline AS t ON c.trace_id = t.trace_id AND c.device_id = t.device_id AND t.start_ns < c.end_ns AND t.end_ns > c.start_ns
+    ) USING (trace_id)
+    GROUP BY c.trace_id, c.start_ns, c.end_ns
+),
+ops AS (
+    SELECT trace_id, max(end_ns) - min(start_ns) AS active_ns, count(*) FILTER (kind = 'kernel') AS kernels, coalesce(sum(dur_ns) FILTER (kind = 'kernel'), 0)::BIGINT AS kernel_ns
+    FROM gpu_ops GROUP BY trace_id
+),
+linked AS (SELECT trace_id, count(DISTINCT launch_id) AS launches FROM gpu_op_link GROUP BY trace_id),
+host AS (SELECT trace_id, count(*) AS operators FROM slices WHERE kind = 'cpu_op' GROUP BY trace_id),
+thread AS (
+    SELECT trace_id, coalesce(sum(end_ns - start_ns) FILTER (activity = 'dispatch'), 0)::BIGINT AS dispatch_ns, coalesce(sum(end_ns - start_ns) FILTER (activity = 'sync'), 0)::BIGINT AS sync_ns
+    FROM host_segment GROUP BY trace_id
+),
+copies AS (SELECT trace_id, sum(bytes)::BIGINT AS copied_bytes FROM memcpys GROUP BY trace_id)
+SELECT
+    trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns, active_ns, kernels, kernel_ns,
+    coalesce(launches, 0) AS launches, coalesce(operators, 0) AS operators, coalesce(dispatch_ns, 0) AS dispatch_ns, coalesce(sync_ns, 0) AS sync_ns,
+    coalesce(copied_bytes, 0) AS copied_bytes
+FROM part JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id) LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
+
+-- Two runs, by their trace_ids; the same one may be both.
+CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE
+SELECT side, r.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id) JOIN run_steps AS r USING (trace_id);
+
+-- The windows of two runs that can be compared: the median steps where both have steps, else the GPU-active spans.
+CREATE OR REPLACE MACRO compared_windows(a, b) AS TABLE
+WITH both_sides AS (SELECT side, w.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id) JOIN run_windows AS w USING (trace_id))
+SELECT * FROM both_sides
+WHERE kind = (SELECT CASE WHEN count(*) = 2 THEN 'step' ELSE 'gpu_active' END FROM both_sides WHERE kind = 'step');
+
+-- A figure of side `which` among the rows of both; 0 where it has none.
+CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);
+
+-- How a thing changed: added, removed, in count, in time, or not.
+CREATE OR REPLACE MACRO change_of(a_count, b_count, change_ns) AS
+    CASE WHEN a_count = 0 THEN 'added' WHEN b_count = 0 THEN 'removed' WHEN a_count <> b_count THEN 'count' WHEN change_ns <> 0 THEN 'time' ELSE 'same' END;
+
+-- A kernel's name without what machines and versions change in it: parameters, numbers, architecture.
+CREATE OR REPLACE MACRO plain_kernel_name(name) AS regexp_replace(regexp_replace(regexp_replace(name,
+    '\([^()]*\)( const)?$|^void ', '', 'g'), '(?i)^(sm[0-9]+_xmma|ampere|volta|turing|hopper|maxwell|sm[0-9]+)_', ''), '[0-9]+', '#', 'g');

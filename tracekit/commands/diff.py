@@ -1,0 +1,62 @@
+"""tracekit diff"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from tracekit.commands.options import resource_options
+from tracekit.errors import TracekitError
+from tracekit.text import printable
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="A [B]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--top", default=10, show_default=True, help="So many kernels, operators, modules.")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1 if this is true: SQL over a and b, each with the columns of the query "
+    "run_metrics, such as 'b.span_ns > 1.05 * a.span_ns'.",
+)
+@click.option("--trace-ids", type=int, nargs=2, default=(1, 2), show_default=True, help="Which.")
+@resource_options
+def diff(
+    runs: tuple[str, ...],
+    as_json: bool,
+    top: int,
+    conditions: tuple[str, ...],
+    trace_ids: tuple[int, int],
+    **limits: Any,
+) -> int:
+    """Compare two runs: trace or DB B with A, or two traces of the DB A (--trace-ids).
+
+    Times and counts are per step; the waterfall is of the median steps.
+    """
+    from tracekit import diff as library
+    from tracekit.loading import Resources, load, open_any
+    from tracekit.reporters import diff as reporter
+
+    if len(runs) > 2:
+        raise TracekitError("give two traces to compare, or one database that holds them")
+    one = len(runs) == 1
+    with open_any(runs[0], Resources(**limits)) if one else load(runs, **limits) as database:
+        if not one and (count := len(database.trace_ids())) != 2:
+            raise TracekitError(
+                f"the two hold {count} traces: load them into one database, give it alone and "
+                "choose with --trace-ids"
+            )
+        found = library.diff(database, *trace_ids, top=top)
+        failed = [each for each in conditions if library.fails(database, each, *trace_ids)]
+    if as_json:
+        click.echo(json.dumps(found.as_dict(), default=str))
+    else:
+        reporter.render(found)
+    for condition in failed:
+        click.echo(f"tracekit: failed: {printable(condition)}", err=True)
+    return 1 if failed else 0

@@ -1,0 +1,98 @@
+"""Two runs against each other: what changed, where the time went, and gates for CI."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracekit import catalog
+from tracekit.errors import TracekitError
+
+if TYPE_CHECKING:
+    from tracekit.database import Database
+
+SCHEMA = "tracekit/diff/1"
+
+_SERIOUS = ("error", "warning")
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Run b against run a: rows of the queries of the topic `diff`, under the same names.
+
+    `doubts` are the findings of `health` and `missing` that touch them, of both runs.
+    """
+
+    a: str
+    b: str
+    summary: Rows
+    waterfall: Rows
+    classes: Rows
+    kernels: Rows
+    operators: Rows
+    modules: Rows
+    doubts: Rows
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {"schema": SCHEMA} | asdict(self)
+
+
+def diff(database: Database, a: int = 1, b: int = 2, top: int = 20) -> Diff:
+    """Compares two traces of one database, by their trace_ids; `top` rows of each list.
+
+    Raises:
+        TracekitError: when one of them is not there.
+    """
+    paths = {row["trace_id"]: row["path"] for row in database.traces()}
+    for trace_id in (a, b):
+        if trace_id not in paths:
+            known = ", ".join(map(str, paths))
+            raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {known}")
+    findings = {
+        (row["trace_id"], row["code"]): row
+        for name in ("diff_waterfall", "diff_kernels", "diff_operators")
+        for row in database.doubts(name)
+        if row["trace_id"] in (a, b)
+        and (row["severity"] in _SERIOUS or row["code"] == "no_gpu_ops")
+    }
+    return Diff(
+        a=paths[a],
+        b=paths[b],
+        summary=database.ask("diff_summary", a=a, b=b),
+        waterfall=database.ask("diff_waterfall", a=a, b=b),
+        classes=database.ask("diff_classes", a=a, b=b),
+        kernels=database.ask("diff_kernels", a=a, b=b, top=top),
+        operators=database.ask("diff_operators", a=a, b=b, top=top),
+        modules=database.ask("diff_modules", a=a, b=b, top=top),
+        doubts=list(findings.values()),
+    )
+
+
+def fails(database: Database, expression: str, a: int = 1, b: int = 2) -> bool:
+    """Whether a condition over the figures of two runs is true.
+
+    `expression` is SQL over `a` and `b`, each with the columns of the query `run_metrics`:
+    `b.span_ns > 1.05 * a.span_ns`.
+
+    Raises:
+        TracekitError: when it is no such condition, or is neither true nor false.
+    """
+    figures = catalog.query("run_metrics").sql
+    query = f"""
+        WITH run AS ({figures})
+        SELECT (
+{expression}
+        )::BOOLEAN
+        FROM (FROM run WHERE trace_id = {a:d}) AS a, (FROM run WHERE trace_id = {b:d}) AS b"""
+    try:
+        _, rows = database.fetch(query)
+    except TracekitError as error:
+        reason = str(error).removeprefix("SQL: ").split(" | ")[0]
+        raise TracekitError(f"the condition {expression!r} cannot be judged: {reason}") from error
+    if len(rows) != 1 or rows[0][0] is None:
+        reason = "it is NULL" if rows else "one of the runs has no GPU ops"
+        raise TracekitError(f"the condition {expression!r} cannot be judged: {reason}")
+    return bool(rows[0][0])
