@@ -1,8 +1,10 @@
 """The interval arithmetic against references that are slow and plain."""
 
+import itertools
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -129,3 +131,73 @@ def test_self_time_is_what_counting_every_microsecond_gives(intervals):
             own[innermost] += 1000
     found = rows_of(events, "SELECT event_id, self_ns FROM host_slice")
     assert own == dict(found)
+
+
+intervals = st.lists(
+    st.tuples(st.sampled_from("xyz"), st.integers(0, 30), st.integers(0, 9)), max_size=12
+)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    with traces.load(tmp_path_factory.mktemp("any"), [traces.gpu_op(0, 1)]) as loaded:
+        yield loaded
+
+
+def relation(name: str, rows) -> str:
+    """Intervals of one key as a CTE."""
+    values = [f"(1, '{label}', {i}, {at}, {at + n})" for i, (label, at, n) in enumerate(rows)]
+    # Never empty, so that its columns have types.
+    listed = ", ".join([*values, "(2, 'none', 0, 0, 0)"])
+    columns = "(key, label, event_id, start_ns, end_ns)"
+    return f"{name} AS (FROM (VALUES {listed}) AS v{columns} WHERE key = 1)"
+
+
+def running(rows, now: int) -> list[str]:
+    return [label for label, at, n in rows if at <= now < at + n]
+
+
+@FAST
+@given(rows=intervals)
+def test_a_union_covers_each_instant_once(rows, database):
+    _, found = database.fetch(
+        f"WITH {relation('i', rows)} SELECT start_ns, end_ns FROM interval_union('i') ORDER BY 1"
+    )
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(found))
+    covered = {now for start, end in found for now in range(start, end)}
+    assert covered == {now for now in range(40) if running(rows, now)}
+
+
+@FAST
+@given(rows=intervals)
+def test_depth_is_how_many_run(rows, database):
+    _, found = database.fetch(
+        f"WITH {relation('i', rows)} SELECT start_ns, end_ns, depth FROM interval_depth('i')"
+    )
+    depth = {now: n for start, end, n in found for now in range(start, end)}
+    assert depth == {now: len(running(rows, now)) for now in depth}
+    assert all(now in depth for now in range(40) if running(rows, now))
+
+
+@FAST
+@given(rows=intervals)
+def test_labels_are_those_that_run(rows, database):
+    _, found = database.fetch(
+        f"WITH {relation('i', rows)} SELECT start_ns, end_ns, labels FROM interval_labels('i')"
+    )
+    labels = {now: names for start, end, names in found for now in range(start, end)}
+    expected = {now: sorted(set(running(rows, now))) for now in range(40) if running(rows, now)}
+    assert labels == expected
+
+
+@FAST
+@given(rows=intervals, cover=intervals)
+def test_covered_is_the_part_in_which_another_runs(rows, cover, database):
+    _, found = database.fetch(
+        f"WITH {relation('i', rows)}, {relation('c', cover)} FROM interval_covered('i', 'c')"
+    )
+    expected = {
+        i: sum(1 for now in range(at, at + n) if running(cover, now))
+        for i, (_, at, n) in enumerate(rows)
+    }
+    assert {event_id: ns for _, event_id, ns in found} == expected

@@ -55,3 +55,33 @@ def write(path: Path, events: list[Any], **metadata: Any) -> Path:
 def load(folder: Path, events: list[Any], **metadata: Any) -> tracekit.Database:
     """The events, loaded."""
     return tracekit.load(write(folder / "trace.json", events, **metadata))
+
+
+def operator(
+    name: str, start_us: float, dur_us: float, shapes: Any = None, types: Any = None, **more: Any
+) -> dict:
+    """An operator, with its inputs' shapes and types where given."""
+    args: dict[str, Any] = {} if shapes is None else {"Input Dims": shapes, "Input type": types}
+    return slice_event("cpu_op", name, start_us, dur_us, args=args | more)
+
+
+def step(number: int, start_us: float, dur_us: float) -> dict:
+    """A profiler step."""
+    return slice_event("user_annotation", f"ProfilerStep#{number}", start_us, dur_us)
+
+
+def frame(name: str, start_us: float, dur_us: float) -> dict:
+    """A call of the Python stack."""
+    return slice_event("python_function", name, start_us, dur_us)
+
+
+def launched(
+    operators: list[dict], at_us: float, op_us: float, dur_us: float, correlation: int, **more: Any
+) -> list[dict]:
+    """What `operators` do: the launch at `at_us` of a GPU op at `op_us`."""
+    return [*operators, launch(at_us, 1, correlation), gpu_op(op_us, dur_us, correlation, **more)]
+
+
+def device(name: str, number: int = DEVICE) -> dict[str, Any]:
+    """A trace's metadata for a device of that name."""
+    return {"deviceProperties": [{"id": number, "name": name, "totalGlobalMem": 80_000_000_000}]}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import duckdb
 
 from tracekit.errors import TracekitError
 
@@ -52,10 +53,18 @@ def peaks(own: str | Path | None = None) -> list[Peaks]:
 
 def _read(path: Path) -> list[Peaks]:
     try:
-        return _parsed(path.read_text(encoding="utf-8"), str(path))
+        devices = _parsed(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is not UTF-8 text"
         raise TracekitError(f"{path}: cannot be read as a hardware file: {reason}") from error
+    for each in devices:
+        try:
+            duckdb.execute("SELECT regexp_matches('', $1)", [each.pattern])
+        except duckdb.Error as error:
+            raise TracekitError(
+                f"{path}: match {each.pattern!r} is no regular expression of RE2: {error}"
+            ) from error
+    return devices
 
 
 def _parsed(text: str, name: str) -> list[Peaks]:
@@ -80,10 +89,8 @@ def _checked(entry: Any, where: str) -> Peaks:
     for figure in [*rates.values(), *([] if memory is None else [memory])]:
         if isinstance(figure, bool) or not isinstance(figure, int | float) or not figure > 0:
             raise TracekitError(f"{where}: {figure!r} is no rate")
-    try:
-        re.compile(entry["match"])
-    except (re.error, TypeError) as error:
-        raise TracekitError(f"{where}: match is no regular expression: {error}") from error
+    if not isinstance(entry["match"], str):
+        raise TracekitError(f"{where}: match is no text")
     return Peaks(
         name=str(entry["name"]),
         pattern=entry["match"],

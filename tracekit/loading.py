@@ -132,9 +132,9 @@ def load(
     Each of `traces` is a .json, .json.gz or .json.zst, a tar archive of them (compressed or not),
     a directory, a pattern, a database whose traces are copied, or - for standard input. The result
     is in memory, or in the file `database`, which appears when it is whole and replaces one that
-    was there; `append` adds to that one instead. With `resume`, what is loaded is kept beside it (`.partial`) when loading is
-    interrupted, and the same call goes on from there. `Resources` says what `memory_mb`, `threads`,
-    `temp_dir` and `hardware` mean.
+    was there; `append` adds to that one instead. With `resume`, what is loaded is kept beside it
+    (`.partial`) when loading is interrupted, and the same call goes on from there. `Resources` says
+    what `memory_mb`, `threads`, `temp_dir` and `hardware` mean.
 
     A bad trace ends it, unless `on_bad` takes the error: then the others are loaded.
 

@@ -1,0 +1,176 @@
+"""Two runs against each other."""
+
+import json
+
+import pytest
+
+import tracekit
+from tests import traces
+from tests.conftest import SHARED_TRACES
+from tests.traces import gpu_op, launched, operator, step
+from tracekit.diff import fails
+
+
+def run_trace(folder, name, gemm_us, gap_us, kernel="ampere_sgemm_128x64_nn", steps=2):
+    """Steps of 100 us with a product after a gap, and a copy."""
+    events = []
+    for i in range(steps):
+        at = 1000 * i
+        mm = operator("aten::mm", at + 1, 40, [[8, 16], [16, 4]], ["float", "float"])
+        events += [
+            step(i, at, 100),
+            *launched([], at, at + 2, 8, 10 * i + 1, name="copy_kernel"),
+            *launched([mm], at + 5 + gap_us, at + 10 + gap_us, gemm_us, 10 * i + 2, name=kernel),
+        ]
+    return traces.write(folder / name, events)
+
+
+@pytest.fixture
+def two(tmp_path):
+    a = run_trace(tmp_path, "a.json", 20, 5)
+    b = run_trace(tmp_path, "b.json", 30, 15, kernel="volta_sgemm_32x32_tn")
+    with tracekit.load([a, b]) as database:
+        yield database
+
+
+def test_the_bars_lead_from_one_step_to_the_other(two):
+    rows = two.ask("diff_waterfall")
+    parts = {row["part"]: row for row in rows}
+    assert (rows[0]["part"], rows[0]["until_ns"]) == ("a", 100_000)
+    assert (rows[-1]["part"], rows[-1]["until_ns"]) == ("b", 100_000)
+    assert parts["compute: gemm"]["change_ns"] == 10_000
+    assert sum(row["change_ns"] or 0 for row in rows) == 0
+    assert rows[-2]["until_ns"] == rows[-1]["b_ns"]
+
+
+def test_tuned_products_of_one_shape_are_one_kernel(two):
+    rows = {row["kernel"]: row for row in two.ask("diff_kernels")}
+    product = rows["aten::mm [[8,16],[16,4]]"]
+    assert (product["change"], product["a_count"], product["b_count"]) == ("time", 1, 1)
+    assert (product["a_ns"], product["b_ns"], product["change_ns"]) == (20_000, 30_000, 10_000)
+    assert product["a_name"] != product["b_name"]
+    assert rows["copy_kernel"]["change"] == "same"
+
+
+def test_what_is_added_and_removed_is_named(tmp_path):
+    def mul(width):
+        name = f"void at::native::vectorized_elementwise_kernel<{width}, Mul>(int, Mul)"
+        return launched([operator("aten::mul", 0, 9)], 1, 20, 5, 1, name=name)
+
+    add = launched([operator("aten::add", 50, 9)], 51, 70, 5, 2, name="void add_kernel(int)")
+    a = traces.write(tmp_path / "a.json", mul(4))
+    b = traces.write(tmp_path / "b.json", [*mul(8), *add])
+    with tracekit.load([a, b]) as database:
+        kernels = {row["kernel"]: row["change"] for row in database.ask("diff_kernels")}
+        back = {row["kernel"]: row["change"] for row in database.ask("diff_kernels", a=2, b=1)}
+        operators = {row["operator"]: row["change"] for row in database.ask("diff_operators")}
+    # Another vector width is no other kernel.
+    assert kernels == {
+        "add_kernel": "added", "at::native::vectorized_elementwise_kernel<#, Mul>": "same",
+    }  # fmt: skip
+    assert back["add_kernel"] == "removed"
+    assert operators == {"aten::add": "added", "aten::mul": "same"}
+
+
+def test_counts_and_times_are_per_step(tmp_path):
+    a = run_trace(tmp_path, "a.json", 20, 5, steps=2)
+    b = run_trace(tmp_path, "b.json", 20, 5, steps=4)
+    with tracekit.load([a, b]) as database:
+        assert {row["change"] for row in database.ask("diff_kernels")} == {"same"}
+        assert {row["change_ns"] for row in database.ask("diff_classes")} == {0}
+        metrics = {row["metric"]: row for row in database.ask("diff_summary")}
+    assert (metrics["span_ns"]["change"], metrics["span_ns"]["ratio"]) == (0, 1)
+    assert (metrics["kernels"]["a"], metrics["kernels"]["b"]) == (4, 8)
+
+
+def test_modules_are_compared_by_name(tmp_path):
+    def module(name, dur_us):
+        events = [traces.frame("nn.Module: Linear_0", 0, dur_us), *launched([], 1, 60, 5, 1)]
+        return traces.write(tmp_path / name, events)
+
+    with tracekit.load([module("a.json", 20), module("b.json", 50)]) as database:
+        (row,) = database.ask("diff_modules")
+    assert (row["module"], row["a_host_ns"], row["b_host_ns"]) == ("Linear_0", 20_000, 50_000)
+    assert (row["a_gpu_ns"], row["change_ns"]) == (5_000, 30_000)
+
+
+def test_a_gate_judges_the_figures_of_both_runs(two):
+    assert fails(two, "b.kernel_ns > 1.1 * a.kernel_ns")
+    assert not fails(two, "b.kernels > a.kernels")
+
+
+@pytest.mark.parametrize(
+    "expression", ["b.nothing > 1", "1); DROP TABLE event; --", "", "NULL", "a.span_ns = '", "a"]
+)
+def test_what_is_no_condition_is_refused_in_one_line(expression, two):
+    with pytest.raises(tracekit.TracekitError, match="cannot be judged") as error:
+        fails(two, expression)
+    assert "\n" not in str(error.value)
+
+
+def test_a_gate_on_a_run_without_gpu_ops_cannot_be_judged(tmp_path):
+    cpu = traces.write(tmp_path / "cpu.json", [operator("aten::mm", 0, 9)])
+    gpu = traces.write(tmp_path / "gpu.json", [gpu_op(0, 5)])
+    with tracekit.load([cpu, gpu]) as database:
+        assert database.diff().waterfall == []
+        assert any(row["code"] == "no_gpu_ops" for row in database.diff().doubts)
+        with pytest.raises(tracekit.TracekitError, match="no GPU ops"):
+            fails(database, "b.span_ns > a.span_ns")
+
+
+def test_the_command_compares_traces_and_databases(tmp_path, run):
+    run_trace(tmp_path, "a.json", 20, 5)
+    run_trace(tmp_path, "b.json", 30, 15)
+    tracekit.load(tmp_path / "b.json", tmp_path / "b.duckdb").close()
+    tracekit.load([tmp_path / "a.json", tmp_path / "b.json"], tmp_path / "ab.duckdb").close()
+    plain = run("diff", "a.json", "b.duckdb", "--json")
+    assert (plain.returncode, plain.stderr) == (0, "")
+    found = json.loads(plain.stdout)
+    assert found["schema"] == "tracekit/diff/1"
+    one = json.loads(run("diff", "ab.duckdb", "--json").stdout)
+    assert {**one, "a": 0, "b": 0} == {**found, "a": 0, "b": 0}
+    text = run("diff", "a.json", "b.json")
+    assert text.returncode == 0
+    assert "From a to b" in text.stdout
+
+
+def test_a_failed_gate_exits_with_1_and_says_which(tmp_path, run):
+    run_trace(tmp_path, "a.json", 20, 5)
+    run_trace(tmp_path, "b.json", 30, 15)
+    condition = "b.kernel_ns > 1.1 * a.kernel_ns"
+    failed = run("diff", "a.json", "b.json", "--fail-if", condition, "--fail-if", "false")
+    assert failed.returncode == 1
+    assert failed.stderr == f"tracekit: failed: {condition}\n"
+    passed = run("diff", "b.json", "a.json", "--fail-if", condition)
+    assert (passed.returncode, passed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a.json"], ["a.json", "missing.json"], ["a.json", "a.json", "a.json"],
+        ["a.json", "a.json", "--fail-if", "x"], ["a.json", "a.json", "--trace-ids", "1", "7"],
+        ["ab.duckdb", "a.json"],
+    ],
+)  # fmt: skip
+def test_wrong_use_exits_with_2_and_one_line(arguments, tmp_path, run):
+    path = run_trace(tmp_path, "a.json", 20, 5)
+    tracekit.load([path, path], tmp_path / "ab.duckdb").close()
+    done = run("diff", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_shared_pair_adds_up_on_two_machines():
+    names = ("a100-diff-control.json.gz", "v100-diff-test.json.gz")
+    paths = [SHARED_TRACES / name for name in names]
+    if not paths[0].exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    with tracekit.load(paths) as database:
+        rows = database.ask("diff_waterfall")
+        windows = database.ask("run_metrics")
+        same = database.ask("diff_waterfall", a=1, b=1)
+    assert rows[0]["until_ns"] == windows[0]["span_ns"] == 76_940_000
+    assert rows[-2]["until_ns"] == rows[-1]["b_ns"] == windows[1]["span_ns"] == 122_149_000
+    assert sum(row["change_ns"] or 0 for row in rows) == 122_149_000 - 76_940_000
+    assert not any(row["change_ns"] for row in same)

@@ -1,0 +1,109 @@
+"""The peaks of devices: which entry a name gets, and what a user's file may say."""
+
+import re
+
+import duckdb
+import pytest
+
+from tracekit import TracekitError
+from tracekit.hardware import FORMATS, peaks
+
+
+def entry_of(name: str) -> str | None:
+    return next((each.name for each in peaks() if re.search(each.pattern, name)), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "tera", "giga"),
+    [
+        ("Tesla V100-SXM2-32GB", 125, 900), ("Tesla T4", 65, 320), ("NVIDIA A10", 125, 600),
+        ("NVIDIA A100-SXM4-40GB", 312, 1555), ("A100-SXM4-80GB", 312, 2039),
+        ("NVIDIA A100 80GB PCIe", 312, 1935), ("NVIDIA H100 80GB HBM3", 989, 3350),
+        ("NVIDIA H100 PCIe", 756, 2000), ("NVIDIA H200", 989, 4800),
+        ("AMD Instinct MI300X", 1307, 5300), ("AMD Instinct MI355X", 2516, 8000),
+    ],
+)  # fmt: skip
+def test_a_devices_name_finds_its_peaks(name, tera, giga):
+    found = next(each for each in peaks() if re.search(each.pattern, name))
+    assert found.flop_per_s["fp16"] == pytest.approx(tera * 1e12, rel=0.005)
+    assert found.memory_bytes_per_s == pytest.approx(giga * 1e9, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "L4", "L40S", "H100 NVL", "B200", "GB200", "B300 SXM6 AC", "GeForce RTX 3090",
+        "GeForce RTX 4090", "GeForce RTX 5090",
+    ],
+)  # fmt: skip
+def test_every_device_asked_for_is_there(name):
+    assert entry_of(f"NVIDIA {name}")
+
+
+@pytest.mark.parametrize("name", ["MI210", "MI250X / MI250", "MI325X"])
+def test_every_amd_device_asked_for_is_there(name):
+    assert entry_of(f"AMD Instinct {name}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA A100", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA L40", "",
+    ],
+)  # fmt: skip
+def test_a_name_that_leaves_the_device_open_finds_none(name):
+    assert entry_of(name) is None
+
+
+def test_every_pattern_is_one_of_re2():
+    for each in peaks():
+        duckdb.execute("SELECT regexp_matches('', $1)", [each.pattern])
+
+
+def test_every_figure_is_a_dense_rate_with_a_source():
+    for each in peaks():
+        assert each.source.startswith("http"), each.name
+        assert set(each.flop_per_s) <= set(FORMATS)
+        # Wider formats are never faster on the same units.
+        rates = [each.flop_per_s.get(f) for f in ("fp8", "fp16", "tf32", "fp32")]
+        known = [rate for rate in rates if rate is not None]
+        assert known == sorted(known, reverse=True), each.name
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[[device", "is no TOML"),
+        ("x = 1", "no [[device]] entries"),
+        ("[[device]]\nname = 'x'", "needs name, match and source"),
+        ("[[device]]\nname = 'x'\nmatch = '('\nsource = 's'", "no regular expression"),
+        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\nspeed = 1", "no key 'speed'"),
+        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\ntflops = {fp17 = 1}", "tflops"),
+        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\ntflops = {fp16 = -1}", "no rate"),
+        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\nmemory_gb_per_s = true", "no rate"),
+    ],
+)
+def test_a_wrong_hardware_file_is_refused_with_its_place(text, complaint, tmp_path):
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(TracekitError, match=re.escape(complaint)) as error:
+        peaks(tmp_path / "mine.toml")
+    assert "mine.toml" in str(error.value)
+
+
+def test_a_missing_hardware_file_is_one_line(tmp_path, run):
+    (tmp_path / "t.json").write_text('{"traceEvents": []}')
+    done = run("analyze", "t.json", "--hardware", "no.toml")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "tracekit: no.toml: cannot be read as a hardware file: No such file or directory\n"
+    )
+
+
+def test_a_pattern_that_duckdb_lacks_is_refused(tmp_path):
+    # Python knows lookahead, RE2 does not.
+    (tmp_path / "mine.toml").write_text(
+        "[[device]]\nname = 'x'\nmatch = 'A100(?! PCIe)'\nsource = 's'\n"
+    )
+    with pytest.raises(TracekitError, match="no regular expression"):
+        peaks(tmp_path / "mine.toml")
