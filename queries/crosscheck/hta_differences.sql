@@ -8,10 +8,11 @@
 -- A rule is listed only where the trace has something that it applies to. The rules themselves are in the
 -- other queries of this topic and in views/hta.sql.
 WITH held AS (SELECT * FROM hta_events()),
+typed AS (SELECT name, hta_kernel_type(name) AS hta_type FROM (SELECT DISTINCT name FROM gpu_ops)),
 op AS (
     SELECT o.*, h.stream AS hta_stream, h.start_ns AS hta_start_ns, h.end_ns AS hta_end_ns, h.copies, h.linked_id,
-           hta_kernel_type(o.name) AS hta_type, launch_name, launch_start_ns
-    FROM gpu_ops AS o LEFT JOIN held AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
+           hta_type, launch_name, launch_start_ns
+    FROM gpu_ops AS o JOIN typed ON o.name IS NOT DISTINCT FROM typed.name LEFT JOIN held AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
     LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
 ),
@@ -39,55 +40,38 @@ rule(code, analyses, message) AS (
     ('launch_names', ['launches'], 'leaves out launches by other names than its five'),
     ('queue_names', ['queue'], 'leaves out launches by other names than its eleven')
 ),
+of_ops AS (
+    SELECT
+        trace_id, count(*) FILTER (hta_start_ns <> start_ns OR hta_end_ns <> end_ns) AS rounding, count(*) FILTER (copies IS NULL) AS last_step,
+        count(*) FILTER (hta_stream = -1) AS no_stream, nullif(count(DISTINCT device_id), 1) AS devices,
+        count(*) FILTER (kind = 'kernel' AND (activity = 'communication') <> (hta_type = 'COMMUNICATION')) AS communication,
+        count(*) FILTER ((kind = 'kernel') <> (hta_type IN ('COMPUTATION', 'COMMUNICATION'))) AS types, count(*) FILTER (copies > 1) AS copies,
+        nullif(count(DISTINCT stream), 1) AS streams, count(*) FILTER (is_early) AS overlap_on_stream,
+        count(*) FILTER (event_id = 0 AND launch_name IS NOT NULL) AS first_op, count(*) FILTER (start_ns = launch_start_ns) AS instants,
+        count(*) AS thresholds, count(*) FILTER (NOT is_hta_launch(launch_name)) AS launch_names,
+        count(*) FILTER (NOT is_hta_queue_launch(launch_name)) AS queue_names
+    FROM (SELECT *, start_ns < lag(end_ns) OVER (PARTITION BY trace_id, stream ORDER BY start_ns, event_id) AS is_early FROM op)
+    GROUP BY trace_id
+),
+other AS (
+    SELECT trace_id, stream, on_device, linked_id, category, event_kind(category, name) AS kind
+    FROM held WHERE kind = 'device_sync' OR (stream <> -1 AND kind NOT IN ('kernel', 'memcpy', 'memset'))
+),
 found AS (
-    SELECT trace_id, 'rounding' AS code, count(*) AS count FROM op WHERE hta_start_ns <> start_ns OR hta_end_ns <> end_ns GROUP BY trace_id
+    SELECT trace_id, code, count FROM (UNPIVOT of_ops ON * EXCLUDE trace_id INTO NAME code VALUE count) WHERE count > 0
     UNION ALL
-    SELECT trace_id, 'last_step', count(*) FROM op WHERE copies IS NULL GROUP BY trace_id
+    SELECT trace_id, CASE WHEN kind = 'device_sync' THEN 'sync' ELSE 'host_events' END AS code, count(*) FROM other WHERE stream <> -1 GROUP BY ALL
     UNION ALL
-    SELECT h.trace_id, CASE WHEN s.kind = 'device_sync' THEN 'sync' ELSE 'host_events' END AS code, count(*)
-    FROM held AS h JOIN slices AS s USING (trace_id, event_id)
-    WHERE h.stream <> -1 AND s.kind NOT IN ('kernel', 'memcpy', 'memset') GROUP BY ALL
+    SELECT trace_id, 'mtia_sync', count(*) FROM other WHERE category = 'mtia_ccp_events' GROUP BY trace_id
     UNION ALL
-    SELECT h.trace_id, 'mtia_sync', count(*) FROM held AS h JOIN slices AS s USING (trace_id, event_id)
-    WHERE category = 'mtia_ccp_events' AND s.kind = 'device_sync' GROUP BY h.trace_id
-    UNION ALL
-    SELECT trace_id, 'no_stream', count(*) FROM op WHERE hta_stream = -1 GROUP BY trace_id
-    UNION ALL
-    SELECT trace_id, 'devices', count(DISTINCT device_id) FROM op GROUP BY trace_id HAVING count(DISTINCT device_id) > 1
-    UNION ALL
-    SELECT trace_id, 'communication', count(*) FROM op
-    WHERE kind = 'kernel' AND (activity = 'communication') <> (hta_type = 'COMMUNICATION') GROUP BY trace_id
-    UNION ALL
-    SELECT trace_id, 'types', count(*) FROM op WHERE (kind = 'kernel') <> (hta_type IN ('COMPUTATION', 'COMMUNICATION')) GROUP BY trace_id
-    UNION ALL
-    SELECT trace_id, 'copies', count(*) FROM op WHERE copies > 1 GROUP BY trace_id
+    SELECT o.trace_id, 'launched_sync', count(*) FROM other AS o JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.linked_id = l.launch_id
+    WHERE on_device AND o.kind = 'device_sync' GROUP BY o.trace_id
     UNION ALL
     SELECT trace_id, 'pairs', count(*)
     FROM (SELECT trace_id, correlation FROM held WHERE stream = -1 AND correlation <> -1 GROUP BY ALL HAVING count(*) > 1)
     JOIN op USING (trace_id, correlation) GROUP BY trace_id
     UNION ALL
-    SELECT h.trace_id, 'launched_sync', count(*)
-    FROM held AS h JOIN slices AS s USING (trace_id, event_id) JOIN gpu_op_link AS l ON h.trace_id = l.trace_id AND h.linked_id = l.launch_id
-    WHERE on_device AND s.kind = 'device_sync' GROUP BY h.trace_id
-    UNION ALL
-    SELECT trace_id, 'streams', count(DISTINCT stream) FROM op GROUP BY trace_id HAVING count(DISTINCT stream) > 1
-    UNION ALL
-    SELECT trace_id, 'overlap_on_stream', count(*)
-    FROM (SELECT trace_id, start_ns < lag(end_ns) OVER (PARTITION BY trace_id, stream ORDER BY start_ns, event_id) AS is_early FROM op)
-    WHERE is_early GROUP BY trace_id
-    UNION ALL
     SELECT o.trace_id, 'first_event', count(*) FROM op AS o SEMI JOIN held AS h ON o.trace_id = h.trace_id AND o.linked_id = h.event_id
     WHERE linked_id = 0 GROUP BY o.trace_id
-    UNION ALL
-    SELECT trace_id, 'first_op', count(*) FROM op WHERE event_id = 0 AND launch_name IS NOT NULL GROUP BY trace_id
-    UNION ALL
-    SELECT trace_id, 'instants', count(*) FROM op WHERE start_ns = launch_start_ns GROUP BY trace_id
-    UNION ALL
-    SELECT trace_id, 'thresholds', count(*) FROM op GROUP BY trace_id
-    UNION ALL
-    SELECT trace_id, 'launch_names', count(*) FROM op
-    WHERE NOT is_hta_launch(launch_name) GROUP BY trace_id
-    UNION ALL
-    SELECT trace_id, 'queue_names', count(*) FROM op WHERE NOT is_hta_queue_launch(launch_name) GROUP BY trace_id
 )
 SELECT trace_id, code, analyses, count, message FROM found JOIN rule USING (code) ORDER BY trace_id, code = 'thresholds', count DESC, code

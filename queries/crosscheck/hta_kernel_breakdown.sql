@@ -7,6 +7,7 @@
 -- list a type of 0 ns.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
 -- The events, their times and their types are those of views/hta.sql.
+WITH merged AS (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY']))
 SELECT
     trace_id,
     concat_ws(' overlapping ',
@@ -14,6 +15,6 @@ SELECT
         CASE WHEN types & 2 <> 0 THEN 'COMMUNICATION' END,
         CASE WHEN types & 4 <> 0 THEN 'MEMORY' END) AS kernel_type,
     sum((end_ns - start_ns) // 1000 * 1000)::BIGINT AS total_ns
-FROM hta_running()
+FROM hta_running('merged')
 GROUP BY trace_id, kernel_type
 ORDER BY trace_id, total_ns DESC, kernel_type

@@ -7,13 +7,13 @@
 -- HTA calls this get_comm_comp_overlap and prints only the percentage.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/communication_analysis.py
 -- The events, their times and their types are those of views/hta.sql.
-WITH total AS (
+WITH merged AS MATERIALIZED (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY', 'OTHER'])),
+total AS (
     SELECT trace_id, coalesce(sum(end_ns - start_ns) FILTER (kernel_type = 'COMMUNICATION'), 0)::BIGINT AS comm_ns
-    FROM hta_intervals(['COMMUNICATION', 'ANY']) GROUP BY trace_id
+    FROM merged GROUP BY trace_id
 ),
-overlap AS (
-    SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM hta_running() WHERE types & 3 = 3 GROUP BY trace_id
-)
+running AS (FROM hta_running('merged')),
+overlap AS (SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM running WHERE types & 3 = 3 GROUP BY trace_id)
 SELECT
     trace_id, comm_ns, coalesce(overlap_ns, 0) AS overlap_ns,
     round_even(100 * (coalesce(overlap_ns, 0)::DOUBLE / nullif(comm_ns, 0)), 2) AS overlap_percent

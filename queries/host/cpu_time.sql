@@ -68,8 +68,7 @@ begun AS (
     SELECT number, count(*) AS operators
     FROM numbered AS w JOIN role AS r ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns AND r.start_ns < w.end_ns GROUP BY number
 ),
-called_runtime AS (SELECT trace_id, kind, name, count(*) AS calls FROM slices WHERE kind IN ('runtime', 'driver') GROUP BY ALL),
-launched AS (SELECT trace_id, sum(calls)::BIGINT AS launches FROM called_runtime WHERE is_launch(host_activity(kind, name)) GROUP BY trace_id)
+launched AS (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id)
 SELECT
     trace_id, pid, tid, kind, name, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS span_ns, coalesce(any_value(operators), 0) AS operators,
     coalesce(any_value(launches), 0) AS launches,

@@ -18,11 +18,16 @@ SELECT
     args->'Input Dims' AS input_dims, args->'Input type' AS input_types, args
 FROM slices WHERE kind = 'cpu_op';
 
+-- Names are few, calls are many.
+CREATE OR REPLACE TABLE runtime_name AS
+SELECT kind, name, host_activity(kind, name) AS activity
+FROM (SELECT DISTINCT kind, name FROM slices WHERE kind IN ('runtime', 'driver'));
+
 -- Runtime and driver calls, all of them.
 CREATE OR REPLACE VIEW runtime_calls AS
-SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id,
-       host_activity(kind, name) AS activity, args
-FROM slices WHERE kind IN ('runtime', 'driver');
+SELECT trace_id, event_id, kind, s.name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, activity, args
+FROM slices AS s JOIN runtime_name AS n USING (kind)
+WHERE kind IN ('runtime', 'driver') AND s.name IS NOT DISTINCT FROM n.name;
 
 -- Calls that enqueue work for a device: kernels, graphs, copies and fills.
 CREATE OR REPLACE VIEW launches AS

@@ -85,25 +85,22 @@ WITH op AS (
     SELECT trace_id, unnest(list_intersect([hta_kernel_type(name), 'ANY'], types)) AS kernel_type, event_id, start_ns, end_ns
     FROM hta_events() WHERE stream <> -1
 ),
-opening AS (
-    SELECT *, start_ns > max(end_ns) OVER (
-        PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS opens
-    FROM op
+kept_apart AS (SELECT trace_id, kernel_type, (row_number() OVER ())::HUGEINT << 64 AS shift FROM (SELECT DISTINCT trace_id, kernel_type FROM op)),
+-- An interval opens a new one when it starts after all before it have ended.
+reached AS (
+    SELECT *, max(shift + end_ns) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS reach
+    FROM (SELECT * FROM op JOIN kept_apart USING (trace_id, kernel_type) ORDER BY shift, start_ns, event_id)
 ),
-merged AS (
-    SELECT *, count(*) FILTER (opens) OVER (
-        PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id ROWS UNBOUNDED PRECEDING
-    ) AS place
-    FROM opening
-)
+opening AS (SELECT *, shift + start_ns > lag(reach) OVER () AS opens FROM reached),
+merged AS (SELECT *, count(*) FILTER (opens) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS place FROM opening)
 SELECT trace_id, kernel_type, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM merged GROUP BY trace_id, kernel_type, place;
 
--- How long which types ran at once: `types` is the sum of 1 (COMPUTATION), 2 (COMMUNICATION) and 4 (MEMORY).
-CREATE OR REPLACE MACRO hta_running() AS TABLE
+-- How long which types of such intervals ran at once: `types` is the sum of 1 (COMPUTATION), 2 (COMMUNICATION)
+-- and 4 (MEMORY).
+CREATE OR REPLACE MACRO hta_running(merged) AS TABLE
 WITH typed AS (
     SELECT *, CASE kernel_type WHEN 'COMPUTATION' THEN 1 WHEN 'COMMUNICATION' THEN 2 WHEN 'MEMORY' THEN 4 END AS bit
-    FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY'])
+    FROM query_table(merged) WHERE bit IS NOT NULL
 ),
 edge AS (
     SELECT trace_id, at_ns, sum(step) AS step

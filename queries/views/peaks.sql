@@ -11,3 +11,10 @@ named AS (
 SELECT n.trace_id, n.device_id, n.device, h.name AS hardware, h.memory_bytes_per_s, h.flop_per_s, h.source
 FROM named AS n LEFT JOIN hardware AS h ON regexp_matches(n.device, h.pattern)
 QUALIFY row_number() OVER (PARTITION BY n.trace_id, n.device_id ORDER BY h.place) = 1;
+
+-- The rate that work in a number format is held against: matrix products have units of their own for fp32
+-- (AMD) and fp64.
+CREATE OR REPLACE MACRO peak_of(flop_per_s, format, is_matrix) AS CASE
+    WHEN is_matrix AND format = 'fp32' THEN coalesce(flop_per_s['fp32_matrix'], flop_per_s['fp32'])
+    WHEN is_matrix AND format = 'fp64' THEN coalesce(flop_per_s['fp64_tensor'], flop_per_s['fp64'])
+    ELSE flop_per_s[format] END;
