@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,17 @@ def test_its_console_output_is_real(run):
     (shown,) = blocks("text")
     printed = run("analyze", str(trace)).stdout.replace(str(trace), trace.name)
     assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
+
+
+@pytest.mark.parametrize("block", blocks("console"))
+def test_its_tour_shows_what_is_printed(block, run, tmp_path):
+    name = "h100-bert-small.json.gz"
+    if not (SHARED_TRACES / name).exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    shutil.copy(SHARED_TRACES / name, tmp_path)
+    prompt, *shown = block.splitlines()
+    done = run(*shlex.split(prompt.removeprefix("$ tracekit ")))
+    assert [line.rstrip() for line in done.stdout.splitlines()] == shown
 
 
 def test_its_vocabulary_exists(shared_database):

@@ -1,6 +1,6 @@
 -- question: Which ranks were late for a collective, and for how long did the others wait?
 -- param top (integer, default 20): how many collectives
--- column group_key (text): the ranks of its group, or the group's name; unknown: the traces do not tell
+-- column group_key (text): its communicator, or its group's name and ranks; unknown: the traces do not tell
 -- column matched_by (text): how it was recognised on each rank: sequence number, place in step, or place in trace
 -- column step (id): the profiler step; NULL: matched by sequence number or outside steps
 -- column place (id): that number

@@ -1,5 +1,6 @@
 -- question: How much of the communication runs beside compute, and how much is exposed?
 -- param trace (integer, default all): the trace_id to look at
+-- param kind (text, default all): gpu_active, step or trace: only windows of this kind
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column kind (text): the window's kind: gpu_active, step or trace
@@ -26,7 +27,7 @@ summed AS (
            coalesce(sum(ns) FILTER (list_contains(labels, 'communication')), 0)::BIGINT AS communication_ns,
            coalesce(sum(ns) FILTER (list_contains(labels, 'compute')), 0)::BIGINT AS compute_ns,
            coalesce(sum(ns) FILTER (len(labels) = 2), 0)::BIGINT AS overlapped_ns
-    FROM cut GROUP BY ALL
+    FROM cut WHERE kind = coalesce(getvariable('kind'), kind) GROUP BY ALL
 )
 SELECT trace_id, device_id, kind, name, communication_ns, compute_ns, overlapped_ns, communication_ns - overlapped_ns AS exposed_ns,
        overlapped_ns / nullif(communication_ns, 0) AS share_overlapped

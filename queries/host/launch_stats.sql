@@ -1,5 +1,7 @@
 -- question: How many launches were there, how long from launch to start, and how deep was the queue?
 -- param trace (integer, default all): the trace_id to look at
+-- param slow_ns (integer, default 50000): a launch call is slow from here on (HTA's runtime_cutoff)
+-- param late_ns (integer, default 100000): a launch delay is an outlier from here on (HTA's launch_delay_cutoff)
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column launches (count): calls that enqueued work for it (a graph launch is one)
@@ -11,11 +13,14 @@
 -- column queue_depth_p50 (count): ops launched and not yet started on the op's stream, at each launch
 -- column queue_depth_max (count): the largest of these
 -- column launch_call_p50_ns (ns): the host's time in one launch call
+-- column short_ops (count): GPU ops that took less time than the call that launched them
+-- column slow_launches (count): launch calls of slow_ns or more
+-- column late_ops (count): launch delays of late_ns or more
 -- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (
-    SELECT l.*, o.start_ns FROM gpu_op_link AS l
+    SELECT l.*, o.start_ns, o.dur_ns FROM gpu_op_link AS l
     JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
@@ -38,7 +43,9 @@ delay AS (
            count(DISTINCT launch_id) AS launches, count(*) AS n,
            list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits,
            list(launch_end_ns - launch_start_ns) AS calls,
-           sum(launch_delay_ns)::BIGINT AS total
+           sum(launch_delay_ns)::BIGINT AS total, count(*) FILTER (dur_ns < launch_end_ns - launch_start_ns) AS short_ops,
+           count(DISTINCT launch_id) FILTER (launch_end_ns - launch_start_ns >= coalesce(getvariable('slow_ns'), 50000)) AS slow_launches,
+           count(*) FILTER (launch_delay_ns >= coalesce(getvariable('late_ns'), 100000)) AS late_ops
     FROM linked GROUP BY ALL
 ),
 dispatch AS (
@@ -49,6 +56,7 @@ SELECT
     d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns, percentile(delays, 90) AS delay_p90_ns,
     d.total AS delay_total_ns, percentile(waits, 50) AS queue_wait_p50_ns,
     percentile(depths, 50)::BIGINT AS queue_depth_p50, list_max(depths)::BIGINT AS queue_depth_max, percentile(calls, 50) AS launch_call_p50_ns,
+    short_ops, slow_launches, late_ops,
     (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
 FROM delay AS d JOIN queue USING (trace_id, device_id) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
 ORDER BY d.trace_id, d.device_id

@@ -1,5 +1,6 @@
 -- question: While the GPU waited for the host, what was the launching thread doing?
 -- param trace (integer, default all): the trace_id to look at
+-- param kind (text, default all): gpu_active, step or trace: only windows of this kind
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column kind (text): the window's kind: gpu_active, step or trace
@@ -20,5 +21,6 @@ SELECT
     count(DISTINCT op_id) AS gaps
 FROM window_timeline
 WHERE idle_class = 'host_late' AND trace_id = coalesce(getvariable('trace'), trace_id)
+  AND kind = coalesce(getvariable('kind'), kind)
 GROUP BY trace_id, device_id, kind, name, window_start_ns, window_end_ns, cause
 ORDER BY trace_id, device_id, kind, start_ns, idle_ns DESC

@@ -1,5 +1,6 @@
 -- question: From busy to the whole window: which part of a GPU's time is work, and which cause is each idle part?
 -- param trace (integer, default all): the trace_id to look at
+-- param kind (text, default all): gpu_active, step or trace: only windows of this kind
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column kind (text): the window's kind: gpu_active, step or trace
@@ -15,7 +16,7 @@ WITH part AS (
     SELECT trace_id, device_id, kind, name, window_start_ns, window_end_ns,
            CASE WHEN activity <> 'idle' THEN activity WHEN idle_class = 'host_late' THEN cause ELSE idle_class END AS part, idle_class, sum(dur_ns)::BIGINT AS part_ns
     FROM window_timeline
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL
 ),
 placed AS (

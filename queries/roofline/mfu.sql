@@ -1,5 +1,6 @@
 -- question: What share of the device's peak does each step reach (MFU)?
 -- param trace (integer, default all): the trace_id to look at
+-- param kind (text, default all): gpu_active, step or trace: only windows of this kind
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column kind (text): the window's kind: gpu_active, step or trace
@@ -28,6 +29,7 @@ measured AS (
     SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns, w.end_ns, sum(flops) AS flops, count(*) FILTER (peak_ns IS NULL) AS unknown,
            sum(peak_ns) AS peak_ns, sum(kernel_ns) AS kernel_ns, sum(counted_ns) AS counted_ns
     FROM windows AS w JOIN done AS d ON w.trace_id = d.trace_id AND w.device_id = d.device_id AND d.at_ns >= w.start_ns AND d.at_ns < w.end_ns
+    WHERE kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL
 )
 SELECT

@@ -1,5 +1,6 @@
 -- question: Which modules (nn.Module) does the time go to, on the host and on the GPU, forward and backward?
 -- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 1000): how many modules
 -- column trace_id (id): the trace
 -- column module (text): the module: its class and a number that tells instances apart
 -- column parent (text): the module that called it most often; NULL: none
@@ -49,4 +50,5 @@ SELECT
 FROM cost AS c JOIN tree AS n USING (trace_id, event_id) LEFT JOIN inner_cost AS i USING (trace_id, event_id)
 LEFT JOIN backward AS b ON c.trace_id = b.trace_id AND c.name = b.name
 GROUP BY c.trace_id, c.name
-ORDER BY c.trace_id, gpu_ns DESC, host_ns DESC, module
+ORDER BY gpu_ns DESC, host_ns DESC, module
+LIMIT coalesce(getvariable('top'), 1000)

@@ -1,5 +1,6 @@
 -- question: How much of each window was the GPU computing, communicating, copying, idle, and why idle?
 -- param trace (integer, default all): the trace_id to look at
+-- param kind (text, default all): gpu_active, step or trace: only windows of this kind
 -- column trace_id (id): the trace
 -- column rank (id): its rank in the distributed job, NULL where the trace does not say
 -- column device_id (id): the device
@@ -64,7 +65,7 @@ part AS (
         coalesce(sum(dur_ns) FILTER (idle_class = 'after_last_op'), 0)::BIGINT AS after_last_op_ns,
         coalesce(sum(dur_ns) FILTER (activity <> 'idle'), 0)::BIGINT AS busy_ns
     FROM window_timeline
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL
 )
 SELECT part.trace_id, rank, part.* EXCLUDE trace_id, kernels, gpu_ops, linked

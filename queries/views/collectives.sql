@@ -24,7 +24,7 @@ CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
     WHEN type = 'allreduce' THEN 2 * (n - 1) / n WHEN type IN ('allgather', 'reducescatter', 'alltoall', 'scatter', 'gather') THEN (n - 1) / n
     WHEN type IN ('broadcast', 'reduce', 'sendrecv') THEN 1 END;
 
--- Its arguments stand on the kernel (Kineto since 2024) or on the operator that launched it
+-- Its arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) stand on the kernel (Kineto since 2024) or on the operator that launched it
 -- (record_param_comms). `message_bytes` is what bandwidths are taken of: the larger side of the exchange.
 CREATE OR REPLACE VIEW collectives AS
 WITH told AS (
@@ -42,7 +42,7 @@ typed AS (
         *, args->>'Collective name' AS collective, coalesce(collective_type(args->>'Collective name'), collective_type(name), collective_type(cpu_op), 'other') AS type,
         args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements, TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
         TRY_CAST(args->>'Group size' AS BIGINT) AS group_size, coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
-        nullif(args->>'Process Group Ranks', '[]') AS group_ranks, TRY_CAST(coalesce(args->>'Seq', args->>'seq') AS BIGINT) AS sequence
+        nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator, TRY_CAST(args->>'Seq' AS BIGINT) AS sequence
     FROM told
 )
 SELECT
@@ -55,11 +55,10 @@ FROM typed;
 -- one, else by its place among those of its group in the profiler step (or the trace).
 CREATE OR REPLACE VIEW matched_collectives AS
 WITH stepped AS (
-    SELECT c.*, t.rank, t.base_time_ns, CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
+    SELECT c.*, t.rank, t.base_time_ns, coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''), 'unknown') AS group_key, CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
     FROM collectives AS c JOIN trace AS t USING (trace_id) ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
 )
 SELECT
-    *, coalesce(group_ranks, group_name, 'unknown') AS group_key,
-    CASE WHEN sequence IS NOT NULL THEN 'sequence number' WHEN step IS NOT NULL THEN 'place in step' ELSE 'place in trace' END AS matched_by,
-    coalesce(sequence, row_number() OVER (PARTITION BY trace_id, coalesce(group_ranks, group_name), step, type ORDER BY start_ns, event_id)) AS place
+    *, CASE WHEN sequence IS NOT NULL THEN 'sequence number' WHEN step IS NOT NULL THEN 'place in step' ELSE 'place in trace' END AS matched_by,
+    coalesce(sequence, row_number() OVER (PARTITION BY trace_id, group_key, step, type ORDER BY start_ns, event_id)) AS place
 FROM stepped;

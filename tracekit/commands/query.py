@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("arguments", nargs=-1, metavar="[NAME] [TRACE|DB]")
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
+@click.option("--columns", metavar="NAME,NAME", help="Only these columns, in this order.")
 @click.option("--list", "listing", is_flag=True, help="List the questions.")
 @click.option("--explain", is_flag=True, help="Print the query's SQL and what its columns mean.")
 @row_options
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def query(
     arguments: tuple[str, ...],
     parameters: tuple[str, ...],
+    columns: str | None,
     listing: bool,
     explain: bool,
     form: str,
@@ -37,6 +39,11 @@ def query(
 
     if listing or not arguments:
         questions = catalog.queries().values()
+        click.echo(
+            "tracekit query NAME TRACE asks one of these questions; --explain shows its SQL,\n"
+            "parameters and columns. Begin with overview, idle_waterfall and top_kernels; then\n"
+            "idle_culprits where the device waits, roofline where it works."
+        )
         for topic, title in catalog.TOPICS.items():
             click.echo(f"\n{title}")
             for each in questions:
@@ -53,9 +60,10 @@ def query(
     from tracekit.reporters import rows
 
     values = dict(_pair(each) for each in parameters)
+    chosen = _chosen(question, columns)
     with open_any(arguments[1], Resources(**limits)) as database:
         variables = question.checked(values)
-        count = rows.render(database, question.sql, variables, form, output)
+        count = rows.render(database, question.sql, variables, form, output, chosen)
         _explain_doubts(database, question, variables, count)
 
 
@@ -71,6 +79,17 @@ def _explain_doubts(
         click.echo(printable(message), err=True)
     if not count and not told:
         click.echo("no rows: nothing in the trace answers this question", err=True)
+
+
+def _chosen(question: Query, columns: str | None) -> list[str]:
+    chosen = [name.strip() for name in columns.split(",")] if columns else []
+    known = [column.name for column in question.columns]
+    for name in chosen:
+        if name not in known:
+            raise TracekitError(
+                f"query {question.name} has no column {name!r}; it has {', '.join(known)}"
+            )
+    return chosen
 
 
 def _pair(text: str) -> tuple[str, str]:

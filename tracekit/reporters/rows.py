@@ -20,7 +20,7 @@ from tracekit.reporters.console import console
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tracekit.catalog import Value
     from tracekit.database import Database
@@ -34,15 +34,18 @@ def render(
     variables: Mapping[str, Value],
     form: str,
     output: str | None = None,
+    columns: Sequence[str] = (),
 ) -> int:
     """Prints the rows of one SELECT, or writes them to `output`; returns how many there are.
+
+    Of all columns, or of those in `columns`, in that order.
 
     Raises:
         TracekitError: when the SQL fails, or Parquet has nowhere to go.
     """
     if form == "table" and output is None:
-        columns, rows = database.fetch(query, variables)
-        _table(columns, rows)
+        names, rows = _fetch(database, query, variables, columns)
+        _table(names, rows)
         return len(rows)
     if form == "table":
         raise TracekitError(
@@ -50,7 +53,7 @@ def render(
         )
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise TracekitError("Parquet is binary: give -o FILE, or send it to a pipe")
-    data, count = _encoded(database, query, variables, form)
+    data, count = _encoded(database, query, variables, form, columns)
     if output is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -60,22 +63,37 @@ def render(
     return count
 
 
+def _fetch(
+    database: Database, query: str, variables: Mapping[str, Value], columns: Sequence[str]
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    names, rows = database.fetch(query, variables)
+    if not columns:
+        return names, rows
+    places = [names.index(name) for name in columns]
+    return list(columns), [tuple(row[place] for place in places) for row in rows]
+
+
 def _encoded(
-    database: Database, query: str, variables: Mapping[str, Value], form: str
+    database: Database,
+    query: str,
+    variables: Mapping[str, Value],
+    form: str,
+    columns: Sequence[str],
 ) -> tuple[bytes, int]:
     """The rows in that form, and how many there are."""
     if form == "parquet":
         sink = io.BytesIO()
         frame = database.frame(query, variables)
+        frame = frame.select(columns) if columns else frame
         frame.write_parquet(sink)
         return sink.getvalue(), frame.height
-    columns, rows = database.fetch(query, variables)
+    names, rows = _fetch(database, query, variables, columns)
     if form == "json":
-        records = [dict(zip(columns, row, strict=True)) for row in rows]
+        records = [dict(zip(names, row, strict=True)) for row in rows]
         return (json.dumps(records, default=str, indent=1) + "\n").encode(), len(rows)
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(columns)
+    lines.writerow(names)
     lines.writerows([_csv_value(value) for value in row] for row in rows)
     return text.getvalue().encode("utf-8", "replace"), len(rows)
 
