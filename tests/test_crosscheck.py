@@ -10,7 +10,8 @@ import pytest
 import tracekit
 from tests import traces
 from tests.conftest import SHARED_TRACES, shared_trace_names
-from tracekit.crosscheck import ANALYSES, ask, compare, crosscheck, open_hta
+from tracekit.crosscheck import ANALYSES, ask, compare, crosscheck
+from tracekit.hta import opened
 
 needs_hta = pytest.mark.skipif(
     find_spec("hta") is None,
@@ -35,7 +36,7 @@ def checked():
     def get(name):
         path = SHARED_TRACES / name
         with tracekit.load(path) as database:
-            answers = ask(open_hta(path), database)
+            answers = ask(opened(path), database)
             return compare(path, answers, database), {each.analysis.name: each for each in answers}
 
     return get
@@ -112,7 +113,7 @@ def test_hta_drops_the_arrows_that_tracekit_keeps(shared_database):
     database = shared_database("a100-nccl.json.gz")
     _, rows = database.fetch("SELECT DISTINCT category FROM flows ORDER BY 1")
     assert rows == [("ac2g",), ("fwdbwd",)]
-    trace = open_hta(SHARED_TRACES / "a100-nccl.json.gz").t
+    trace = opened(SHARED_TRACES / "a100-nccl.json.gz").t
     names = trace.symbol_table.get_sym_table()
     assert not {names[each] for each in trace.get_trace(0)["cat"]} & {"ac2g", "fwdbwd"}
 

@@ -7,18 +7,13 @@ has an error; where the last differs, the rules of HTA that make it so are named
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import io
-import logging
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit import hta
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -73,52 +68,17 @@ def crosscheck(path: str | Path, database: Database) -> Report:
         TracekitError: when HTA is missing or cannot open such a file, or the database holds several
             traces. Where HTA fails on the trace itself, the report says so.
     """
-    require_hta(path)
+    hta.require(path)
     traces = len(database.trace_ids())
     if traces != 1:
         raise TracekitError(f"{path}: holds {traces} traces; crosscheck takes one")
-    return compare(path, ask(open_hta(path), database), database)
+    return compare(path, ask(hta.opened(path), database), database)
 
 
-def require_hta(path: str | Path) -> None:
-    """Makes sure that HTA is installed and reads files such as `path`.
-
-    Raises:
-        TracekitError: when not.
-    """
-    from tracekit.database import is_database
-
-    if is_database(path):
-        raise TracekitError(f"{path}: is a database; give the JSON trace that it was made of")
-    if not Path(path).exists():
-        raise TracekitError(f"{path}: no such file")
-    if not Path(path).is_file() or Path(path).suffix not in (".json", ".gz"):
-        raise TracekitError(f"{path}: HTA reads only .json and .json.gz files")
-    with _silence():
-        try:
-            importlib.import_module("hta.trace_analysis")
-        except ImportError as error:
-            raise TracekitError(
-                "crosscheck needs HolisticTraceAnalysis: pip install 'tracekit[hta]'"
-            ) from error
-
-
-def open_hta(path: str | Path) -> Any:
-    """HTA's TraceAnalysis of the file, or the exception that it fails with."""
-    # HTA takes a path that is not absolute for one below its folder.
-    absolute = Path(path).absolute()
-    with _silence():
-        try:
-            analysis = importlib.import_module("hta.trace_analysis").TraceAnalysis
-            return analysis(trace_files={0: str(absolute)}, trace_dir=str(absolute.parent))
-        except Exception as error:
-            return error
-
-
-def ask(hta: Any, database: Database) -> list[Answer]:
-    """Every analysis's answers, of what `open_hta` opened and `database` holds."""
+def ask(opened: Any, database: Database) -> list[Answer]:
+    """Every analysis's answers, of what `hta.opened` opened and `database` holds."""
     return [
-        Answer(analysis, *_run(analysis, hta), analysis.ask_rules(database))
+        Answer(analysis, *hta.run(analysis.ask_hta, opened), analysis.ask_rules(database))
         for analysis in ANALYSES
     ]
 
@@ -136,7 +96,7 @@ def compare(path: str | Path, answers: list[Answer], database: Database) -> Repo
         for figure in _figures(answer, own[answer.analysis.name], rules)
     ]
     failures = {each.analysis.name: each.failure for each in answers if each.failure is not None}
-    return Report(str(path), _hta_version(), figures, failures)
+    return Report(str(path), hta.version(), figures, failures)
 
 
 def _figures(
@@ -159,13 +119,6 @@ def _figures(
         reasons = rules.get(analysis.name, []) if differs else []
         unit = analysis.units.get(name, "ns")
         yield Figure(analysis.name, name, unit, value, expected, ours, agrees, reasons)
-
-
-def _hta_version() -> str:
-    try:
-        return version("HolisticTraceAnalysis")
-    except PackageNotFoundError:
-        return "of unknown version"
 
 
 @dataclass(frozen=True)
@@ -194,99 +147,12 @@ class Answer:
     by_rules: Any
 
 
-def _run(analysis: Analysis, hta: Any) -> tuple[Any, str | None]:
-    """HTA's answer, or why there is none."""
-    error = hta
-    if not isinstance(hta, Exception):
-        with _silence():
-            try:
-                return analysis.ask_hta(hta), None
-            except Exception as failure:
-                error = failure
-    reason = " ".join(str(error).split())
-    return None, type(error).__name__ + (f": {reason}" if reason else "")
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keeps HTA's log and prints, and pandas' warnings, from standard output and error."""
-    logger = logging.getLogger("hta")
-    before, logger.disabled = logger.disabled, True
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.disabled = before
-
-
-# -- HTA's answers ---------------------------------------------------------------------------------
-
-_TEMPORAL = ("idle", "compute", "non_compute", "kernel")
-_Idle = dict[tuple[int, str], int]  # ns by stream and category
-_Launches = Counter[tuple[int, int, int, int]]  # correlation; ns of call, op and wait
-_Queue = dict[tuple[int, int], tuple[int, int]]  # changes and length, by stream and instant
-
-
-def _ns(us: Any) -> int:
-    # Whole microseconds as they are: a double does not hold the nanoseconds of a date.
-    whole = int(us)
-    return whole * 1000 + round(float(us - whole) * 1000)
-
-
-def _hta_temporal(hta: Any) -> dict[str, int]:
-    row = hta.get_temporal_breakdown(visualize=False).iloc[0]
-    return {name: _ns(row[f"{name}_time(us)"]) for name in _TEMPORAL}
-
-
-def _hta_kernels(hta: Any) -> dict[str, int]:
-    frame = hta.get_gpu_kernel_breakdown(visualize=False)[0]
-    found = {name: _ns(us) for name, us in zip(frame["kernel_type"], frame["sum"], strict=True)}
-    # Of types of 0 ns, HTA lists some.
-    return {name: ns for name, ns in found.items() if ns != 0}
-
-
-def _hta_overlap(hta: Any) -> float | None:
-    percent = float(hta.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"].iloc[0])
-    return None if percent != percent else percent
-
-
-def _hta_idle(hta: Any) -> _Idle:
-    frame = hta.get_idle_time_breakdown(ranks=[0], visualize=False)[0]
-    rows = zip(frame["stream"], frame["idle_category"], frame["idle_time"], strict=True)
-    return {(int(stream), category): _ns(us) for stream, category, us in rows}
-
-
-def _hta_launches(hta: Any) -> _Launches:
-    frame = hta.get_cuda_kernel_launch_stats(ranks=[0], visualize=False)[0]
-    columns = ("correlation", "cpu_duration", "gpu_duration", "launch_delay")
-    rows = zip(*(frame[name] for name in columns), strict=True)
-    return Counter((int(each), _ns(cpu), _ns(gpu), _ns(delay)) for each, cpu, gpu, delay in rows)
-
-
-def _hta_queue(hta: Any) -> _Queue:
-    frame = hta.get_queue_length_time_series(ranks=[0]).get(0)
-    found: _Queue = {}
-    if frame is None:
-        return found
-    # HTA counts time from its first event.
-    first_us = hta.t.min_ts
-    for us, stream, length in zip(frame["ts"], frame["stream"], frame["queue_length"], strict=True):
-        key = (int(stream), _ns(us + first_us))
-        found[key] = (found.get(key, (0, 0))[0] + 1, int(length))
-    return found
-
-
 # -- the same by the queries -----------------------------------------------------------------------
 
 
 def _rules_temporal(database: Database) -> dict[str, int] | None:
     rows = database.ask("hta_temporal_breakdown")
-    return {name: rows[0][f"{name}_ns"] for name in _TEMPORAL} if rows else None
+    return {name: rows[0][f"{name}_ns"] for name in hta.TEMPORAL} if rows else None
 
 
 def _rules_kernels(database: Database) -> dict[str, int]:
@@ -299,18 +165,18 @@ def _rules_overlap(database: Database) -> float | None:
     return rows[0]["overlap_percent"] if rows else None
 
 
-def _rules_idle(database: Database) -> _Idle:
+def _rules_idle(database: Database) -> hta.Idle:
     rows = database.ask("hta_idle_breakdown")
     return {(row["stream"], row["idle_category"]): row["idle_ns"] for row in rows}
 
 
-def _rules_launches(database: Database) -> _Launches:
+def _rules_launches(database: Database) -> hta.Launches:
     columns = ("correlation", "cpu_duration_ns", "gpu_duration_ns", "launch_delay_ns")
     rows = database.ask("hta_launch_stats")
     return Counter(tuple(row[name] for name in columns) for row in rows)
 
 
-def _rules_queue(database: Database) -> _Queue:
+def _rules_queue(database: Database) -> hta.Queue:
     rows = database.ask("hta_queue_depth")
     return {(row["stream"], row["at_ns"]): (row["changes"], row["queue_length"]) for row in rows}
 
@@ -318,7 +184,7 @@ def _rules_queue(database: Database) -> _Queue:
 # -- what is shown of an answer --------------------------------------------------------------------
 
 
-def _show_idle(answer: _Idle) -> dict[str, Value]:
+def _show_idle(answer: hta.Idle) -> dict[str, Value]:
     totals = {
         name: sum(ns for (_, category), ns in answer.items() if category in name)
         for name in ("host_wait", "kernel_wait + other")
@@ -326,7 +192,7 @@ def _show_idle(answer: _Idle) -> dict[str, Value]:
     return {**totals} if answer else {}
 
 
-def _show_launches(answer: _Launches) -> dict[str, Value]:
+def _show_launches(answer: hta.Launches) -> dict[str, Value]:
     def middle(place: int) -> Value:
         values = sorted(row[place] for row in answer.elements())
         return values[len(values) // 2] if values else None
@@ -339,7 +205,7 @@ def _show_launches(answer: _Launches) -> dict[str, Value]:
     }
 
 
-def _show_queue(answer: _Queue) -> dict[str, Value]:
+def _show_queue(answer: hta.Queue) -> dict[str, Value]:
     return {
         "changes": sum(changes for changes, _ in answer.values()),
         "longest": max((length for _, length in answer.values()), default=None),
@@ -347,19 +213,19 @@ def _show_queue(answer: _Queue) -> dict[str, Value]:
 
 
 ANALYSES = (
-    Analysis("temporal", _hta_temporal, _rules_temporal, dict),
-    Analysis("kernels", _hta_kernels, _rules_kernels, dict, default=0),
+    Analysis("temporal", hta.temporal, _rules_temporal, dict),
+    Analysis("kernels", hta.kernels, _rules_kernels, dict, default=0),
     Analysis(
-        "overlap", _hta_overlap, _rules_overlap, lambda percent: {"overlap": percent},
+        "overlap", hta.overlap, _rules_overlap, lambda percent: {"overlap": percent},
         units={"overlap": "percent of communication"},
     ),
-    Analysis("idle", _hta_idle, _rules_idle, _show_idle, sums_up=True),
+    Analysis("idle", hta.idle, _rules_idle, _show_idle, sums_up=True),
     Analysis(
-        "launches", _hta_launches, _rules_launches, _show_launches,
+        "launches", hta.launches, _rules_launches, _show_launches,
         units={"launches": "count"}, sums_up=True,
     ),
     Analysis(
-        "queue", _hta_queue, _rules_queue, _show_queue,
+        "queue", hta.queue, _rules_queue, _show_queue,
         units={"changes": "count", "longest": "count"}, sums_up=True,
     ),
 )  # fmt: skip

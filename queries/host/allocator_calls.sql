@@ -12,11 +12,8 @@ WITH call AS (
     SELECT trace_id, event_id, name, dur_ns FROM runtime_calls
     WHERE activity = 'allocation' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-site AS (FROM call_site('call')),
-idle AS (
-    SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS ns FROM gpu_timeline WHERE idle_class = 'host_late' GROUP BY ALL
-)
-SELECT c.trace_id, c.name AS call, s.cpu_op, s.python_line, count(*) AS count, sum(c.dur_ns)::BIGINT AS host_ns, coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
-FROM call AS c LEFT JOIN site AS s USING (trace_id, event_id) LEFT JOIN idle USING (trace_id, event_id)
-GROUP BY c.trace_id, c.name, s.cpu_op, s.python_line
-ORDER BY c.trace_id, host_ns DESC, call, cpu_op, python_line
+costed AS (FROM costed_calls('call'))
+SELECT trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
+FROM costed
+GROUP BY trace_id, name, cpu_op, python_line
+ORDER BY trace_id, host_ns DESC, call, cpu_op, python_line

@@ -21,15 +21,11 @@ chosen AS (SELECT * FROM call WHERE trace_id = coalesce(getvariable('trace'), tr
 wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),
 work AS (SELECT trace_id AS key, start_ns, end_ns FROM gpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 covered AS (SELECT key AS trace_id, event_id, covered_ns AS ns FROM interval_covered('wait', 'work')),
-site AS (FROM call_site('chosen')),
-idle AS (
-    SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS ns FROM gpu_timeline WHERE idle_class = 'host_late' GROUP BY ALL
-)
+costed AS (FROM costed_calls('chosen'))
 SELECT
-    c.trace_id, c.name AS call, s.cpu_op, s.python_line, count(*) AS count, sum(c.dur_ns)::BIGINT AS host_ns, max(c.dur_ns) AS max_ns,
-    sum(covered.ns)::BIGINT AS covered_ns, coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
-FROM chosen AS c JOIN covered USING (trace_id, event_id)
-LEFT JOIN site AS s USING (trace_id, event_id) LEFT JOIN idle USING (trace_id, event_id)
-GROUP BY c.trace_id, c.name, s.cpu_op, s.python_line
+    trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, max(dur_ns) AS max_ns,
+    sum(covered.ns)::BIGINT AS covered_ns, sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
+FROM costed JOIN covered USING (trace_id, event_id)
+GROUP BY trace_id, name, cpu_op, python_line
 ORDER BY host_ns DESC, call
 LIMIT coalesce(getvariable('top'), 20)

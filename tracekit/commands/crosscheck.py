@@ -20,10 +20,11 @@ def crosscheck(trace: str, as_json: bool, **limits: Any) -> int:
     The exit status is 1 where HTA's numbers are not those that its rules give.
     """
     from tracekit import crosscheck as library
+    from tracekit import hta
     from tracekit.loading import Resources, open_any
     from tracekit.reporters import crosscheck as reporter
 
-    library.require_hta(trace)
+    hta.require(trace)
     with open_any(trace, Resources(**limits)) as database:
         report = library.crosscheck(trace, database)
     if as_json:
