@@ -24,8 +24,10 @@ call AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id,
 compute AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops WHERE activity = 'compute'),
 covered AS (FROM interval_covered('call', 'compute'))
 SELECT
-    c.trace_id, c.device_id, t.rank, type, group_name, group_size, dtype, message_bytes, algorithm, protocol, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns,
-    min(dur_ns) AS min_ns, sum(dur_ns - covered_ns)::BIGINT AS exposed_ns, sum(message_bytes) / nullif(sum(dur_ns), 0) AS algorithm_gb_per_s,
+    c.trace_id, c.device_id, t.rank, type, group_name, group_size, dtype, message_bytes, algorithm, protocol, count(*) AS count,
+    sum(dur_ns)::BIGINT AS total_ns,
+    min(dur_ns) AS min_ns, sum(dur_ns - covered_ns)::BIGINT AS exposed_ns,
+    sum(message_bytes) / nullif(sum(dur_ns), 0) AS algorithm_gb_per_s,
     sum(message_bytes) / nullif(sum(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS bus_gb_per_s,
     message_bytes / nullif(min(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS best_bus_gb_per_s
 FROM chosen AS c JOIN trace AS t USING (trace_id)

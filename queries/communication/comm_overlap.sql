@@ -18,15 +18,16 @@ WITH running AS (
 ),
 stretch AS (FROM interval_labels('running')),
 cut AS (
-    SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, labels, least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns) AS ns
+    SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, labels,
+           least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns) AS ns
     FROM stretch AS s JOIN windows AS w
       ON s.key.trace_id = w.trace_id AND s.key.device_id = w.device_id AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns
 ),
 summed AS (
     SELECT trace_id, device_id, kind, name, window_start_ns,
-           coalesce(sum(ns) FILTER (list_contains(labels, 'communication')), 0)::BIGINT AS communication_ns,
-           coalesce(sum(ns) FILTER (list_contains(labels, 'compute')), 0)::BIGINT AS compute_ns,
-           coalesce(sum(ns) FILTER (len(labels) = 2), 0)::BIGINT AS overlapped_ns
+           sum_where(ns, list_contains(labels, 'communication')) AS communication_ns,
+           sum_where(ns, list_contains(labels, 'compute')) AS compute_ns,
+           sum_where(ns, len(labels) = 2) AS overlapped_ns
     FROM cut WHERE kind = coalesce(getvariable('kind'), kind) GROUP BY ALL
 )
 SELECT trace_id, device_id, kind, name, communication_ns, compute_ns, overlapped_ns, communication_ns - overlapped_ns AS exposed_ns,

@@ -17,8 +17,9 @@ WITH matched AS (
     WINDOW same AS (PARTITION BY group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place, type)
 )
 SELECT
-    step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns, sum(wire_ns)::BIGINT AS wire_ns, sum(dur_ns - wire_ns)::BIGINT AS waited_ns,
-    count(*) FILTER (is_last) AS times_last, coalesce(sum(wait_ns) FILTER (is_last), 0)::BIGINT AS held_up_ns
+    step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns, sum(wire_ns)::BIGINT AS wire_ns,
+    sum(dur_ns - wire_ns)::BIGINT AS waited_ns,
+    count(*) FILTER (is_last) AS times_last, sum_where(wait_ns, is_last) AS held_up_ns
 FROM matched WHERE ranks_seen > 1
 GROUP BY step, rank, trace_id
 ORDER BY step, rank, trace_id

@@ -12,11 +12,13 @@
 -- CUPTI's range profiler runs kernels one by one and reports them in the order of their launches
 -- (https://docs.nvidia.com/cupti/main/main.html#cupti-range-profiling-api); where counts agree, the n-th range is of the n-th launch.
 WITH range AS (
-    SELECT trace_id, event_id, name, args, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, event_id) AS place, count(*) OVER (PARTITION BY trace_id) AS n
+    SELECT trace_id, event_id, name, args, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, event_id) AS place,
+           count(*) OVER (PARTITION BY trace_id) AS n
     FROM slices WHERE kind = 'counter_range' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 launch AS (
-    SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, event_id) AS place, count(*) OVER (PARTITION BY trace_id) AS n
+    SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, event_id) AS place,
+           count(*) OVER (PARTITION BY trace_id) AS n
     FROM launches WHERE activity = 'kernel' AND trace_id IN (SELECT trace_id FROM range)
 ),
 -- All operators around each launch: the outermost is the one without another around it.
@@ -28,7 +30,8 @@ outermost AS (SELECT * FROM outermost_by_name('named')),
 site AS (FROM call_site('launch')),
 called AS (
     SELECT l.trace_id, l.event_id, s.cpu_op, s.python_line, CASE WHEN c.start_ns < o.end_ns THEN o.operator END AS top_level_op
-    FROM launch AS l JOIN (SELECT trace_id, event_id, pid, tid, start_ns FROM launches) AS c ON l.trace_id = c.trace_id AND l.event_id = c.event_id
+    FROM launch AS l JOIN (SELECT trace_id, event_id, pid, tid, start_ns FROM launches) AS c ON l.trace_id = c.trace_id
+        AND l.event_id = c.event_id
     LEFT JOIN site AS s ON l.trace_id = s.trace_id AND l.event_id = s.event_id
     ASOF LEFT JOIN outermost AS o ON c.trace_id = o.trace_id AND c.pid = o.pid AND c.tid = o.tid AND c.start_ns >= o.start_ns
 ),

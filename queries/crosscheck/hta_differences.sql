@@ -12,7 +12,8 @@ typed AS (SELECT name, hta_kernel_type(name) AS hta_type FROM (SELECT DISTINCT n
 op AS (
     SELECT o.*, h.stream AS hta_stream, h.start_ns AS hta_start_ns, h.end_ns AS hta_end_ns, h.copies, h.linked_id,
            hta_type, launch_name, launch_start_ns
-    FROM gpu_ops AS o JOIN typed ON o.name IS NOT DISTINCT FROM typed.name LEFT JOIN held AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
+    FROM gpu_ops AS o JOIN typed ON o.name IS NOT DISTINCT FROM typed.name
+    LEFT JOIN held AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
     LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
 ),
@@ -42,10 +43,12 @@ rule(code, analyses, message) AS (
 ),
 of_ops AS (
     SELECT
-        trace_id, count(*) FILTER (hta_start_ns <> start_ns OR hta_end_ns <> end_ns) AS rounding, count(*) FILTER (copies IS NULL) AS last_step,
+        trace_id, count(*) FILTER (hta_start_ns <> start_ns OR hta_end_ns <> end_ns) AS rounding,
+        count(*) FILTER (copies IS NULL) AS last_step,
         count(*) FILTER (hta_stream = -1) AS no_stream, nullif(count(DISTINCT device_id), 1) AS devices,
         count(*) FILTER (kind = 'kernel' AND (activity = 'communication') <> (hta_type = 'COMMUNICATION')) AS communication,
-        count(*) FILTER ((kind = 'kernel') <> (hta_type IN ('COMPUTATION', 'COMMUNICATION'))) AS types, count(*) FILTER (copies > 1) AS copies,
+        count(*) FILTER ((kind = 'kernel') <> (hta_type IN ('COMPUTATION', 'COMMUNICATION'))) AS types,
+        count(*) FILTER (copies > 1) AS copies,
         nullif(count(DISTINCT stream), 1) AS streams, count(*) FILTER (is_early) AS overlap_on_stream,
         count(*) FILTER (event_id = 0 AND launch_name IS NOT NULL) AS first_op, count(*) FILTER (start_ns = launch_start_ns) AS instants,
         count(*) AS thresholds, count(*) FILTER (NOT is_hta_launch(launch_name)) AS launch_names,
@@ -60,11 +63,13 @@ other AS (
 found AS (
     SELECT trace_id, code, count FROM (UNPIVOT of_ops ON * EXCLUDE trace_id INTO NAME code VALUE count) WHERE count > 0
     UNION ALL
-    SELECT trace_id, CASE WHEN kind = 'device_sync' THEN 'sync' ELSE 'host_events' END AS code, count(*) FROM other WHERE stream <> -1 GROUP BY ALL
+    SELECT trace_id, CASE WHEN kind = 'device_sync' THEN 'sync' ELSE 'host_events' END AS code, count(*) FROM other
+    WHERE stream <> -1 GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'mtia_sync', count(*) FROM other WHERE category = 'mtia_ccp_events' GROUP BY trace_id
     UNION ALL
-    SELECT o.trace_id, 'launched_sync', count(*) FROM other AS o JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.linked_id = l.launch_id
+    SELECT o.trace_id, 'launched_sync', count(*) FROM other AS o
+    JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.linked_id = l.launch_id
     WHERE on_device AND o.kind = 'device_sync' GROUP BY o.trace_id
     UNION ALL
     SELECT trace_id, 'pairs', count(*)

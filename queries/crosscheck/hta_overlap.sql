@@ -9,7 +9,7 @@
 -- The events, their times and their types are those of views/hta.sql.
 WITH merged AS MATERIALIZED (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY', 'OTHER'])),
 total AS (
-    SELECT trace_id, coalesce(sum(end_ns - start_ns) FILTER (kernel_type = 'COMMUNICATION'), 0)::BIGINT AS comm_ns
+    SELECT trace_id, sum_where(end_ns - start_ns, kernel_type = 'COMMUNICATION') AS comm_ns
     FROM merged GROUP BY trace_id
 ),
 running AS (FROM hta_running('merged')),

@@ -12,8 +12,8 @@ WITH total AS (
     SELECT
         trace_id,
         arg_max(end_ns, start_ns) FILTER (kernel_type = 'ANY') - min(start_ns) FILTER (kernel_type = 'ANY') AS kernel_ns,
-        coalesce(sum(end_ns - start_ns) FILTER (kernel_type = 'ANY'), 0)::BIGINT AS busy_ns,
-        coalesce(sum(end_ns - start_ns) FILTER (kernel_type = 'COMPUTATION'), 0)::BIGINT AS compute_ns
+        sum_where(end_ns - start_ns, kernel_type = 'ANY') AS busy_ns,
+        sum_where(end_ns - start_ns, kernel_type = 'COMPUTATION') AS compute_ns
     FROM hta_intervals(['ANY', 'COMPUTATION']) GROUP BY trace_id
 )
 SELECT trace_id, kernel_ns - busy_ns AS idle_ns, compute_ns, busy_ns - compute_ns AS non_compute_ns, kernel_ns

@@ -40,12 +40,12 @@ stretch AS (SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS ns FROM interv
 part AS (
     SELECT
         key,
-        coalesce(sum(ns) FILTER (list_contains(labels, 'computation')), 0)::BIGINT AS computation_ns,
-        coalesce(sum(ns) FILTER (labels IN (['communication'], ['communication', 'memcpy'])), 0)::BIGINT AS exposed_comm_ns,
-        coalesce(sum(ns) FILTER (labels = ['memcpy']), 0)::BIGINT AS exposed_memcpy_ns,
+        sum_where(ns, list_contains(labels, 'computation')) AS computation_ns,
+        sum_where(ns, labels IN (['communication'], ['communication', 'memcpy'])) AS exposed_comm_ns,
+        sum_where(ns, labels = ['memcpy']) AS exposed_memcpy_ns,
         coalesce(sum(ns), 0)::BIGINT AS busy_ns,
-        coalesce(sum(ns) FILTER (list_contains(labels, 'communication')), 0)::BIGINT AS total_comm_ns,
-        coalesce(sum(ns) FILTER (list_contains(labels, 'memcpy')), 0)::BIGINT AS total_memcpy_ns
+        sum_where(ns, list_contains(labels, 'communication')) AS total_comm_ns,
+        sum_where(ns, list_contains(labels, 'memcpy')) AS total_memcpy_ns
     FROM total LEFT JOIN stretch USING (key) GROUP BY key
 )
 SELECT

@@ -15,7 +15,9 @@
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, absurd_duration
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 kernel AS (
-    SELECT side, steps, g.name, g.class, g.dur_ns, o.name AS operator, CASE WHEN class IN ('gemm', 'convolution', 'attention') AND work_kind(o.name) IS NOT NULL THEN (o.args->'Input Dims')::VARCHAR END AS dims
+    SELECT side, steps, g.name, g.class, g.dur_ns, o.name AS operator,
+           CASE WHEN class IN ('gemm', 'convolution', 'attention')
+               AND work_kind(o.name) IS NOT NULL THEN (o.args->'Input Dims')::VARCHAR END AS dims
     FROM gpu_ops AS g JOIN run USING (trace_id) LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN gpu_op_host AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
     LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
@@ -33,11 +35,13 @@ summed AS (
     FROM keyed GROUP BY side, kernel, steps
 ),
 compared AS (
-    SELECT kernel, any_value(class) AS class, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count, of_side(ns, side, 'a') AS a_ns,
+    SELECT kernel, any_value(class) AS class, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
+           of_side(ns, side, 'a') AS a_ns,
            of_side(ns, side, 'b') AS b_ns, any_value(name) FILTER (side = 'a') AS a_name, any_value(name) FILTER (side = 'b') AS b_name
     FROM summed GROUP BY kernel
 )
-SELECT kernel, class, change_of(a_count, b_count, b_ns - a_ns) AS change, a_count, b_count, a_ns, b_ns, b_ns - a_ns AS change_ns, a_name, b_name
+SELECT kernel, class, change_of(a_count, b_count, b_ns - a_ns) AS change, a_count, b_count, a_ns, b_ns, b_ns - a_ns AS change_ns,
+       a_name, b_name
 FROM compared
 ORDER BY abs(change_ns) DESC, kernel
 LIMIT coalesce(getvariable('top'), 20)

@@ -22,7 +22,8 @@ summed AS (
     FROM cost JOIN run USING (trace_id) GROUP BY side, name, steps
 ),
 compared AS (
-    SELECT name AS module, of_side(count, side, 'a') AS a_calls, of_side(count, side, 'b') AS b_calls, of_side(host_ns, side, 'a') AS a_host_ns,
+    SELECT name AS module, of_side(count, side, 'a') AS a_calls, of_side(count, side, 'b') AS b_calls,
+           of_side(host_ns, side, 'a') AS a_host_ns,
            of_side(host_ns, side, 'b') AS b_host_ns, of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns
     FROM summed GROUP BY name
 )

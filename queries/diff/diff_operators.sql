@@ -15,20 +15,24 @@
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 launched AS (
     SELECT h.trace_id, h.cpu_op_id AS event_id, sum(g.dur_ns) AS gpu_ns
-    FROM gpu_op_link AS l JOIN gpu_op_host AS h USING (trace_id, launch_id) JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id GROUP BY ALL
+    FROM gpu_op_link AS l JOIN gpu_op_host AS h USING (trace_id, launch_id)
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id GROUP BY ALL
 ),
 summed AS (
-    SELECT side, o.name, count(*) / steps AS count, (sum(coalesce(self_ns, 0)) // steps)::BIGINT AS self_ns, (sum(coalesce(gpu_ns, 0)) // steps)::BIGINT AS gpu_ns
+    SELECT side, o.name, count(*) / steps AS count, (sum(coalesce(self_ns, 0)) // steps)::BIGINT AS self_ns,
+           (sum(coalesce(gpu_ns, 0)) // steps)::BIGINT AS gpu_ns
     FROM cpu_ops AS o JOIN run USING (trace_id) LEFT JOIN host_slice AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
     LEFT JOIN launched AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     GROUP BY side, o.name, steps
 ),
 compared AS (
-    SELECT name AS operator, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count, of_side(self_ns, side, 'a') AS a_self_ns,
+    SELECT name AS operator, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
+           of_side(self_ns, side, 'a') AS a_self_ns,
            of_side(self_ns, side, 'b') AS b_self_ns, of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns
     FROM summed GROUP BY name
 )
-SELECT operator, change_of(a_count, b_count, abs(b_self_ns - a_self_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change, a_count, b_count, a_self_ns, b_self_ns, a_gpu_ns, b_gpu_ns,
+SELECT operator, change_of(a_count, b_count, abs(b_self_ns - a_self_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change, a_count, b_count,
+       a_self_ns, b_self_ns, a_gpu_ns, b_gpu_ns,
        b_self_ns + b_gpu_ns - a_self_ns - a_gpu_ns AS change_ns
 FROM compared
 ORDER BY abs(change_ns) DESC, operator

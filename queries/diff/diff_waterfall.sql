@@ -12,20 +12,25 @@
 WITH win AS MATERIALIZED (FROM compared_windows(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 kernel AS (
     SELECT w.side AS key, class AS label, greatest(g.start_ns, w.start_ns) AS start_ns, least(g.end_ns, w.end_ns) AS end_ns
-    FROM gpu_ops AS g JOIN win AS w ON g.trace_id = w.trace_id AND g.device_id = w.device_id AND g.start_ns < w.end_ns AND g.end_ns > w.start_ns
+    FROM gpu_ops AS g JOIN win AS w ON g.trace_id = w.trace_id AND g.device_id = w.device_id AND g.start_ns < w.end_ns
+        AND g.end_ns > w.start_ns
     WHERE g.activity = 'compute'
 ),
 class AS (FROM interval_labels('kernel')),
 part AS (
-    SELECT key AS side, 'compute: ' || CASE WHEN len(labels) = 1 THEN labels[1] ELSE 'several classes' END AS part, 1 AS rank, end_ns - start_ns AS ns FROM class
+    SELECT key AS side, 'compute: ' || CASE WHEN len(labels) = 1 THEN labels[1] ELSE 'several classes' END AS part, 1 AS rank,
+           end_ns - start_ns AS ns FROM class
     UNION ALL
-    SELECT w.side, CASE activity WHEN 'idle' THEN 'idle: ' || CASE WHEN idle_class = 'host_late' THEN cause ELSE idle_class END ELSE activity END,
-           CASE activity WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 4 END, least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns)
-    FROM gpu_timeline AS t JOIN win AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND t.start_ns < w.end_ns AND t.end_ns > w.start_ns
+    SELECT w.side, CASE activity WHEN 'idle' THEN 'idle: ' || CASE WHEN idle_class = 'host_late' THEN cause ELSE idle_class END
+        ELSE activity END,
+           CASE activity WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 4 END,
+           least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns)
+    FROM gpu_timeline AS t
+    JOIN win AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND t.start_ns < w.end_ns AND t.end_ns > w.start_ns
     WHERE activity <> 'compute'
 ),
 changed AS (
-    SELECT part, rank, coalesce(sum(ns) FILTER (side = 'a'), 0)::BIGINT AS a_ns, coalesce(sum(ns) FILTER (side = 'b'), 0)::BIGINT AS b_ns, b_ns - a_ns AS change_ns
+    SELECT part, rank, sum_where(ns, side = 'a') AS a_ns, sum_where(ns, side = 'b') AS b_ns, b_ns - a_ns AS change_ns
     FROM part GROUP BY part, rank
 ),
 whole AS (

@@ -22,7 +22,8 @@ op AS (
 ),
 busy AS (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('op') GROUP BY key),
 replay AS (
-    SELECT key, count(*) AS gpu_ops, min(start_ns) AS first_ns, max(end_ns) - min(start_ns) AS span_ns, arg_min(name, (start_ns, event_id)) AS first_op,
+    SELECT key, count(*) AS gpu_ops, min(start_ns) AS first_ns, max(end_ns) - min(start_ns) AS span_ns,
+           arg_min(name, (start_ns, event_id)) AS first_op,
            hash(list(name ORDER BY start_ns, event_id)) AS names
     FROM op GROUP BY key
 ),
@@ -33,8 +34,10 @@ alike AS (
 ),
 usual AS (SELECT *, row_number() OVER (PARTITION BY trace_id, device_id ORDER BY first_use_ns) AS graph FROM alike)
 SELECT
-    l.trace_id, r.key.device_id AS device_id, graph, l.event_id AS launch_id, l.start_ns, l.dur_ns AS call_ns, coalesce(r.gpu_ops, 0) AS gpu_ops, busy_ns, span_ns,
-    span_ns - busy_ns AS gap_ns, first_ns - l.start_ns AS first_delay_ns, span_ns / nullif(usual_ns, 0) AS slower_than_usual, names = usual_names AS is_like_others
+    l.trace_id, r.key.device_id AS device_id, graph, l.event_id AS launch_id, l.start_ns, l.dur_ns AS call_ns,
+    coalesce(r.gpu_ops, 0) AS gpu_ops, busy_ns, span_ns,
+    span_ns - busy_ns AS gap_ns, first_ns - l.start_ns AS first_delay_ns, span_ns / nullif(usual_ns, 0) AS slower_than_usual,
+    names = usual_names AS is_like_others
 FROM launch AS l LEFT JOIN replay AS r ON l.trace_id = r.key.trace_id AND l.event_id = r.key.launch_id LEFT JOIN busy AS b ON r.key = b.key
 LEFT JOIN usual AS u ON r.key.trace_id = u.trace_id AND r.key.device_id = u.device_id AND r.first_op = u.first_op AND r.gpu_ops = u.gpu_ops
 ORDER BY l.trace_id, l.start_ns, device_id

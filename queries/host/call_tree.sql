@@ -12,7 +12,8 @@
 -- column gpu_ns (ns): sum of their durations
 -- doubts: no_operators
 WITH RECURSIVE operator AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 nest AS (FROM nested('operator')),
 linked AS MATERIALIZED (SELECT n.*, o.name FROM nest AS n JOIN operator AS o USING (trace_id, event_id)),

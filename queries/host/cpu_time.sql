@@ -22,7 +22,8 @@
 -- An operator computes when it is no metadata operator and spends at least as long in itself as in the
 -- computing operators it calls; the own time of a small one contains its dispatch, which no trace tells apart.
 WITH operator AS MATERIALIZED (
-    SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns, is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame
+    SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
+           is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame
     FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
     WHERE h.trace_id = coalesce(getvariable('trace'), h.trace_id)
 ),
@@ -43,7 +44,8 @@ role AS (
 ),
 step AS (SELECT trace_id, name, start_ns, end_ns FROM steps),
 win AS (
-    SELECT trace_id, 'host_active' AS kind, 'profiler steps' AS name, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM step GROUP BY ALL
+    SELECT trace_id, 'host_active' AS kind, 'profiler steps' AS name, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM step
+    GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'host_active', 'first operator to last', start_ns, end_ns FROM thread WHERE trace_id NOT IN (SELECT trace_id FROM step)
     UNION ALL
@@ -72,14 +74,15 @@ launched AS (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_
 SELECT
     trace_id, pid, tid, kind, name, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS span_ns, coalesce(any_value(operators), 0) AS operators,
     coalesce(any_value(launches), 0) AS launches,
-    coalesce(sum(ns) FILTER (role = 'compute'), 0)::BIGINT AS compute_ns,
-    coalesce(sum(ns) FILTER (role = 'dispatch'), 0)::BIGINT AS dispatch_ns,
-    coalesce(sum(ns) FILTER (role = 'view'), 0)::BIGINT AS view_ns,
-    coalesce(sum(ns) FILTER (role = 'python'), 0)::BIGINT AS python_ns,
-    coalesce(sum(ns) FILTER (role = 'input'), 0)::BIGINT AS input_ns,
-    coalesce(sum(ns) FILTER (role = 'compilation'), 0)::BIGINT AS compilation_ns,
-    coalesce(sum(ns) FILTER (role = 'runtime'), 0)::BIGINT AS runtime_ns,
-    coalesce(sum(ns) FILTER (role = 'untraced'), 0)::BIGINT AS untraced_ns
-FROM numbered AS w JOIN summed USING (number) JOIN thread USING (trace_id) LEFT JOIN begun USING (number) LEFT JOIN launched USING (trace_id)
+    sum_where(ns, role = 'compute') AS compute_ns,
+    sum_where(ns, role = 'dispatch') AS dispatch_ns,
+    sum_where(ns, role = 'view') AS view_ns,
+    sum_where(ns, role = 'python') AS python_ns,
+    sum_where(ns, role = 'input') AS input_ns,
+    sum_where(ns, role = 'compilation') AS compilation_ns,
+    sum_where(ns, role = 'runtime') AS runtime_ns,
+    sum_where(ns, role = 'untraced') AS untraced_ns
+FROM numbered AS w JOIN summed USING (number) JOIN thread USING (trace_id) LEFT JOIN begun USING (number)
+LEFT JOIN launched USING (trace_id)
 GROUP BY number, trace_id, pid, tid, kind, name, w.start_ns, w.end_ns
 ORDER BY trace_id, kind, w.start_ns

@@ -10,7 +10,8 @@
 -- doubts: no_data_loading
 WITH input AS (
     SELECT trace_id, event_id, pid, tid, 'input' AS name, s.name AS source, start_ns, end_ns, dur_ns FROM slices AS s
-    WHERE kind IN ('annotation', 'python', 'cpu_op') AND host_activity(kind, s.name) = 'input' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE kind IN ('annotation', 'python', 'cpu_op') AND host_activity(kind, s.name) = 'input'
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 fetched AS (SELECT * FROM outermost_by_name('input')),
 stepped AS (
@@ -24,7 +25,8 @@ idle AS (
     WHERE t.start_ns < f.end_ns
     GROUP BY ALL
 )
-SELECT trace_id, step, source AS name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, max(dur_ns) AS max_ns, coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
+SELECT trace_id, step, source AS name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, max(dur_ns) AS max_ns,
+       coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
 FROM stepped LEFT JOIN idle USING (trace_id, event_id)
 GROUP BY trace_id, step, source
 ORDER BY trace_id, step NULLS FIRST, host_ns DESC

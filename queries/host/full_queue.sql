@@ -11,7 +11,8 @@
 -- column blocked_ns (ns): call_ns beyond the usual: the device's time, not overhead
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH call AS (
-    SELECT trace_id, device_id, stream, launch_id, any_value(launch_start_ns) AS at_ns, any_value(launch_end_ns - launch_start_ns) AS call_ns
+    SELECT trace_id, device_id, stream, launch_id, any_value(launch_start_ns) AS at_ns,
+           any_value(launch_end_ns - launch_start_ns) AS call_ns
     FROM gpu_op_link
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
     GROUP BY trace_id, device_id, stream, launch_id
@@ -27,8 +28,8 @@ usual AS (
 )
 SELECT
     trace_id, device_id, stream, count(*) AS launches, count(*) FILTER (is_full) AS at_limit,
-    coalesce(sum(call_ns) FILTER (is_full), 0)::BIGINT AS call_ns, any_value(usual_call_ns) AS usual_call_ns,
-    coalesce(sum(greatest(0, call_ns - coalesce(usual_call_ns, 0))) FILTER (is_full), 0)::BIGINT AS blocked_ns
+    sum_where(call_ns, is_full) AS call_ns, any_value(usual_call_ns) AS usual_call_ns,
+    sum_where(greatest(0, call_ns - coalesce(usual_call_ns, 0)), is_full) AS blocked_ns
 FROM met JOIN usual USING (trace_id, device_id, stream)
 GROUP BY trace_id, device_id, stream
 ORDER BY trace_id, device_id, stream

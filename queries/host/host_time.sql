@@ -16,7 +16,8 @@ SELECT
     s.trace_id, s.pid, s.tid, coalesce(launches, 0) AS launches, activity, sum(s.end_ns - s.start_ns)::BIGINT AS host_ns,
     sum(s.end_ns - s.start_ns) / any_value(span.end_ns - span.start_ns) AS share_of_span,
     sum(s.end_ns - s.start_ns)::BIGINT // nullif(launches, 0) AS per_launch_ns
-FROM host_segment AS s JOIN trace_span AS span USING (trace_id) LEFT JOIN launched AS l ON s.trace_id = l.trace_id AND s.pid = l.pid AND s.tid = l.tid
+FROM host_segment AS s JOIN trace_span AS span USING (trace_id)
+LEFT JOIN launched AS l ON s.trace_id = l.trace_id AND s.pid = l.pid AND s.tid = l.tid
 WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
 GROUP BY s.trace_id, s.pid, s.tid, launches, activity
 ORDER BY s.trace_id, launches DESC, s.pid, s.tid, host_ns DESC

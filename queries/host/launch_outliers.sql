@@ -24,8 +24,10 @@ WITH first_op AS (
 ),
 launch AS (
     SELECT
-        trace_id, l.device_id, launch_id, event_id, launch_name, launch_start_ns, launch_end_ns - launch_start_ns AS call_ns, op.dur_ns, launch_delay_ns,
-        call_ns >= coalesce(getvariable('slow_ns'), 50000) AS is_slow, launch_delay_ns >= coalesce(getvariable('late_ns'), 100000) AS is_late,
+        trace_id, l.device_id, launch_id, event_id, launch_name, launch_start_ns, launch_end_ns - launch_start_ns AS call_ns,
+        op.dur_ns, launch_delay_ns,
+        call_ns >= coalesce(getvariable('slow_ns'), 50000) AS is_slow,
+        launch_delay_ns >= coalesce(getvariable('late_ns'), 100000) AS is_late,
         op.dur_ns < call_ns AS is_short
     FROM first_op JOIN gpu_op_link AS l USING (trace_id, event_id, launch_id) JOIN event AS op USING (trace_id, event_id)
 ),
@@ -34,7 +36,8 @@ worst AS (
     ORDER BY greatest(call_ns, launch_delay_ns) DESC, launch_id LIMIT coalesce(getvariable('top'), 20)
 )
 SELECT
-    w.trace_id, w.device_id, w.launch_id, w.launch_name AS launch, w.launch_start_ns AS start_ns, call_ns, o.name AS gpu_op, w.dur_ns AS gpu_ns,
+    w.trace_id, w.device_id, w.launch_id, w.launch_name AS launch, w.launch_start_ns AS start_ns, call_ns, o.name AS gpu_op,
+    w.dur_ns AS gpu_ns,
     w.launch_delay_ns, is_slow, is_late, is_short, cpu_op, step
 FROM worst AS w JOIN gpu_op_origin AS o ON w.trace_id = o.trace_id AND w.event_id = o.event_id
 ORDER BY greatest(call_ns, w.launch_delay_ns) DESC, w.launch_id

@@ -55,7 +55,8 @@ dispatch AS (
 SELECT
     d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns, percentile(delays, 90) AS delay_p90_ns,
     d.total AS delay_total_ns, percentile(waits, 50) AS queue_wait_p50_ns,
-    percentile(depths, 50)::BIGINT AS queue_depth_p50, list_max(depths)::BIGINT AS queue_depth_max, percentile(calls, 50) AS launch_call_p50_ns,
+    percentile(depths, 50)::BIGINT AS queue_depth_p50, list_max(depths)::BIGINT AS queue_depth_max,
+    percentile(calls, 50) AS launch_call_p50_ns,
     short_ops, slow_launches, late_ops,
     (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
 FROM delay AS d JOIN queue USING (trace_id, device_id) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id

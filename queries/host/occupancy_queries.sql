@@ -13,7 +13,8 @@ WITH call AS (
     WHERE is_runtime_query(name) AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 costed AS (FROM costed_calls('call'))
-SELECT trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
+SELECT trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
+       sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
 FROM costed
 GROUP BY trace_id, name, cpu_op, python_line
 ORDER BY trace_id, host_ns DESC, call, cpu_op, python_line

@@ -18,14 +18,15 @@ WITH at_depth AS (
     SELECT trace_id, device_id, stream, depth, sum(end_ns - start_ns) AS ns FROM launch_queue() GROUP BY ALL
 ),
 ranked AS (
-    SELECT *, sum(ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY depth) AS up_to, sum(ns) OVER (PARTITION BY trace_id, device_id, stream) AS total
+    SELECT *, sum(ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY depth) AS up_to,
+           sum(ns) OVER (PARTITION BY trace_id, device_id, stream) AS total
     FROM at_depth
 )
 SELECT
     trace_id, device_id, stream, any_value(total)::BIGINT AS span_ns, sum(depth * ns) / nullif(any_value(total), 0) AS mean_depth,
     min(depth) FILTER (2 * up_to >= total) AS p50_depth, min(depth) FILTER (10 * up_to >= 9 * total) AS p90_depth, max(depth) AS max_depth,
-    coalesce(sum(ns) FILTER (depth = 0), 0)::BIGINT AS empty_ns, coalesce(sum(ns) FILTER (depth = 0), 0) / nullif(any_value(total), 0) AS share_empty,
-    coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), 1024)), 0)::BIGINT AS full_ns,
+    sum_where(ns, depth = 0) AS empty_ns, coalesce(sum(ns) FILTER (depth = 0), 0) / nullif(any_value(total), 0) AS share_empty,
+    sum_where(ns, depth >= coalesce(getvariable('limit'), 1024)) AS full_ns,
     coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), 1024)), 0) / nullif(any_value(total), 0) AS share_full
 FROM ranked
 GROUP BY trace_id, device_id, stream

@@ -11,7 +11,8 @@
 -- column max_ns (ns): the longest
 -- doubts: no_runtime_calls
 SELECT
-    trace_id, name, any_value(activity) AS activity, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, sum(dur_ns)::BIGINT // count(*) AS mean_ns,
+    trace_id, name, any_value(activity) AS activity, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns,
+    sum(dur_ns)::BIGINT // count(*) AS mean_ns,
     percentile(list(dur_ns), 50) AS p50_ns, percentile(list(dur_ns), 99) AS p99_ns, max(dur_ns) AS max_ns
 FROM runtime_calls
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)

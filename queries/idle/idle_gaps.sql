@@ -27,7 +27,7 @@ WITH piece AS (
 gap AS (
     SELECT trace_id, device_id, op_id, any_value(idle_class) AS idle_class, min(start_ns) AS start_ns,
            sum(ns)::BIGINT AS gap_ns, arg_max(host_event_id, ns) AS culprit_id,
-           CASE WHEN any_value(idle_class) <> 'unlinked' THEN coalesce(sum(ns) FILTER (cause <> 'launch_latency'), 0)::BIGINT END AS recoverable_ns
+           CASE WHEN any_value(idle_class) <> 'unlinked' THEN sum_where(ns, cause <> 'launch_latency') END AS recoverable_ns
     FROM piece
     GROUP BY trace_id, device_id, op_id
     ORDER BY gap_ns DESC, start_ns

@@ -14,7 +14,8 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 WITH part AS (
     SELECT trace_id, device_id, kind, name, window_start_ns, window_end_ns,
-           CASE WHEN activity <> 'idle' THEN activity WHEN idle_class = 'host_late' THEN cause ELSE idle_class END AS part, idle_class, sum(dur_ns)::BIGINT AS part_ns
+           CASE WHEN activity <> 'idle' THEN activity WHEN idle_class = 'host_late' THEN cause ELSE idle_class END AS part,
+           idle_class, sum(dur_ns)::BIGINT AS part_ns
     FROM window_timeline
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL
@@ -22,7 +23,8 @@ WITH part AS (
 placed AS (
     SELECT *, row_number() OVER (
         PARTITION BY trace_id, device_id, kind, name, window_start_ns, window_end_ns
-        ORDER BY idle_class IS NOT NULL, CASE WHEN idle_class IS NULL THEN array_position(['compute', 'communication', 'copy'], part) END, part_ns DESC, part
+        ORDER BY idle_class IS NOT NULL,
+        CASE WHEN idle_class IS NULL THEN array_position(['compute', 'communication', 'copy'], part) END, part_ns DESC, part
     ) AS bar
     FROM part
 )

@@ -14,7 +14,8 @@
 -- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction that
 -- follows. That the second reads what the first wrote is told by size and place, since traces name no tensors.
 WITH placed AS (
-    SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place FROM gpu_ops
+    SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
+    FROM gpu_ops
 ),
 step AS (
     SELECT
@@ -32,7 +33,8 @@ pair AS (
       AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)), lambda x: elements(x[1]) * element_bytes(x[2])), before.written)
 )
 SELECT
-    trace_id, device_id, before.name AS first, name AS second, dims AS shapes, count(*) AS count, (2 * sum(intermediate))::BIGINT AS intermediate_bytes,
+    trace_id, device_id, before.name AS first, name AS second, dims AS shapes, count(*) AS count,
+    (2 * sum(intermediate))::BIGINT AS intermediate_bytes,
     sum(busy_ns + before.ns)::BIGINT AS gpu_ns,
     sum((busy_ns + before.ns) * least(1, 2 * intermediate / (moved_bytes + before.read + before.written)))::BIGINT AS saved_ns
 FROM pair

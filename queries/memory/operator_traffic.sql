@@ -13,7 +13,8 @@
 -- column share_of_bandwidth (fraction of the device's memory bandwidth): gb_per_s over it; NULL: unknown
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 SELECT
-    w.trace_id, w.device_id, w.name AS operator, kind, count(*) AS calls, sum(read_bytes)::BIGINT AS read_bytes, sum(written_bytes)::BIGINT AS written_bytes,
+    w.trace_id, w.device_id, w.name AS operator, kind, count(*) AS calls, sum(read_bytes)::BIGINT AS read_bytes,
+    sum(written_bytes)::BIGINT AS written_bytes,
     sum(busy_ns)::BIGINT AS gpu_ns, sum(read_bytes + written_bytes) / sum(busy_ns) AS gb_per_s,
     sum(read_bytes + written_bytes) / sum(busy_ns) * 1e9 / any_value(p.memory_bytes_per_s) AS share_of_bandwidth
 FROM measured_work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id

@@ -17,7 +17,8 @@
 WITH work AS MATERIALIZED (FROM measured_work),
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (
-    SELECT w.trace_id, w.device_id, first_ns AS at_ns, flops, flops / peak_of(p.flop_per_s, w.peak, TRUE) * 1e9 AS peak_ns, 0 AS kernel_ns, 0 AS counted_ns
+    SELECT w.trace_id, w.device_id, first_ns AS at_ns, flops, flops / peak_of(p.flop_per_s, w.peak, TRUE) * 1e9 AS peak_ns,
+           0 AS kernel_ns, 0 AS counted_ns
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_matrix
     UNION ALL
@@ -28,12 +29,14 @@ done AS (
 measured AS (
     SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns, w.end_ns, sum(flops) AS flops, count(*) FILTER (peak_ns IS NULL) AS unknown,
            sum(peak_ns) AS peak_ns, sum(kernel_ns) AS kernel_ns, sum(counted_ns) AS counted_ns
-    FROM windows AS w JOIN done AS d ON w.trace_id = d.trace_id AND w.device_id = d.device_id AND d.at_ns >= w.start_ns AND d.at_ns < w.end_ns
+    FROM windows AS w JOIN done AS d ON w.trace_id = d.trace_id AND w.device_id = d.device_id AND d.at_ns >= w.start_ns
+        AND d.at_ns < w.end_ns
     WHERE kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL
 )
 SELECT
-    m.trace_id, m.device_id, kind, m.name, m.end_ns - m.start_ns AS span_ns, p.device, flops, flops / (m.end_ns - m.start_ns) / 1e3 AS tflop_per_s,
+    m.trace_id, m.device_id, kind, m.name, m.end_ns - m.start_ns AS span_ns, p.device, flops,
+    flops / (m.end_ns - m.start_ns) / 1e3 AS tflop_per_s,
     CASE WHEN unknown = 0 THEN peak_ns / (m.end_ns - m.start_ns) END AS share_of_peak, counted_ns / nullif(kernel_ns, 0) AS share_counted
 FROM measured AS m LEFT JOIN device_peaks AS p ON m.trace_id = p.trace_id AND m.device_id = p.device_id
 ORDER BY m.trace_id, m.device_id, kind, m.start_ns

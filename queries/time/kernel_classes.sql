@@ -16,7 +16,7 @@ WITH kernel AS (
 ),
 covered AS (
     SELECT key, unnest(labels) AS label, sum(end_ns - start_ns)::BIGINT AS covered_ns,
-           coalesce(sum(end_ns - start_ns) FILTER (len(labels) = 1), 0)::BIGINT AS alone_ns
+           sum_where(end_ns - start_ns, len(labels) = 1) AS alone_ns
     FROM interval_labels('kernel') GROUP BY key, label
 ),
 summed AS (SELECT key, label, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns FROM kernel GROUP BY key, label)

@@ -20,7 +20,8 @@ WITH kernel AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 usual AS (
-    SELECT trace_id, shape, count(*) AS runs, percentile(list(dur_ns), 25) AS q1_ns, percentile(list(dur_ns), 50) AS q2_ns, percentile(list(dur_ns), 75) AS q3_ns
+    SELECT trace_id, shape, count(*) AS runs, percentile(list(dur_ns), 25) AS q1_ns, percentile(list(dur_ns), 50) AS q2_ns,
+           percentile(list(dur_ns), 75) AS q3_ns
     FROM kernel GROUP BY trace_id, shape HAVING count(*) >= coalesce(getvariable('least'), 8)
 ),
 outlier AS (

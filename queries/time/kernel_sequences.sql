@@ -12,9 +12,11 @@
 -- column per_call_ns (ns): total_ns over count
 -- doubts: no_gpu_ops, unlinked_gpu_ops
 WITH named AS (
-    SELECT trace_id, pid, tid, CASE WHEN getvariable('operator') IS NULL THEN '' ELSE name END AS name, name AS operator, event_id, start_ns, end_ns
+    SELECT trace_id, pid, tid, CASE WHEN getvariable('operator') IS NULL THEN '' ELSE name END AS name, name AS operator, event_id,
+           start_ns, end_ns
     FROM cpu_ops
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND (getvariable('operator') IS NULL OR contains(name, getvariable('operator')))
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND (getvariable('operator') IS NULL OR contains(name, getvariable('operator')))
 ),
 call AS (SELECT * FROM outermost_by_name('named')),
 kernel AS (
@@ -28,7 +30,8 @@ sequence AS (
     WHERE k.launch_start_ns < c.end_ns
     GROUP BY c.trace_id, c.operator, c.event_id
 )
-SELECT trace_id, operator, kernels, len(kernels) AS length, count(*) AS count, sum(ns)::BIGINT AS total_ns, sum(ns)::BIGINT // count(*) AS per_call_ns
+SELECT trace_id, operator, kernels, len(kernels) AS length, count(*) AS count, sum(ns)::BIGINT AS total_ns,
+       sum(ns)::BIGINT // count(*) AS per_call_ns
 FROM sequence
 WHERE len(kernels) >= coalesce(getvariable('shortest'), 2)
 GROUP BY trace_id, operator, kernels

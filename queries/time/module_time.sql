@@ -44,7 +44,8 @@ backward AS (
     FROM backward_cost JOIN forward USING (trace_id, sequence_number) GROUP BY ALL
 )
 SELECT
-    c.trace_id, c.name AS module, mode(n.parent ORDER BY n.parent) AS parent, min(n.depth)::BIGINT AS depth, count(*) AS calls, sum(c.dur_ns)::BIGINT AS host_ns,
+    c.trace_id, c.name AS module, mode(n.parent ORDER BY n.parent) AS parent, min(n.depth)::BIGINT AS depth, count(*) AS calls,
+    sum(c.dur_ns)::BIGINT AS host_ns,
     sum(c.dur_ns - coalesce(i.host_ns, 0))::BIGINT AS host_self_ns, sum(c.gpu_ns)::BIGINT AS gpu_ns,
     sum(c.gpu_ns - coalesce(i.gpu_ns, 0))::BIGINT AS gpu_self_ns, coalesce(any_value(b.gpu_ns), 0)::BIGINT AS backward_gpu_ns
 FROM cost AS c JOIN tree AS n USING (trace_id, event_id) LEFT JOIN inner_cost AS i USING (trace_id, event_id)

@@ -54,16 +54,16 @@ part AS (
     SELECT
         trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
         window_end_ns - window_start_ns AS span_ns,
-        coalesce(sum(dur_ns) FILTER (activity = 'compute'), 0)::BIGINT AS compute_ns,
-        coalesce(sum(dur_ns) FILTER (activity = 'communication'), 0)::BIGINT AS exposed_comm_ns,
-        coalesce(sum(dur_ns) FILTER (activity = 'copy'), 0)::BIGINT AS exposed_memcpy_ns,
-        coalesce(sum(dur_ns) FILTER (activity = 'idle'), 0)::BIGINT AS idle_ns,
-        coalesce(sum(dur_ns) FILTER (idle_class = 'host_late'), 0)::BIGINT AS host_late_ns,
-        coalesce(sum(dur_ns) FILTER (idle_class = 'device'), 0)::BIGINT AS device_ns,
-        coalesce(sum(dur_ns) FILTER (idle_class = 'device' AND cause IS NOT NULL), 0)::BIGINT AS device_in_launch_ns,
-        coalesce(sum(dur_ns) FILTER (idle_class = 'unlinked'), 0)::BIGINT AS unlinked_ns,
-        coalesce(sum(dur_ns) FILTER (idle_class = 'after_last_op'), 0)::BIGINT AS after_last_op_ns,
-        coalesce(sum(dur_ns) FILTER (activity <> 'idle'), 0)::BIGINT AS busy_ns
+        sum_where(dur_ns, activity = 'compute') AS compute_ns,
+        sum_where(dur_ns, activity = 'communication') AS exposed_comm_ns,
+        sum_where(dur_ns, activity = 'copy') AS exposed_memcpy_ns,
+        sum_where(dur_ns, activity = 'idle') AS idle_ns,
+        sum_where(dur_ns, idle_class = 'host_late') AS host_late_ns,
+        sum_where(dur_ns, idle_class = 'device') AS device_ns,
+        sum_where(dur_ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
+        sum_where(dur_ns, idle_class = 'unlinked') AS unlinked_ns,
+        sum_where(dur_ns, idle_class = 'after_last_op') AS after_last_op_ns,
+        sum_where(dur_ns, activity <> 'idle') AS busy_ns
     FROM window_timeline
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL

@@ -5,19 +5,22 @@
 -- column message (text): what that is, and how to record it
 WITH named AS (
     SELECT trace_id, phase, category, name, event_kind(category, name) AS kind, shaped FROM (
-        SELECT trace_id, phase, category, name, bool_or(lower(category) IN ('cpu_op', 'operator') AND contains(args, '"Input Dims"')) AS shaped
+        SELECT trace_id, phase, category, name,
+               bool_or(lower(category) IN ('cpu_op', 'operator') AND contains(args, '"Input Dims"')) AS shaped
         FROM event WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
     )
 ),
 seen AS (
     SELECT
         trace_id, bool_or(shaped) AS no_shapes, bool_or(kind = 'python' AND starts_with(name, 'nn.Module: ')) AS no_modules,
-        bool_or(kind = 'annotation') AS no_annotations, bool_or(kind = 'cpu_op') AS no_operators, bool_or(kind IN ('runtime', 'driver')) AS no_runtime_calls,
+        bool_or(kind = 'annotation') AS no_annotations, bool_or(kind = 'cpu_op') AS no_operators,
+        bool_or(kind IN ('runtime', 'driver')) AS no_runtime_calls,
         bool_or(kind IN ('cpu_op', 'annotation') AND compiled_part(kind, name) IS NOT NULL) AS no_compiled_code,
         bool_or(kind IN ('cpu_op', 'annotation', 'python') AND host_activity(kind, name) = 'input') AS no_data_loading,
         bool_or(phase = 'i' AND name = '[memory]') AS no_memory_events, bool_or(kind IN ('memcpy', 'memset')) AS no_copies,
         bool_or(kind = 'kernel' AND kernel_class(name) = 'communication') AS no_communication,
-        bool_or(kind IN ('runtime', 'driver') AND contains(name, 'GraphLaunch')) AS no_graphs, bool_or(kind = 'counter_range' OR phase = 'C') AS no_counters,
+        bool_or(kind IN ('runtime', 'driver') AND contains(name, 'GraphLaunch')) AS no_graphs,
+        bool_or(kind = 'counter_range' OR phase = 'C') AS no_counters,
         trace_id IN (SELECT trace_id FROM device_peaks WHERE hardware IS NOT NULL) AS unknown_device,
         EXISTS (SELECT 1 FROM trace AS a JOIN trace AS b ON a.rank <> b.rank WHERE a.trace_id = named.trace_id) AS one_rank
     FROM named GROUP BY trace_id

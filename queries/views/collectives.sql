@@ -15,22 +15,25 @@ CREATE OR REPLACE MACRO collective_type(name) AS CASE
 
 -- Bytes of an element, by c10's name of its type.
 CREATE OR REPLACE MACRO message_element_bytes(dtype) AS CASE
-    WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4 WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2 WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat') THEN 8
+    WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4 WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2
+        WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat') THEN 8
     WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1 WHEN dtype = 'ComplexDouble' THEN 16 END;
 
 -- Of the bandwidth that one rank sees, what the slowest link carries, in a group of n ranks.
 -- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
-    WHEN type = 'allreduce' THEN 2 * (n - 1) / n WHEN type IN ('allgather', 'reducescatter', 'alltoall', 'scatter', 'gather') THEN (n - 1) / n
+    WHEN type = 'allreduce' THEN 2 * (n - 1) / n
+        WHEN type IN ('allgather', 'reducescatter', 'alltoall', 'scatter', 'gather') THEN (n - 1) / n
     WHEN type IN ('broadcast', 'reduce', 'sendrecv') THEN 1 END;
 
--- Its arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) stand on the kernel (Kineto since 2024) or on the operator that launched it
--- (record_param_comms). `message_bytes` is what bandwidths are taken of: the larger side of the exchange.
+-- Its arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) stand on the
+-- kernel, or on the operator that launched it (record_param_comms). `message_bytes` is what bandwidths are taken of: the larger side of the exchange.
 CREATE OR REPLACE VIEW collectives AS
 WITH told AS (
     SELECT
         g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns, l.launch_start_ns,
-        CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args, o.name AS cpu_op
+        CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args
+            WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args, o.name AS cpu_op
     FROM gpu_ops AS g JOIN event AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
     LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN gpu_op_host AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
@@ -39,10 +42,14 @@ WITH told AS (
 ),
 typed AS (
     SELECT
-        *, args->>'Collective name' AS collective, coalesce(collective_type(args->>'Collective name'), collective_type(name), collective_type(cpu_op), 'other') AS type,
-        args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements, TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
-        TRY_CAST(args->>'Group size' AS BIGINT) AS group_size, coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
-        nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator, TRY_CAST(args->>'Seq' AS BIGINT) AS sequence
+        *, args->>'Collective name' AS collective,
+        coalesce(collective_type(args->>'Collective name'), collective_type(name), collective_type(cpu_op), 'other') AS type,
+        args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements,
+        TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
+        TRY_CAST(args->>'Group size' AS BIGINT) AS group_size,
+        coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
+        nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator,
+        TRY_CAST(args->>'Seq' AS BIGINT) AS sequence
     FROM told
 )
 SELECT
@@ -55,10 +62,14 @@ FROM typed;
 -- one, else by its place among those of its group in the profiler step (or the trace).
 CREATE OR REPLACE VIEW matched_collectives AS
 WITH stepped AS (
-    SELECT c.*, t.rank, t.base_time_ns, coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''), 'unknown') AS group_key, CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
-    FROM collectives AS c JOIN trace AS t USING (trace_id) ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
+    SELECT c.*, t.rank, t.base_time_ns,
+           coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''), 'unknown') AS group_key,
+           CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
+    FROM collectives AS c JOIN trace AS t USING (trace_id)
+    ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
 )
 SELECT
-    *, CASE WHEN sequence IS NOT NULL THEN 'sequence number' WHEN step IS NOT NULL THEN 'place in step' ELSE 'place in trace' END AS matched_by,
+    *, CASE WHEN sequence IS NOT NULL THEN 'sequence number' WHEN step IS NOT NULL THEN 'place in step'
+        ELSE 'place in trace' END AS matched_by,
     coalesce(sequence, row_number() OVER (PARTITION BY trace_id, group_key, step, type ORDER BY start_ns, event_id)) AS place
 FROM stepped;

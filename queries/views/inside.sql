@@ -5,9 +5,11 @@
 CREATE OR REPLACE VIEW launched_so_far AS
 SELECT
     trace_id, pid, tid, launch_start_ns AS at_ns,
-    (sum(gpu_ops) OVER so_far)::BIGINT AS gpu_ops, (sum(kernels) OVER so_far)::BIGINT AS kernels, (sum(gpu_ns) OVER so_far)::BIGINT AS gpu_ns
+    (sum(gpu_ops) OVER so_far)::BIGINT AS gpu_ops, (sum(kernels) OVER so_far)::BIGINT AS kernels,
+    (sum(gpu_ns) OVER so_far)::BIGINT AS gpu_ns
 FROM (
-    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, count(*) AS gpu_ops, count(*) FILTER (l.kind = 'kernel') AS kernels, sum(dur_ns) AS gpu_ns
+    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, count(*) AS gpu_ops, count(*) FILTER (l.kind = 'kernel') AS kernels,
+           sum(dur_ns) AS gpu_ns
     FROM gpu_op_link AS l JOIN gpu_ops AS op USING (trace_id, event_id) GROUP BY ALL
 )
 WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns);
@@ -16,7 +18,8 @@ WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns);
 -- launched inside them: `gpu_ops`, `kernels`, and the sum of their durations, `gpu_ns`.
 CREATE OR REPLACE MACRO launched_inside(host_slices) AS TABLE
 SELECT
-    s.*, coalesce(done.gpu_ops, 0) - coalesce(before.gpu_ops, 0) AS gpu_ops, coalesce(done.kernels, 0) - coalesce(before.kernels, 0) AS kernels,
+    s.*, coalesce(done.gpu_ops, 0) - coalesce(before.gpu_ops, 0) AS gpu_ops,
+    coalesce(done.kernels, 0) - coalesce(before.kernels, 0) AS kernels,
     coalesce(done.gpu_ns, 0) - coalesce(before.gpu_ns, 0) AS gpu_ns
 FROM query_table(host_slices) AS s
 ASOF LEFT JOIN launched_so_far AS before
@@ -38,7 +41,8 @@ CREATE OR REPLACE MACRO nested(host_slices) AS TABLE
 WITH edge AS (
     SELECT trace_id, pid, tid, event_id, start_ns AS at_ns, 1 AS step, -dur_ns AS turn, event_id AS by_place FROM query_table(host_slices)
     UNION ALL
-    SELECT trace_id, pid, tid, event_id, end_ns, -1, CASE WHEN dur_ns > 0 THEN dur_ns - 5000000000000000000 ELSE 1 END, -event_id FROM query_table(host_slices)
+    SELECT trace_id, pid, tid, event_id, end_ns, -1, CASE WHEN dur_ns > 0 THEN dur_ns - 5000000000000000000 ELSE 1 END, -event_id
+    FROM query_table(host_slices)
 ),
 -- Every thread ends as it began, at depth 0: the counts run through all of them.
 counted AS (
@@ -68,7 +72,8 @@ SELECT
     arg_min(o.event_id, level) FILTER (k = 'python') AS python_id, arg_min(o.name, level) FILTER (k = 'python') AS python_line,
     arg_min(substr(o.name, 12), level) FILTER (k = 'python' AND o.name LIKE 'nn.Module: %') AS module
 FROM around AS a
-LEFT JOIN (SELECT trace_id, event_id, name, event_kind(category, name) AS k FROM event) AS o ON a.trace_id = o.trace_id AND a.parent_id = o.event_id
+LEFT JOIN (SELECT trace_id, event_id, name, event_kind(category, name) AS k FROM event) AS o ON a.trace_id = o.trace_id
+    AND a.parent_id = o.event_id
 GROUP BY a.trace_id, a.event_id;
 
 -- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with where they were

@@ -157,7 +157,8 @@ CREATE OR REPLACE MACRO element_bytes(type) AS CASE
 -- The name of the peak (hardware.toml) that a matrix product of such elements is held against. What fp32 is
 -- multiplied in, only the kernel tells: see tf32_kernel.
 CREATE OR REPLACE MACRO peak_name(type) AS CASE
-    WHEN type = 'c10::BFloat16' THEN 'bf16' WHEN type = 'c10::Half' THEN 'fp16' WHEN type = 'float' THEN 'fp32' WHEN type = 'double' THEN 'fp64'
+    WHEN type = 'c10::BFloat16' THEN 'bf16' WHEN type = 'c10::Half' THEN 'fp16' WHEN type = 'float' THEN 'fp32'
+        WHEN type = 'double' THEN 'fp64'
     WHEN type LIKE 'c10::Float8%' THEN 'fp8' WHEN type LIKE 'c10::Float4%' THEN 'fp4'
     WHEN type IN ('signed char', 'char', 'unsigned char') THEN 'int8' END;
 

@@ -6,7 +6,8 @@ WITH used AS (SELECT DISTINCT trace_id, device_id FROM gpu_ops),
 alike AS (SELECT trace_id, any_value(name) AS name FROM device GROUP BY trace_id HAVING count(DISTINCT name) = 1),
 named AS (
     SELECT u.trace_id, u.device_id, coalesce(d.name, a.name) AS device
-    FROM used AS u LEFT JOIN device AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id LEFT JOIN alike AS a ON u.trace_id = a.trace_id
+    FROM used AS u LEFT JOIN device AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id
+    LEFT JOIN alike AS a ON u.trace_id = a.trace_id
 )
 SELECT n.trace_id, n.device_id, n.device, h.name AS hardware, h.memory_bytes_per_s, h.flop_per_s, h.source
 FROM named AS n LEFT JOIN hardware AS h ON regexp_matches(n.device, h.pattern)

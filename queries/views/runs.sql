@@ -27,31 +27,36 @@ WITH chosen AS (
 ),
 part AS (
     SELECT c.trace_id, c.end_ns - c.start_ns AS span_ns,
-           coalesce(sum(ns) FILTER (activity <> 'idle'), 0)::BIGINT AS busy_ns, coalesce(sum(ns) FILTER (activity = 'compute'), 0)::BIGINT AS compute_ns,
-           coalesce(sum(ns) FILTER (activity = 'communication'), 0)::BIGINT AS exposed_comm_ns, coalesce(sum(ns) FILTER (activity = 'copy'), 0)::BIGINT AS exposed_memcpy_ns,
-           coalesce(sum(ns) FILTER (activity = 'idle'), 0)::BIGINT AS idle_ns, coalesce(sum(ns) FILTER (idle_class = 'host_late'), 0)::BIGINT AS host_late_ns
+           sum_where(ns, activity <> 'idle') AS busy_ns, sum_where(ns, activity = 'compute') AS compute_ns,
+           sum_where(ns, activity = 'communication') AS exposed_comm_ns, sum_where(ns, activity = 'copy') AS exposed_memcpy_ns,
+           sum_where(ns, activity = 'idle') AS idle_ns, sum_where(ns, idle_class = 'host_late') AS host_late_ns
     FROM chosen AS c JOIN (
         SELECT c.trace_id, activity, idle_class, least(t.end_ns, c.end_ns) - greatest(t.start_ns, c.start_ns) AS ns
-        FROM chosen AS c JOIN gpu_timeline AS t ON c.trace_id = t.trace_id AND c.device_id = t.device_id AND t.start_ns < c.end_ns AND t.end_ns > c.start_ns
+        FROM chosen AS c JOIN gpu_timeline AS t ON c.trace_id = t.trace_id AND c.device_id = t.device_id AND t.start_ns < c.end_ns
+            AND t.end_ns > c.start_ns
     ) USING (trace_id)
     GROUP BY c.trace_id, c.start_ns, c.end_ns
 ),
 ops AS (
-    SELECT trace_id, max(end_ns) - min(start_ns) AS active_ns, count(*) FILTER (kind = 'kernel') AS kernels, coalesce(sum(dur_ns) FILTER (kind = 'kernel'), 0)::BIGINT AS kernel_ns
+    SELECT trace_id, max(end_ns) - min(start_ns) AS active_ns, count(*) FILTER (kind = 'kernel') AS kernels,
+           sum_where(dur_ns, kind = 'kernel') AS kernel_ns
     FROM gpu_ops GROUP BY trace_id
 ),
 linked AS (SELECT trace_id, count(DISTINCT launch_id) AS launches FROM gpu_op_link GROUP BY trace_id),
 host AS (SELECT trace_id, count(*) AS operators FROM slices WHERE kind = 'cpu_op' GROUP BY trace_id),
 thread AS (
-    SELECT trace_id, coalesce(sum(end_ns - start_ns) FILTER (activity = 'dispatch'), 0)::BIGINT AS dispatch_ns, coalesce(sum(end_ns - start_ns) FILTER (activity = 'sync'), 0)::BIGINT AS sync_ns
+    SELECT trace_id, sum_where(end_ns - start_ns, activity = 'dispatch') AS dispatch_ns,
+           sum_where(end_ns - start_ns, activity = 'sync') AS sync_ns
     FROM host_segment GROUP BY trace_id
 ),
 copies AS (SELECT trace_id, sum(bytes)::BIGINT AS copied_bytes FROM memcpys GROUP BY trace_id)
 SELECT
     trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns, active_ns, kernels, kernel_ns,
-    coalesce(launches, 0) AS launches, coalesce(operators, 0) AS operators, coalesce(dispatch_ns, 0) AS dispatch_ns, coalesce(sync_ns, 0) AS sync_ns,
+    coalesce(launches, 0) AS launches, coalesce(operators, 0) AS operators, coalesce(dispatch_ns, 0) AS dispatch_ns,
+    coalesce(sync_ns, 0) AS sync_ns,
     coalesce(copied_bytes, 0) AS copied_bytes
-FROM part JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id) LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
+FROM part JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
+LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
 
 -- Two runs, by their trace_ids; the same one may be both.
 CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE
@@ -68,7 +73,8 @@ CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figur
 
 -- How a thing changed: added, removed, in count, in time, or not.
 CREATE OR REPLACE MACRO change_of(a_count, b_count, change_ns) AS
-    CASE WHEN a_count = 0 THEN 'added' WHEN b_count = 0 THEN 'removed' WHEN a_count <> b_count THEN 'count' WHEN change_ns <> 0 THEN 'time' ELSE 'same' END;
+    CASE WHEN a_count = 0 THEN 'added' WHEN b_count = 0 THEN 'removed' WHEN a_count <> b_count THEN 'count'
+        WHEN change_ns <> 0 THEN 'time' ELSE 'same' END;
 
 -- A kernel's name without what machines and versions change in it: parameters, numbers, architecture.
 CREATE OR REPLACE MACRO plain_kernel_name(name) AS regexp_replace(regexp_replace(regexp_replace(name,

@@ -31,24 +31,24 @@ CREATE OR REPLACE MACRO convolved(space, kernel, stride, padding, dilation) AS l
 -- Where an operator's settings stand among its inputs, from 1, as
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml declares it.
 CREATE OR REPLACE MACRO settings_of(name) AS CASE
-    WHEN name IN ('aten::convolution', 'aten::_convolution') THEN {'stride': 4, 'padding': 5, 'dilation': 6, 'transposed': 7, 'causal': NULL}
-    WHEN regexp_matches(name, '^aten::(conv[123]d|cudnn_convolution_relu)$') THEN {'stride': 4, 'padding': 5, 'dilation': 6, 'transposed': NULL, 'causal': NULL}
-    WHEN name = 'aten::cudnn_convolution' THEN {'stride': 4, 'padding': 3, 'dilation': 5, 'transposed': NULL, 'causal': NULL}
-    WHEN name = 'aten::cudnn_convolution_add_relu' THEN {'stride': 6, 'padding': 7, 'dilation': 8, 'transposed': NULL, 'causal': NULL}
-    WHEN regexp_matches(name, '^aten::(miopen_convolution|miopen_depthwise_convolution|mkldnn_convolution)$') THEN {'stride': 5, 'padding': 4, 'dilation': 6, 'transposed': NULL, 'causal': NULL}
-    WHEN regexp_matches(name, '^aten::(_slow_conv2d_forward|thnn_conv2d)$') THEN {'stride': 5, 'padding': 6, 'dilation': NULL, 'transposed': NULL, 'causal': NULL}
-    WHEN name = 'aten::_conv_depthwise2d' THEN {'stride': 5, 'padding': 6, 'dilation': 7, 'transposed': NULL, 'causal': NULL}
-    WHEN name = 'aten::_flash_attention_forward' THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 9}
-    WHEN name = 'aten::_flash_attention_backward' THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 13}
-    WHEN regexp_matches(name, '^aten::_scaled_dot_product_flash_attention(_for_cpu)?$') THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 5}
-    WHEN regexp_matches(name, '^aten::_scaled_dot_product_(efficient|cudnn)_attention$') THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 7}
-    WHEN regexp_matches(name, '^aten::(scaled_dot_product_attention|_scaled_dot_product_attention_math)$') THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 6}
-    WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN {'stride': NULL, 'padding': NULL, 'dilation': NULL, 'transposed': NULL, 'causal': 12}
-    END;
+    WHEN name IN ('aten::convolution', 'aten::_convolution') THEN MAP {'stride': 4, 'padding': 5, 'dilation': 6, 'transposed': 7}
+    WHEN regexp_matches(name, '^aten::(conv[123]d|cudnn_convolution_relu)$') THEN MAP {'stride': 4, 'padding': 5, 'dilation': 6}
+    WHEN name = 'aten::cudnn_convolution' THEN MAP {'stride': 4, 'padding': 3, 'dilation': 5}
+    WHEN name = 'aten::cudnn_convolution_add_relu' THEN MAP {'stride': 6, 'padding': 7, 'dilation': 8}
+    WHEN regexp_matches(name, '^aten::(miopen_(depthwise_)?convolution|mkldnn_convolution)$') THEN MAP {'stride': 5, 'padding': 4, 'dilation': 6}
+    WHEN regexp_matches(name, '^aten::(_slow_conv2d_forward|thnn_conv2d)$') THEN MAP {'stride': 5, 'padding': 6}
+    WHEN name = 'aten::_conv_depthwise2d' THEN MAP {'stride': 5, 'padding': 6, 'dilation': 7}
+    WHEN name = 'aten::_flash_attention_forward' THEN MAP {'causal': 9}
+    WHEN name = 'aten::_flash_attention_backward' THEN MAP {'causal': 13}
+    WHEN regexp_matches(name, '^aten::_scaled_dot_product_flash_attention(_for_cpu)?$') THEN MAP {'causal': 5}
+    WHEN regexp_matches(name, '^aten::_scaled_dot_product_(efficient|cudnn)_attention$') THEN MAP {'causal': 7}
+    WHEN regexp_matches(name, '^aten::(scaled_dot_product_attention|_scaled_dot_product_attention_math)$') THEN MAP {'causal': 6}
+    WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN MAP {'causal': 12} END;
 
 -- Operators whose inputs were recorded and whose work follows from them.
 CREATE OR REPLACE VIEW operator_shapes AS
-SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, input_dims AS dims, input_types AS types, args->'Concrete Inputs' AS concrete
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, input_dims AS dims, input_types AS types,
+       args->'Concrete Inputs' AS concrete
 FROM cpu_ops JOIN (SELECT name, work_kind(name) AS kind FROM (SELECT DISTINCT name FROM cpu_ops)) USING (name)
 WHERE kind IS NOT NULL AND input_dims IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id);
 
@@ -77,15 +77,15 @@ shaped AS (
         -- A convolution's input and weight (backward: after the output's gradient), and which gradients are wanted.
         CASE WHEN family = 'convolution' THEN d[CASE WHEN is_backward THEN 2 ELSE 1 END] END AS x,
         CASE WHEN family = 'convolution' THEN d[CASE WHEN is_backward THEN 3 ELSE 2 END] END AS w,
-        integers_of(c[setting.stride]) AS stride, integers_of(c[setting.padding]) AS padding,
-        CASE WHEN setting.dilation IS NULL THEN [1] ELSE integers_of(c[setting.dilation]) END AS dilation,
-        coalesce(is_true(c[CASE WHEN is_backward THEN 8 ELSE setting.transposed END]), FALSE) AS is_transposed,
+        integers_of(c[setting['stride']]) AS stride, integers_of(c[setting['padding']]) AS padding,
+        CASE WHEN setting['dilation'] IS NULL THEN [1] ELSE integers_of(c[setting['dilation']]) END AS dilation,
+        coalesce(is_true(c[CASE WHEN is_backward THEN 8 ELSE setting['transposed'] END]), FALSE) AS is_transposed,
         CASE WHEN kind = 'convolution_backward' THEN list_transform(string_split(trim(c[11], '[]'), ','), lambda m: is_true(trim(m))) END AS mask,
         -- Attention's query, key and value: (batch, heads, sequence, features), or heads third.
         CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 2 ELSE 1 END] END AS q,
         CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 3 ELSE 2 END] END AS k,
         CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 4 ELSE 3 END] END AS v,
-        CASE WHEN contains(kind, 'bshd') THEN 2 ELSE 3 END AS s_at, coalesce(is_true(c[setting.causal]), FALSE) AS is_causal,
+        CASE WHEN contains(kind, 'bshd') THEN 2 ELSE 3 END AS s_at, coalesce(is_true(c[setting['causal']]), FALSE) AS is_causal,
         -- The dimensions that a reduction is over; none: all.
         CASE WHEN family = 'reduction' THEN coalesce(integers_of(c[2]), [TRY_CAST(c[2] AS BIGINT)]) END AS dimensions
     FROM sized
@@ -97,7 +97,8 @@ measured AS (
             WHEN 'convolution' THEN CASE
                 WHEN is_transposed THEN CASE WHEN is_backward THEN elements(d[1]) END
                 WHEN is_backward THEN elements(d[1])
-                WHEN len(stride) > 0 AND len(padding) > 0 AND len(dilation) > 0 THEN x[1] * w[1] * convolved(x[3:], w[3:], stride, padding, dilation) END
+                WHEN len(stride) > 0 AND len(padding) > 0
+                    AND len(dilation) > 0 THEN x[1] * w[1] * convolved(x[3:], w[3:], stride, padding, dilation) END
             WHEN 'elementwise' THEN broadcast_elements(list_transform(tensors, lambda each: each.shape))
             WHEN 'comparison' THEN broadcast_elements(list_transform(tensors, lambda each: each.shape))
             WHEN 'reduction' THEN elements(d[1]) / coalesce(list_product(list_transform(
@@ -106,7 +107,8 @@ measured AS (
             ELSE tensors[1].elements END AS out
     FROM shaped
 )
-SELECT name, dims, types, concrete, type, is_matrix, flops, TRY_CAST(read AS BIGINT) AS read_bytes, TRY_CAST(written AS BIGINT) AS written_bytes
+SELECT name, dims, types, concrete, type, is_matrix, flops, TRY_CAST(read AS BIGINT) AS read_bytes,
+       TRY_CAST(written AS BIGINT) AS written_bytes
 FROM (
     SELECT
         name, dims, types, concrete, type, family IN ('mm', 'addmm', 'bmm', 'baddbmm', 'linear', 'convolution', 'attention') AS is_matrix,
@@ -144,12 +146,14 @@ FROM (
             WHEN family IN ('bmm', 'baddbmm') THEN a[1] * a[2] * b[3] * size
             WHEN kind = 'convolution' THEN CASE WHEN NOT is_transposed THEN out * size END
             WHEN kind = 'convolution_backward' THEN mask[1]::INTEGER * sizes[2] + mask[2]::INTEGER * sizes[3]
-            WHEN family = 'attention' THEN CASE WHEN is_backward THEN elements(q) + elements(k) + elements(v) ELSE elements(q) / q[4] * v[4] END * size
+            WHEN family = 'attention' THEN CASE WHEN is_backward THEN elements(q) + elements(k) + elements(v)
+                ELSE elements(q) / q[4] * v[4] END * size
             WHEN kind = 'embedding' THEN tensors[2].elements * d[1][2] * size
             WHEN kind = 'embedding_backward' THEN TRY_CAST(c[3] AS BIGINT) * d[1][-1] * size
             WHEN kind = 'comparison' THEN out
             WHEN kind = 'reduction' THEN out * size
-            WHEN kind = 'elementwise' THEN out * CASE WHEN ends_with(name, '_') THEN size ELSE list_max(list_transform(tensors, lambda each: each.size)) END
+            WHEN kind = 'elementwise' THEN out * CASE WHEN ends_with(name, '_') THEN size
+                ELSE list_max(list_transform(tensors, lambda each: each.size)) END
             WHEN kind = 'triton' THEN sizes[-1]
             ELSE sizes[1] END AS written
     FROM measured
@@ -178,17 +182,21 @@ slice AS MATERIALIZED (
 ),
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
-    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns, g.end_ns, g.name, g.event_id, g.stream
+    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns, g.end_ns, g.name,
+           g.event_id, g.stream
     FROM nest AS n JOIN gpu_op_link AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     WHERE n.parent_id IS NOT NULL
 ),
 busy AS (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('op') GROUP BY key),
 named AS (
-    SELECT key, bool_or(is_tf32_kernel(name)) AS is_tf32, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids, min(start_ns) AS first_ns, any_value(stream) AS stream
+    SELECT key, bool_or(is_tf32_kernel(name)) AS is_tf32, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids,
+           min(start_ns) AS first_ns, any_value(stream) AS stream
     FROM op GROUP BY key
 )
-SELECT o.trace_id, o.event_id, w.name, o.kind, w.dims, w.types, is_matrix, CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
+SELECT o.trace_id, o.event_id, w.name, o.kind, w.dims, w.types, is_matrix,
+       CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
        flops, read_bytes, written_bytes, key.device_id AS device_id, stream, gpu_op_ids, first_ns, busy_ns
-FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id JOIN busy USING (key)
+FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
+JOIN busy USING (key)
 WHERE busy_ns > 0;
