@@ -45,7 +45,7 @@ FROM slices WHERE kind = 'memset';
 -- Ops without one have no row. A graph's kernels share their graph launch. A correlation that calls
 -- of several processes carry, or a 0 that several calls do, tells nothing.
 CREATE OR REPLACE TABLE gpu_op_link AS
-WITH call AS (SELECT * FROM slices WHERE kind IN ('runtime', 'driver') AND correlation IS NOT NULL),
+WITH call AS (SELECT * FROM runtime_calls WHERE correlation IS NOT NULL),
 first_call AS (
     SELECT trace_id, correlation, min(event_id) AS launch_id FROM call GROUP BY ALL
     HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
@@ -57,6 +57,7 @@ SELECT
     op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
     -- The host did not go on before the copy was done.
-    op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking
+    op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking,
+    is_blocking OR call.activity = 'copy' AS is_copy_call
 FROM gpu_ops AS op JOIN first_call USING (trace_id, correlation)
 JOIN call ON op.trace_id = call.trace_id AND launch_id = call.event_id;

@@ -74,17 +74,23 @@ CREATE OR REPLACE TEMP VIEW host_opening AS SELECT * FROM host_edge WHERE step =
 -- Each edge with the slice around it: around the one that begins, or that which is left when one ends.
 CREATE OR REPLACE TEMP TABLE host_around AS
 SELECT e.thread, e.place, e.at_ns, e.next_ns, e.step, e.event_id, e.name_id, e.depth,
-       o.event_id AS around_id, o.name_id AS around_name_id, o.end_ns < e.at_ns AS is_over
+       o.event_id AS around_id, o.name_id AS around_name_id, o.end_ns < e.at_ns OR o.event_id = e.event_id AS is_over,
+       o.end_ns < e.end_ns AS is_outlasting
 FROM host_edge AS e ASOF LEFT JOIN host_opening AS o
   ON e.thread = o.thread AND e.depth - greatest(e.step, 0) = o.depth AND e.place > o.place;
 
 -- Counting starts and ends gives the slice around each edge wherever slices nest. Where an inner one
--- outlasts its outer one (clocks are rounded), that slice may have ended: then it is the deepest of
--- those around it that has not.
+-- outlasts its outer one (clocks are rounded; a range is opened in __enter__ and closed in __exit__), that
+-- slice may have ended: then it is the last begun of those that have not, by levels or outlasting.
 CREATE OR REPLACE TEMP TABLE host_mended AS
 WITH outside AS (
     SELECT place, thread, at_ns, unnest(range(1, depth - greatest(step, 0))) AS level
     FROM host_around WHERE is_over
+),
+outlasting AS (
+    SELECT o.place, o.event_id, o.name_id, e.place AS end_place
+    FROM host_around AS o JOIN host_around AS e ON o.thread = e.thread AND o.event_id = e.event_id
+    WHERE o.is_outlasting AND e.step = -1
 )
 SELECT
     over.place, arg_max(o.event_id, o.place) AS around_id, arg_max(o.name_id, o.place) AS around_name_id
@@ -94,6 +100,9 @@ LEFT JOIN (
     FROM outside AS e ASOF JOIN host_opening AS o
       ON e.thread = o.thread AND e.level = o.depth AND e.place > o.place
     WHERE o.end_ns >= e.at_ns
+    UNION ALL
+    SELECT e.place, o.place, o.event_id, o.name_id
+    FROM (SELECT place FROM host_around WHERE is_over) AS e JOIN outlasting AS o ON e.place > o.place AND e.place < o.end_place
 ) AS o ON over.place = o.inside
 GROUP BY over.place;
 

@@ -37,34 +37,29 @@ SELECT
          WHEN copy > 0 THEN 'copy' ELSE 'idle' END AS activity
 FROM counted WHERE next_ns > at_ns;
 
--- Idle intervals with the op that ended them and its launch.
+-- Idle intervals with the op that ended them and its launch. Joined by order, and the match checked: sorting
+-- goes through the disk where memory is short, a hash table of all launches does not.
 CREATE OR REPLACE TEMP TABLE gap AS
 SELECT
-    i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, launch_id,
+    i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, CASE WHEN is_match THEN launch_id END AS launch_id,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
     greatest(least(launch_start_ns, i.end_ns), least(launch_end_ns, i.end_ns)) AS launch_end_ns,
-    CASE WHEN is_blocking OR host_activity('runtime', launch_name) = 'copy' THEN 'copy' ELSE 'launch' END AS call_cause,
-    CASE WHEN op_id IS NULL THEN 'after_last_op'
-         WHEN launch_id IS NULL THEN 'unlinked'
+    CASE WHEN is_copy_call THEN 'copy' ELSE 'launch' END AS call_cause,
+    CASE WHEN next_id IS NULL THEN 'after_last_op'
+         WHEN NOT is_match THEN 'unlinked'
          WHEN launch_start_ns > i.start_ns THEN 'host_late'
          ELSE 'device' END AS idle_class
-FROM device_interval AS i
-LEFT JOIN gpu_op_link AS l ON i.trace_id = l.trace_id AND next_id = l.event_id
-WHERE i.activity = 'idle';
+FROM (
+    SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call, coalesce(l.event_id = next_id, FALSE) AS is_match
+    FROM (SELECT * FROM device_interval WHERE activity = 'idle') AS i
+    ASOF LEFT JOIN gpu_op_link AS l ON i.trace_id = l.trace_id AND i.next_id >= l.event_id
+) AS i;
 
 -- `place` numbers the intervals of all devices in order of time; an idle one may have several pieces,
 -- one for each cause.
 CREATE OR REPLACE TABLE gpu_timeline AS
-WITH late AS (SELECT * FROM gap WHERE idle_class = 'host_late'),
--- The thread's segments that the wait [gap start, launch) touches, found by their numbers.
-touched AS (
-    SELECT late.*, unnest(generate_series(s.segment, launch_place - 1)) AS segment
-    FROM late JOIN (SELECT trace_id, launch_id, thread, place AS launch_place FROM host_launch) AS l USING (trace_id, launch_id)
-    ASOF JOIN (SELECT thread, place AS segment, at_ns FROM host_around WHERE next_ns > at_ns) AS s
-      ON l.thread = s.thread AND late.start_ns >= s.at_ns
-)
-SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL AS idle_class, NULL AS cause,
-       NULL AS op_id, NULL AS launch_id, NULL AS host_event_id
+SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::VARCHAR AS idle_class, NULL::VARCHAR AS cause,
+       NULL::BIGINT AS op_id, NULL::BIGINT AS launch_id, NULL::BIGINT AS host_event_id
 FROM device_interval WHERE activity <> 'idle'
 UNION ALL
 SELECT trace_id, device_id, place, start_ns, end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
@@ -76,13 +71,32 @@ UNION ALL
 SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
 FROM gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
 UNION ALL
-SELECT t.trace_id, device_id, place, greatest(t.start_ns, s.start_ns), least(t.launch_start_ns, s.end_ns),
-       'idle', idle_class, s.activity, op_id, launch_id, s.event_id
-FROM touched AS t JOIN host_segment AS s USING (segment)
-WHERE least(t.launch_start_ns, s.end_ns) > greatest(t.start_ns, s.start_ns)
-UNION ALL
 SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
-FROM late WHERE launch_end_ns > launch_start_ns
+FROM gap WHERE idle_class = 'host_late' AND launch_end_ns > launch_start_ns
 UNION ALL
 SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
-FROM late WHERE end_ns > launch_end_ns;
+FROM gap WHERE idle_class = 'host_late' AND end_ns > launch_end_ns;
+
+-- The waits [gap start, launch) for the host, with the segments of the launching thread that they touch:
+-- the last one that began before the gap did, and where the launch stands.
+CREATE OR REPLACE TEMP TABLE host_wait AS
+SELECT w.trace_id, w.device_id, w.place, w.start_ns, w.launch_start_ns, w.op_id, w.launch_id, s.segment AS first_segment, launch_place
+FROM (
+    SELECT gap.*, thread, l.place AS launch_place, l.launch_id = gap.launch_id AS is_match
+    FROM (SELECT * FROM gap WHERE idle_class = 'host_late') AS gap
+    ASOF JOIN host_launch AS l ON gap.trace_id = l.trace_id AND gap.launch_id >= l.launch_id
+) AS w
+ASOF JOIN (SELECT thread, place AS segment, at_ns FROM host_around WHERE next_ns > at_ns) AS s
+  ON w.thread = s.thread AND w.start_ns >= s.at_ns
+WHERE is_match;
+
+INSERT INTO gpu_timeline
+SELECT trace_id, device_id, place, greatest(start_ns, segment_start_ns), least(launch_start_ns, segment_end_ns),
+       'idle', 'host_late', activity, op_id, launch_id, event_id
+FROM (
+    SELECT w.*, s.start_ns AS segment_start_ns, s.end_ns AS segment_end_ns, s.activity, s.event_id
+    FROM (SELECT *, unnest(generate_series(first_segment, launch_place - 1)) AS segment FROM host_wait) AS w
+    ASOF JOIN host_segment AS s ON w.trace_id = s.trace_id AND w.segment >= s.segment
+    WHERE w.segment = s.segment
+)
+WHERE least(launch_start_ns, segment_end_ns) > greatest(start_ns, segment_start_ns);
