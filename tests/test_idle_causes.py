@@ -35,7 +35,13 @@ LAUNCH = {"launch": 4_000, "launch_latency": 6_000}
         ("cuda_driver", "cuModuleLoadData", "compilation"),
         ("cuda_runtime", "cudaEventRecord", "runtime"),
         ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "input"),
+        ("user_annotation", "## data_load ##", "input"),
         ("python_function", "torch/_inductor/compile_fx.py(600): compile_fx", "compilation"),
+        ("python_function", "triton/compiler/compiler.py(220): compile", "compilation"),
+        # What compiled code runs at each call compiles nothing.
+        ("python_function", "torch/_inductor/codecache.py(874): __call__", "python"),
+        ("python_function", "triton/compiler/compiler.py(400): launch_metadata", "python"),
+        ("user_annotation", "## Call CompiledFxGraph abc ##", "dispatch"),
     ],
 )
 def test_a_slice_gives_its_time_to_its_cause(category, name, cause, tmp_path):

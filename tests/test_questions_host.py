@@ -29,6 +29,16 @@ def test_queue_depth_counts_what_is_launched_and_not_started(tmp_path):
     assert (blocked["launches"], blocked["at_limit"], blocked["blocked_ns"]) == (3, 1, 0)
 
 
+def test_a_graph_is_one_launch_in_the_queue(tmp_path):
+    events = [launch(0, 2, 1, "cudaGraphLaunch")]
+    events += [gpu_op(10 + 5 * i, 4, 1) for i in range(5)]
+    with traces.load(tmp_path, events) as run:
+        series = [(r["start_ns"], r["end_ns"], r["depth"]) for r in run.ask("queue_depth")]
+        (stats,) = run.ask("launch_stats")
+    assert series == [(0, 10_000, 1)]
+    assert (stats["queue_depth_max"], stats["gpu_ops"], stats["launches"]) == (1, 5, 1)
+
+
 def test_a_launch_that_blocks_on_a_full_queue_is_the_devices_time(tmp_path):
     events = [
         launch(0, 2, 1), gpu_op(3, 50, 1),

@@ -61,6 +61,24 @@ def test_what_the_launching_operator_tells_counts_too(tmp_path):
     assert row["bus_gb_per_s"] == pytest.approx(80 / 5000 * 0.75)
 
 
+def test_what_the_framework_calls_it_counts_before_the_kernels_name(tmp_path):
+    # An all-to-all is made of sends and receives.
+    scope = operator("c10d::alltoall_base_", 0, 10, [[300], [200]], ["unsigned char"] * 2)
+    name = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)"
+    with traces.load(tmp_path, launched([scope], 5, 20, 5, 1, name=name)) as run:
+        (row,) = run.ask("collective_stats")
+    assert (row["type"], row["message_bytes"]) == ("alltoall", 300)
+    assert (row["bus_gb_per_s"], row["group_size"]) == (None, None)
+
+
+def test_traces_of_different_jobs_are_not_matched(tmp_path):
+    one = rank_trace(tmp_path, 0, [collective(10, 5, 1)])
+    other = rank_trace(tmp_path, 1, [collective(10, 9, 1)], base=3600 * 10**9)
+    with tracekit.load([one, other]) as run:
+        assert run.ask("collective_skew") == run.ask("stragglers") == []
+        assert "one_rank" in [row["code"] for row in run.doubts("stragglers")]
+
+
 def rank_trace(folder, rank, events, base=0):
     path = folder / f"rank{rank}.json"
     text = {

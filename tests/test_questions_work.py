@@ -96,6 +96,26 @@ CASES = [
 ]  # fmt: skip
 
 
+def test_a_number_does_not_widen_the_tensors(tmp_path):
+    # A wrapped number is a tensor without dimensions.
+    types = [BF16, "double"]
+    _, (traffic,) = work_of(tmp_path, "aten::mul", [[4, 8], []], types)
+    assert (traffic["read_bytes"], traffic["written_bytes"]) == (64 + 8, 64)
+
+
+def test_where_the_result_goes_is_not_read(tmp_path):
+    _, (traffic,) = work_of(tmp_path, "aten::mul", [[4, 8], [4, 8], [4, 8]], ["float"] * 3)
+    assert (traffic["read_bytes"], traffic["written_bytes"]) == (256, 128)
+
+
+def test_a_copy_over_the_bus_is_not_held_against_the_memory(tmp_path):
+    op = operator("aten::copy_", 0, 20, [[8], [8], []], [BF16, BF16, "Scalar"])
+    for name, rows in (("Memcpy HtoD (Pageable -> Device)", 0), ("Memcpy DtoD", 1)):
+        events = launched([op], 5, 30, 9, 1, category="gpu_memcpy", name=name)
+        with traces.load(tmp_path, events, **device(A100)) as run:
+            assert len(run.ask("roofline")) == rows
+
+
 @pytest.mark.parametrize(("name", "shapes", "concrete", "flops", "read", "written"), CASES)
 def test_work_follows_from_shapes(name, shapes, concrete, flops, read, written, tmp_path):
     types = [BF16 if shape else "Scalar" for shape in shapes]
@@ -214,6 +234,29 @@ def test_mfu_is_the_time_at_the_peak_over_the_step(tmp_path):
     assert row["share_of_peak"] == pytest.approx(2 * n**3 / A100_BF16 / 400e-6)
     assert row["tflop_per_s"] == pytest.approx(2 * n**3 / 400e-6 / 1e12)
     assert row["share_counted"] == 0.5
+
+
+def test_a_steps_work_is_what_the_host_called_in_it(tmp_path):
+    # The device is a step behind.
+    mm = [[64, 64], [64, 64]]
+    events = [
+        traces.step(1, 0, 100),
+        *launched([operator("aten::mm", 10, 20, mm, [BF16, BF16])], 15, 150, 20, 1),
+        traces.step(2, 100, 100),
+    ]
+    with traces.load(tmp_path, events, **device(A100)) as run:
+        flops = {row["name"]: row["flops"] for row in run.ask("mfu", kind="step")}
+    assert flops == {"ProfilerStep#1": 2 * 64**3}
+
+
+def test_two_copies_in_a_row_are_not_fused(tmp_path):
+    shape, types = [[1000], [1000]], [BF16, BF16]
+    events = [
+        *launched([operator("aten::copy_", 0, 10, shape, types)], 5, 30, 10, 1),
+        *launched([operator("aten::copy_", 10, 10, shape, types)], 15, 40, 10, 2),
+    ]
+    with traces.load(tmp_path, events, **device(A100)) as run:
+        assert run.ask("fusion_savings") == []
 
 
 def test_fusing_neighbours_saves_the_intermediate(tmp_path):

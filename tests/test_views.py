@@ -161,3 +161,23 @@ def test_a_slice_without_a_name_is_nested_all_the_same(tmp_path):
             "SELECT event_id, depth, parent_id, self_ns FROM host_slice ORDER BY 1"
         )
     assert found[1] == [(0, 1, None, 7000), (1, 2, 0, 3000)]
+
+
+def test_a_range_that_outlasts_the_frame_that_opened_it_keeps_its_time(tmp_path):
+    # `with record_function(...)`: opened in __enter__, closed in __exit__.
+    events = [
+        traces.frame("train.py(1): step", 0, 100),
+        traces.frame("profiler.py(700): __enter__", 10, 5),
+        traces.slice_event("user_annotation", "forward", 12, 70),
+        traces.frame("model.py(5): call", 30, 20),
+        traces.frame("profiler.py(710): __exit__", 80, 5),
+    ]
+    with traces.load(tmp_path, events) as run:
+        _, rows = run.fetch("SELECT name, self_ns FROM host_slice JOIN event USING (event_id)")
+    assert dict(rows) == {
+        "train.py(1): step": 25_000,
+        "profiler.py(700): __enter__": 2_000,
+        "forward": 48_000,
+        "model.py(5): call": 20_000,
+        "profiler.py(710): __exit__": 5_000,
+    }

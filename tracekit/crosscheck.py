@@ -270,7 +270,7 @@ def _own_figures(database: Database) -> dict[str, dict[str, Value]]:
             "call, p50": row["launch_call_p50_ns"],
             "wait after call, p50": row["queue_wait_p50_ns"],
         }
-        own["queue"] = {"changes": 2 * row["gpu_ops"], "longest": row["queue_depth_max"]}
+        own["queue"] = {"changes": 2 * row["launches"], "longest": row["queue_depth_max"]}
     return own
 
 

@@ -15,7 +15,8 @@
 -- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes longer than
 -- the shortest one: that needs no common clock.
 WITH matched AS (
-    SELECT group_key, matched_by, CASE WHEN sequence IS NULL THEN step END AS step, place, type, count(DISTINCT trace_id) AS ranks_seen,
+    SELECT job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END AS step, place, type,
+           count(DISTINCT trace_id) AS ranks_seen,
            min(dur_ns) AS wire_ns, (sum(dur_ns) - count(*) * min(dur_ns))::BIGINT AS wait_ns,
            max(dur_ns) - min(dur_ns) AS max_wait_ns, arg_min(rank, dur_ns) AS late_rank,
            max(coalesce(base_time_ns, 0) + start_ns) - min(coalesce(base_time_ns, 0) + start_ns) AS start_skew_ns

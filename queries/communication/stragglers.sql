@@ -14,7 +14,7 @@ WITH matched AS (
     SELECT *, min(dur_ns) OVER same AS wire_ns, sum(dur_ns) OVER same - count(*) OVER same * min(dur_ns) OVER same AS wait_ns,
            count(*) OVER same AS ranks_seen, row_number() OVER (same ORDER BY dur_ns, rank) = 1 AS is_last
     FROM matched_collectives
-    WINDOW same AS (PARTITION BY group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place, type)
+    WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place, type)
 )
 SELECT
     step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns, sum(wire_ns)::BIGINT AS wire_ns,

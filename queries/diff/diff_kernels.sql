@@ -2,7 +2,7 @@
 -- param a (integer, default 1): the trace_id of the one to compare with
 -- param b (integer, default 2): the trace_id of the one that is compared
 -- param top (integer, default 20): how many kernels
--- column kernel (text): matrix products, convolutions and attention by operator and shapes where both traces tell them, collectives by type, others by name without numbers, parameters and architecture
+-- column kernel (text): matrix products, convolutions and attention by operator and shapes where both traces tell these of nine tenths of their time, collectives by type, others by name without numbers, parameters and architecture
 -- column class (text): its class
 -- column change (text): added, removed, count, time or same; time is of kernels run equally often, count of others
 -- column a_count (count per step): how often it ran in a, over its steps (over 1 where it marks none)
@@ -23,12 +23,18 @@ kernel AS (
     LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     WHERE g.kind = 'kernel'
 ),
-told AS (SELECT count(DISTINCT side) = 2 AS by_shape FROM kernel WHERE dims IS NOT NULL),
+-- Shapes tell products apart only where nearly all of their time has them, on both sides.
+told AS (
+    SELECT min(shaped) >= 0.9 AS by_shape FROM (
+        SELECT side, sum(dur_ns) FILTER (dims IS NOT NULL) / nullif(sum(dur_ns), 0) AS shaped FROM kernel
+        WHERE class IN ('gemm', 'convolution', 'attention') GROUP BY side
+    ) HAVING count(shaped) = 2
+),
 keyed AS (
     SELECT *, CASE WHEN by_shape AND dims IS NOT NULL THEN concat_ws(' ', operator, dims)
                    WHEN class = 'communication' THEN coalesce(collective_type(name), plain_kernel_name(name))
                    ELSE plain_kernel_name(name) END AS kernel
-    FROM kernel, told
+    FROM kernel LEFT JOIN told ON TRUE
 ),
 summed AS (
     SELECT side, kernel, any_value(class) AS class, count(*) / steps AS count, (sum(dur_ns) // steps)::BIGINT AS ns, min(name) AS name

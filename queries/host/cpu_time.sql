@@ -17,7 +17,7 @@
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
 -- column runtime_ns (ns): calls of a device's runtime or driver
--- column untraced_ns (ns): in no recorded slice: Python, or native code, that was not recorded
+-- column untraced_ns (ns): in no recorded slice but ranges that the user opened: Python, or native code, that was not recorded
 -- doubts: no_operators, begin_end_events
 -- An operator computes when it is no metadata operator and spends at least as long in itself as in the
 -- computing operators it calls; the own time of a small one contains its dispatch, which no trace tells apart.

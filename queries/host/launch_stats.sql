@@ -10,7 +10,7 @@
 -- column delay_p90_ns (ns): nine tenths of the delays are below
 -- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
 -- column queue_wait_p50_ns (ns): start of the op less end of its launch call, not below 0
--- column queue_depth_p50 (count): ops launched and not yet started on the op's stream, at each launch
+-- column queue_depth_p50 (count): launches on a stream whose work the device has not begun, at each launch, itself included
 -- column queue_depth_max (count): the largest of these
 -- column launch_call_p50_ns (ns): the host's time in one launch call
 -- column short_ops (count): GPU ops that took less time than the call that launched them
@@ -24,10 +24,14 @@ WITH linked AS (
     JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
+waiting AS (
+    SELECT trace_id, device_id, stream, launch_start_ns, min(start_ns) AS start_ns FROM linked
+    GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns
+),
 change AS (
-    SELECT trace_id, device_id, stream, launch_start_ns AS at_ns, 1 AS step FROM linked
+    SELECT trace_id, device_id, stream, launch_start_ns AS at_ns, 1 AS step FROM waiting
     UNION ALL
-    SELECT trace_id, device_id, stream, start_ns, -1 FROM linked
+    SELECT trace_id, device_id, stream, start_ns, -1 FROM waiting
 ),
 depth AS (
     SELECT trace_id, device_id, step, sum(step) OVER (

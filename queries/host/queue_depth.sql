@@ -5,7 +5,7 @@
 -- column stream (id): the stream
 -- column start_ns (ns): from when
 -- column end_ns (ns): until when
--- column depth (count): ops launched and not yet started
+-- column depth (count): launches whose work the device has not begun; a graph is one
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 SELECT trace_id, device_id, stream, start_ns, end_ns, depth
 FROM launch_queue()

@@ -9,7 +9,7 @@
 -- column p50_depth (count): half of that time the queue was not deeper
 -- column p90_depth (count): nine tenths of it
 -- column max_depth (count): the deepest
--- column empty_ns (ns): time with nothing queued: the host was behind
+-- column empty_ns (ns): time with nothing queued on this stream: not needed, or the host was behind
 -- column share_empty (fraction of span_ns): empty_ns over it
 -- column full_ns (ns): time at the limit or above: the device was behind
 -- column share_full (fraction of span_ns): full_ns over it

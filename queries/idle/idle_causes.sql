@@ -13,7 +13,7 @@
 -- column gaps (count): gaps that the cause has a part in
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 -- `launch` is the call that launched the op which ended the gap, `launch_latency` the time from its return
--- to the op's start. `untraced` is host time in no recorded slice: Python, or native code, that the
+-- to the op's start. `untraced` is host time in no recorded slice but ranges that the user opened: Python, or native code, that the
 -- profiler was not asked to record (with_stack=True tells more). `runtime` is any other runtime call.
 SELECT
     trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns, cause,

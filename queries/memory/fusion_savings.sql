@@ -24,12 +24,14 @@ step AS (
             PARTITION BY w.trace_id, device_id, stream ORDER BY place
         ) AS before
     FROM measured_work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
-    WHERE len(gpu_op_ids) = 1
+    WHERE len(gpu_op_ids) = 1 AND is_kernels
 ),
 pair AS (
     SELECT *, before.written AS intermediate FROM step
     WHERE place = before.place + 1 AND before.kind IN ('elementwise', 'comparison', 'copy', 'fill') AND before.written > 0
       AND kind IN ('elementwise', 'comparison', 'copy', 'normalization', 'softmax', 'reduction')
+      -- Two copies in a row move two things.
+      AND NOT (before.kind = 'copy' AND kind = 'copy')
       AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)), lambda x: elements(x[1]) * element_bytes(x[2])), before.written)
 )
 SELECT

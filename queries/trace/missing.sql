@@ -22,7 +22,7 @@ seen AS (
         bool_or(kind IN ('runtime', 'driver') AND contains(name, 'GraphLaunch')) AS no_graphs,
         bool_or(kind = 'counter_range' OR phase = 'C') AS no_counters,
         trace_id IN (SELECT trace_id FROM device_peaks WHERE hardware IS NOT NULL) AS unknown_device,
-        EXISTS (SELECT 1 FROM trace AS a JOIN trace AS b ON a.rank <> b.rank WHERE a.trace_id = named.trace_id) AS one_rank
+        trace_id IN (SELECT a.trace_id FROM jobs AS a JOIN jobs AS b ON a.job = b.job AND a.trace_id <> b.trace_id) AS one_rank
     FROM named GROUP BY trace_id
 ),
 absent AS (SELECT trace_id, code FROM (UNPIVOT seen ON * EXCLUDE trace_id INTO NAME code VALUE is_there) WHERE NOT is_there),

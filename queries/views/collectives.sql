@@ -29,43 +29,70 @@ CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
 -- Its arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) stand on the
 -- kernel, or on the operator that launched it (record_param_comms). `message_bytes` is what bandwidths are taken of: the larger side of the exchange.
 CREATE OR REPLACE VIEW collectives AS
-WITH told AS (
+WITH scope AS (
+    -- What the framework opens around a collective; the last opened one that holds the launch tells its type.
+    SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
+    WHERE kind IN ('cpu_op', 'annotation') AND regexp_matches(name, '^(nccl|gloo|rccl|c10d|_c10d_functional|symm_mem)::?')
+),
+told AS (
     SELECT
-        g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns, l.launch_start_ns,
-        CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args
-            WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args, o.name AS cpu_op
+        g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns, l.launch_start_ns, l.pid, l.tid,
+        CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args
     FROM gpu_ops AS g JOIN event AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
     LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN gpu_op_host AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
     LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     WHERE g.activity = 'communication'
 ),
+scoped AS (
+    SELECT t.*, CASE WHEN t.launch_start_ns < s.end_ns THEN s.name END AS scope,
+           CASE WHEN t.launch_start_ns < s.end_ns THEN s.args END AS scope_args
+    FROM told AS t ASOF LEFT JOIN scope AS s
+      ON t.trace_id = s.trace_id AND t.pid = s.pid AND t.tid = s.tid AND t.launch_start_ns >= s.start_ns
+),
 typed AS (
     SELECT
         *, args->>'Collective name' AS collective,
-        coalesce(collective_type(args->>'Collective name'), collective_type(name), collective_type(cpu_op), 'other') AS type,
+        coalesce(collective_type(args->>'Collective name'), collective_type(scope), collective_type(name), 'other') AS type,
         args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements,
         TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
         TRY_CAST(args->>'Group size' AS BIGINT) AS group_size,
         coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
         nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator,
-        TRY_CAST(args->>'Seq' AS BIGINT) AS sequence
-    FROM told
+        TRY_CAST(args->>'Seq' AS BIGINT) AS sequence,
+        list_max(list_transform(
+            list_zip(shapes_of(scope_args->'Input Dims'), texts_of(scope_args->'Input type')),
+            lambda x: elements(x[1]) * element_bytes(x[2])
+        ))::BIGINT AS scope_bytes
+    FROM scoped
 )
 SELECT
-    * EXCLUDE args, greatest(in_elements, out_elements) * message_element_bytes(dtype) AS message_bytes,
+    * EXCLUDE (args, scope_args, scope_bytes),
+    coalesce(greatest(in_elements, out_elements) * message_element_bytes(dtype), scope_bytes) AS message_bytes,
     upper(nullif(regexp_extract(name, '(?i)_(RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT)(_|$|\()', 1), '')) AS algorithm,
     upper(nullif(regexp_extract(name, '(?i)_(LL128|LL|SIMPLE)(_|$|\()', 1), '')) AS protocol
 FROM typed;
+
+-- The traces that can be of one job: of as many ranks, and recorded within a minute of each other (their
+-- hosts' clocks differ). `job` is the first of them.
+CREATE OR REPLACE VIEW jobs AS
+WITH span AS (
+    SELECT trace_id, rank, world_size, coalesce(base_time_ns, 0) + s.start_ns AS start_ns, coalesce(base_time_ns, 0) + s.end_ns AS end_ns
+    FROM trace JOIN trace_span AS s USING (trace_id)
+)
+SELECT a.trace_id, min(b.trace_id) AS job
+FROM span AS a JOIN span AS b ON a.world_size IS NOT DISTINCT FROM b.world_size
+ AND a.start_ns <= b.end_ns + 60000000000 AND b.start_ns <= a.end_ns + 60000000000
+GROUP BY a.trace_id;
 
 -- The same collective on the ranks that took part: by its sequence number in its group where the trace has
 -- one, else by its place among those of its group in the profiler step (or the trace).
 CREATE OR REPLACE VIEW matched_collectives AS
 WITH stepped AS (
-    SELECT c.*, t.rank, t.base_time_ns,
+    SELECT c.*, j.job, t.rank, t.base_time_ns,
            coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''), 'unknown') AS group_key,
            CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
-    FROM collectives AS c JOIN trace AS t USING (trace_id)
+    FROM collectives AS c JOIN trace AS t USING (trace_id) JOIN jobs AS j USING (trace_id)
     ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
 )
 SELECT

@@ -66,10 +66,17 @@ CREATE OR REPLACE MACRO host_activity(kind, name) AS CASE
         ELSE 'runtime' END
     -- torch.utils.data annotates each fetch.
     WHEN regexp_matches(name, '^enumerate\(DataLoader\)|(^|/)torch/utils/data/(dataloader|_utils/fetch)\.py|DataLoaderIter\.__next__') THEN 'input'
-    -- torch.compile: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo and _inductor
-    WHEN regexp_matches(name, '(^|/)torch/_dynamo/convert_frame\.py.*(_compile|compile_inner|transform)|(^|/)torch/_inductor/(compile_fx|graph|codecache|async_compile)\.py|(^|/)triton/(compiler|runtime/jit)\b.*(compile|_do_compile)|benchmark_all_configs|\(dynamo_timed\)|^CachingAutotuner') THEN 'compilation'
+    -- What people call a range around it.
+    WHEN kind = 'annotation' AND regexp_matches(name, '(?i)data[ _-]?load') THEN 'input'
+    -- torch.compile: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo and _inductor. Files of the
+    -- compiler also hold what compiled code runs at each call, so functions count, not files alone.
+    WHEN regexp_matches(name, '(^|/)torch/_dynamo/convert_frame\.py\(\d+\): (_compile|compile_inner|transform)')
+      OR regexp_matches(name, '(^|/)torch/_inductor/((compile_fx|codecache|async_compile)\.py\(\d+\): \w*(compile|codegen|load)\w*$|graph\.py)')
+      OR regexp_matches(name, '(^|/)triton/(compiler|runtime)/\w+\.py\(\d+\): _?(do_)?compile$|benchmark_all_configs|\(dynamo_timed\)|^CachingAutotuner') THEN 'compilation'
     WHEN kind = 'cpu_op' THEN 'dispatch'
     WHEN kind = 'python' THEN 'python'
+    -- Ranges that the framework itself opens around its own code.
+    WHEN kind = 'annotation' AND regexp_matches(name, '^## Call CompiledFxGraph|^(nccl|gloo):') THEN 'dispatch'
     ELSE 'untraced' END;
 
 -- Activities of calls that enqueue work.
@@ -145,6 +152,15 @@ CREATE OR REPLACE MACRO work_kind(name) AS CASE
         || 'clamp|clamp_min|clamp_max|clip|maximum|minimum|fmod|remainder|floor|ceil|round|trunc|frac|reciprocal|square|addcmul|addcdiv|lerp|where|masked_fill|masked_fill_|'
         || 'bitwise_and|bitwise_or|bitwise_not|bitwise_xor|logit|atan2|nan_to_num|native_dropout|dropout|native_dropout_backward|bernoulli_|uniform_|normal_|'
         || '(threshold|gelu|silu|sigmoid|tanh|leaky_relu|hardswish|hardsigmoid|hardtanh|elu|softplus|mish)_backward)_?$') THEN 'elementwise' END;
+
+-- How many tensors an elementwise operator reads; one more is where it is told to put the result.
+CREATE OR REPLACE MACRO operand_count(name, kind) AS CASE
+    WHEN kind NOT IN ('elementwise', 'comparison') THEN 99
+    WHEN regexp_matches(name, '^aten::(sqrt|rsqrt|exp|exp2|expm1|log|log2|log1p|neg|abs|sign|sin|cos|tan|tanh|sigmoid|erf|relu|relu6|leaky_relu|gelu|silu|mish|'
+        || 'elu|selu|hardswish|hardsigmoid|hardtanh|softplus|threshold|clamp|clamp_min|clamp_max|clip|floor|ceil|round|trunc|frac|reciprocal|square|'
+        || 'logit|nan_to_num|native_dropout|dropout|bernoulli|uniform|normal|bitwise_not|logical_not|isnan|isinf|isfinite)_?$') THEN 1
+    WHEN regexp_matches(name, '^aten::(addcmul|addcdiv|lerp|where|masked_fill)_?$') THEN 3
+    ELSE 2 END;
 
 -- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL for what is no tensor.
 CREATE OR REPLACE MACRO element_bytes(type) AS CASE

@@ -68,7 +68,8 @@ sized AS (
 ),
 shaped AS (
     SELECT
-        *, tensors[1].type AS type, tensors[1].size AS size, list_transform(tensors, lambda x: x.elements * x.size) AS sizes,
+        *, tensors[:operand_count(name, kind)] AS operands, tensors[1].type AS type, tensors[1].size AS size,
+        list_transform(tensors, lambda x: x.elements * x.size) AS sizes,
         -- The two factors of a matrix product.
         CASE family WHEN 'mm' THEN d[1] WHEN 'bmm' THEN d[1] WHEN 'addmm' THEN d[2] WHEN 'baddbmm' THEN d[2]
                     WHEN 'linear' THEN [elements(d[1]) // d[1][-1], d[1][-1]]::BIGINT[] END AS a,
@@ -92,15 +93,17 @@ shaped AS (
 ),
 measured AS (
     SELECT
-        *, list_sum(sizes) AS input_bytes, q[s_at] AS sq, k[s_at] AS sk,
+        *, list_sum(sizes) AS input_bytes,
+        -- A number arrives as a tensor without dimensions, and does not widen the others.
+        list_max(list_transform(operands, lambda each: CASE WHEN len(each.shape) > 0 OR elements(operands[1].shape) = 1 THEN each.size END)) AS promoted, q[s_at] AS sq, k[s_at] AS sk,
         CASE family
             WHEN 'convolution' THEN CASE
                 WHEN is_transposed THEN CASE WHEN is_backward THEN elements(d[1]) END
                 WHEN is_backward THEN elements(d[1])
                 WHEN len(stride) > 0 AND len(padding) > 0
                     AND len(dilation) > 0 THEN x[1] * w[1] * convolved(x[3:], w[3:], stride, padding, dilation) END
-            WHEN 'elementwise' THEN broadcast_elements(list_transform(tensors, lambda each: each.shape))
-            WHEN 'comparison' THEN broadcast_elements(list_transform(tensors, lambda each: each.shape))
+            WHEN 'elementwise' THEN broadcast_elements(list_transform(operands, lambda each: each.shape))
+            WHEN 'comparison' THEN broadcast_elements(list_transform(operands, lambda each: each.shape))
             WHEN 'reduction' THEN elements(d[1]) / coalesce(list_product(list_transform(
                 CASE WHEN len(dimensions) > 0 AND dimensions[1] IS NOT NULL THEN dimensions ELSE range(len(d[1])) END,
                 lambda i: d[1][CASE WHEN i < 0 THEN len(d[1]) + i + 1 ELSE i + 1 END])), 1)
@@ -137,7 +140,9 @@ FROM (
             WHEN family IN ('mm', 'bmm') THEN sizes[1] + sizes[2]
             WHEN kind = 'copy' THEN elements(d[1]) * element_bytes(t[2])
             WHEN kind = 'fill' THEN 0
-            WHEN kind = 'reduction' THEN sizes[1]
+            WHEN kind IN ('reduction', 'softmax') THEN sizes[1]
+            WHEN kind = 'softmax_backward' THEN sizes[1] + sizes[2]
+            WHEN family IN ('elementwise', 'comparison') THEN list_sum(list_transform(operands, lambda each: each.elements * each.size))
             -- Which of its tensors it writes it does not say: each moves once, and the last is the output.
             WHEN kind = 'triton' THEN coalesce(list_sum(sizes[:-2]), 0)
             ELSE input_bytes END AS read,
@@ -152,8 +157,7 @@ FROM (
             WHEN kind = 'embedding_backward' THEN TRY_CAST(c[3] AS BIGINT) * d[1][-1] * size
             WHEN kind = 'comparison' THEN out
             WHEN kind = 'reduction' THEN out * size
-            WHEN kind = 'elementwise' THEN out * CASE WHEN ends_with(name, '_') THEN size
-                ELSE list_max(list_transform(tensors, lambda each: each.size)) END
+            WHEN kind = 'elementwise' THEN out * CASE WHEN ends_with(name, '_') THEN size ELSE promoted END
             WHEN kind = 'triton' THEN sizes[-1]
             ELSE sizes[1] END AS written
     FROM measured
@@ -183,7 +187,7 @@ slice AS MATERIALIZED (
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
     SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns, g.end_ns, g.name,
-           g.event_id, g.stream
+           g.event_id, g.stream, g.class
     FROM nest AS n JOIN gpu_op_link AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     WHERE n.parent_id IS NOT NULL
@@ -191,12 +195,14 @@ op AS MATERIALIZED (
 busy AS (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('op') GROUP BY key),
 named AS (
     SELECT key, bool_or(is_tf32_kernel(name)) AS is_tf32, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids,
-           min(start_ns) AS first_ns, any_value(stream) AS stream
+           min(start_ns) AS first_ns, any_value(stream) AS stream, bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
+           -- What crosses a bus is not held against the device's memory: see memory_traffic.
+           bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
     FROM op GROUP BY key
 )
 SELECT o.trace_id, o.event_id, w.name, o.kind, w.dims, w.types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
-       flops, read_bytes, written_bytes, key.device_id AS device_id, stream, gpu_op_ids, first_ns, busy_ns
+       flops, read_bytes, written_bytes, key.device_id AS device_id, stream, o.start_ns, is_kernels, gpu_op_ids, first_ns, busy_ns
 FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
 JOIN busy USING (key)
-WHERE busy_ns > 0;
+WHERE busy_ns > 0 AND NOT crosses;
