@@ -32,8 +32,11 @@ def shared_trace_names() -> list:
 
 
 @pytest.fixture(scope="session")
-def shared_database() -> Iterator[Callable[[str], tracekit.Database]]:
-    """Opens a shared real trace by its file name, once."""
+def shared_database(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], tracekit.Database]]:
+    """Opens a shared real trace by its file name; each is loaded once."""
+    folder = tmp_path_factory.mktemp("shared")
     opened: dict[str, tracekit.Database] = {}
 
     def get(name: str) -> tracekit.Database:
@@ -41,10 +44,7 @@ def shared_database() -> Iterator[Callable[[str], tracekit.Database]]:
         if not path.exists():
             pytest.skip(f"no real traces at {SHARED_TRACES}")
         if name not in opened:
-            for each in opened.values():
-                each.close()
-            opened.clear()
-            opened[name] = tracekit.load(path)
+            opened[name] = tracekit.load(path, folder / f"{name}.duckdb")
         return opened[name]
 
     yield get

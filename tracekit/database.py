@@ -47,9 +47,6 @@ class Database:
             if connection.execute("SELECT NOT current_setting('lock_configuration')").fetchall()[0][
                 0
             ]:
-                # Where DuckDB expects few rows it joins by time in nested loops: where it is wrong,
-                # these take for ever.
-                connection.execute("SET GLOBAL asof_loop_join_threshold = 0")
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")
 
@@ -258,8 +255,11 @@ def connect(
     path: str | Path, config: Config, name: str | Path, *, read_only: bool = False
 ) -> duckdb.DuckDBPyConnection:
     """A connection to the DuckDB file `path`, which messages call `name`."""
+    # Where DuckDB expects few rows it joins by time in nested loops: where it expects wrong, these
+    # take minutes.
+    always: Config = {"asof_loop_join_threshold": 0}
     try:
-        return duckdb.connect(str(path), read_only=read_only, config=config)
+        return duckdb.connect(str(path), read_only=read_only, config=config | always)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise TracekitError(f"{name}: cannot be opened as a tracekit database: {reason}") from error

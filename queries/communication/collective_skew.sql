@@ -20,7 +20,7 @@ WITH matched AS (
            min(dur_ns) AS wire_ns, (sum(dur_ns) - count(*) * min(dur_ns))::BIGINT AS wait_ns,
            max(dur_ns) - min(dur_ns) AS max_wait_ns, arg_min(rank, dur_ns) AS late_rank,
            max(coalesce(base_time_ns, 0) + start_ns) - min(coalesce(base_time_ns, 0) + start_ns) AS start_skew_ns
-    FROM matched_collectives GROUP BY ALL
+    FROM matched_collectives() GROUP BY ALL
 )
 SELECT group_key, matched_by, step, place, type, ranks_seen, wire_ns, wait_ns, max_wait_ns, late_rank, start_skew_ns
 FROM matched WHERE ranks_seen > 1

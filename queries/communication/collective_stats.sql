@@ -19,7 +19,7 @@
 -- column best_bus_gb_per_s (10^9 bytes per second): of the shortest call
 -- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
-WITH chosen AS MATERIALIZED (FROM collectives WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+WITH chosen AS MATERIALIZED (FROM collectives() WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 call AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns FROM chosen),
 compute AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops WHERE activity = 'compute'),
 covered AS (FROM interval_covered('call', 'compute'))

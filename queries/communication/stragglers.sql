@@ -13,7 +13,7 @@
 WITH matched AS (
     SELECT *, min(dur_ns) OVER same AS wire_ns, sum(dur_ns) OVER same - count(*) OVER same * min(dur_ns) OVER same AS wait_ns,
            count(*) OVER same AS ranks_seen, row_number() OVER (same ORDER BY dur_ns, rank) = 1 AS is_last
-    FROM matched_collectives
+    FROM matched_collectives()
     WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place, type)
 )
 SELECT

@@ -12,7 +12,7 @@ figure AS (
     SELECT trace_id, metric, figure, place FROM (
         SELECT *, generate_subscripts(metrics, 1) AS place, unnest(metrics) AS metric, unnest(figures) AS figure FROM (
             SELECT trace_id, json_keys(row) AS metrics, list_transform(json_keys(row), lambda m: (row->m)::BIGINT) AS figures
-            FROM (SELECT trace_id, to_json(f) AS row FROM run_figures AS f)
+            FROM (SELECT trace_id, to_json(f) AS row FROM run_figures() AS f)
         )
     ) WHERE metric <> 'trace_id'
 )

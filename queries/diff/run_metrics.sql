@@ -20,6 +20,6 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step, profiler_dilation
 SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns,
        active_ns, kernels, kernel_ns, launches, operators, dispatch_ns, sync_ns, copied_bytes
-FROM run_figures
+FROM run_figures()
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ORDER BY trace_id

@@ -13,7 +13,8 @@
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
 -- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction that
 -- follows. That the second reads what the first wrote is told by size and place, since traces name no tensors.
-WITH placed AS (
+WITH work AS (FROM measured_work()),
+placed AS (
     SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
     FROM gpu_ops
 ),
@@ -23,7 +24,7 @@ step AS (
         lag({'name': name, 'kind': kind, 'written': written_bytes, 'read': read_bytes, 'ns': busy_ns, 'place': place}) OVER (
             PARTITION BY w.trace_id, device_id, stream ORDER BY place
         ) AS before
-    FROM measured_work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
+    FROM work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
     WHERE len(gpu_op_ids) = 1 AND is_kernels
 ),
 pair AS (

@@ -12,12 +12,13 @@
 -- column gb_per_s (10^9 bytes per second): bytes over gpu_ns; more than the memory's where caches serve
 -- column share_of_bandwidth (fraction of the device's memory bandwidth): gb_per_s over it; NULL: unknown
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
+WITH work AS (FROM measured_work())
 SELECT
     w.trace_id, w.device_id, w.name AS operator, kind, count(*) AS calls, sum(read_bytes)::BIGINT AS read_bytes,
     sum(written_bytes)::BIGINT AS written_bytes,
     sum(busy_ns)::BIGINT AS gpu_ns, sum(read_bytes + written_bytes) / sum(busy_ns) AS gb_per_s,
     sum(read_bytes + written_bytes) / sum(busy_ns) * 1e9 / any_value(p.memory_bytes_per_s) AS share_of_bandwidth
-FROM measured_work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
+FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 GROUP BY w.trace_id, w.device_id, w.name, kind
 ORDER BY gpu_ns DESC, operator
 LIMIT coalesce(getvariable('top'), 20)

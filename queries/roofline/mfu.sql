@@ -14,7 +14,7 @@
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work done,
 -- recomputation included (there: hardware FLOPs utilization).
-WITH work AS MATERIALIZED (FROM measured_work),
+WITH work AS MATERIALIZED (FROM measured_work()),
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (
     SELECT w.trace_id, w.device_id, first_ns AS at_ns, w.start_ns AS host_ns, flops,

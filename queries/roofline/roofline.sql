@@ -24,7 +24,7 @@ WITH work AS (
     SELECT trace_id, device_id, name, dims, is_matrix, CASE WHEN is_matrix THEN peak ELSE 'fp32' END AS format, count(*) AS calls,
            sum(busy_ns)::BIGINT AS gpu_ns,
            sum(flops) AS flops, sum(read_bytes + written_bytes)::BIGINT AS moved_bytes
-    FROM measured_work GROUP BY ALL
+    FROM measured_work() GROUP BY ALL
 ),
 held AS (
     SELECT w.*, (flops * 1e9 / peak_of(p.flop_per_s, format, is_matrix))::BIGINT AS math_ns,

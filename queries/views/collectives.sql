@@ -28,7 +28,7 @@ CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
 
 -- Its arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) stand on the
 -- kernel, or on the operator that launched it (record_param_comms). `message_bytes` is what bandwidths are taken of: the larger side of the exchange.
-CREATE OR REPLACE VIEW collectives AS
+CREATE OR REPLACE MACRO collectives() AS TABLE
 WITH scope AS (
     -- What the framework opens around a collective; the last opened one that holds the launch tells its type.
     SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
@@ -87,12 +87,13 @@ GROUP BY a.trace_id;
 
 -- The same collective on the ranks that took part: by its sequence number in its group where the trace has
 -- one, else by its place among those of its group in the profiler step (or the trace).
-CREATE OR REPLACE VIEW matched_collectives AS
-WITH stepped AS (
+CREATE OR REPLACE MACRO matched_collectives() AS TABLE
+WITH collective AS (FROM collectives()),
+stepped AS (
     SELECT c.*, j.job, t.rank, t.base_time_ns,
            coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''), 'unknown') AS group_key,
            CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
-    FROM collectives AS c JOIN trace AS t USING (trace_id) JOIN jobs AS j USING (trace_id)
+    FROM collective AS c JOIN trace AS t USING (trace_id) JOIN jobs AS j USING (trace_id)
     ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
 )
 SELECT

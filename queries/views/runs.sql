@@ -20,7 +20,7 @@ QUALIFY kind = 'gpu_active'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns) = 1 + count(*) OVER (PARTITION BY trace_id, kind) // 2;
 
 -- The figures of each run, of its median step where it has steps.
-CREATE OR REPLACE VIEW run_figures AS
+CREATE OR REPLACE MACRO run_figures() AS TABLE
 WITH chosen AS (
     SELECT * FROM run_windows
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1

@@ -46,7 +46,7 @@ CREATE OR REPLACE MACRO settings_of(name) AS CASE
     WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN MAP {'causal': 12} END;
 
 -- Operators whose inputs were recorded and whose work follows from them.
-CREATE OR REPLACE VIEW operator_shapes AS
+CREATE OR REPLACE MACRO operator_shapes() AS TABLE
 SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, input_dims AS dims, input_types AS types,
        args->'Concrete Inputs' AS concrete
 FROM cpu_ops JOIN (SELECT name, work_kind(name) AS kind FROM (SELECT DISTINCT name FROM cpu_ops)) USING (name)
@@ -167,8 +167,8 @@ WHERE isfinite(flops);
 
 -- Operators with their work and the time in which the device did it: the union of the GPU ops that were
 -- launched during one and not by another inside it, per device. Nobody is charged twice.
-CREATE OR REPLACE VIEW measured_work AS
-WITH call AS MATERIALIZED (FROM operator_shapes),
+CREATE OR REPLACE MACRO measured_work() AS TABLE
+WITH call AS MATERIALIZED (FROM operator_shapes()),
 shape AS (SELECT DISTINCT name, kind, dims, types, concrete FROM call),
 work AS MATERIALIZED (
     SELECT row_number() OVER () AS shape_id, *, peak_name(type) AS peak FROM shape_work('shape')
