@@ -58,7 +58,8 @@ of_ops AS (
 ),
 other AS (
     SELECT trace_id, stream, on_device, linked_id, category, event_kind(category, name) AS kind
-    FROM held WHERE kind = 'device_sync' OR (stream <> -1 AND kind NOT IN ('kernel', 'memcpy', 'memset'))
+    FROM (SELECT * FROM held WHERE stream <> -1 OR category ILIKE '%sync' OR category = 'mtia_ccp_events')
+    WHERE kind = 'device_sync' OR (stream <> -1 AND kind NOT IN ('kernel', 'memcpy', 'memset'))
 ),
 found AS (
     SELECT trace_id, code, count FROM (UNPIVOT of_ops ON * EXCLUDE trace_id INTO NAME code VALUE count) WHERE count > 0

@@ -45,20 +45,26 @@ CREATE OR REPLACE MACRO settings_of(name) AS CASE
     WHEN regexp_matches(name, '^aten::(scaled_dot_product_attention|_scaled_dot_product_attention_math)$') THEN MAP {'causal': 6}
     WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN MAP {'causal': 12} END;
 
--- Operators whose inputs were recorded and whose work follows from them.
+-- Operators whose work follows from their inputs. Names are few, calls are many.
+CREATE OR REPLACE TABLE operator_name AS
+SELECT name, kind, operand_count(name, kind) AS operands_read, settings_of(name) AS setting
+FROM (SELECT DISTINCT name, work_kind(name) AS kind FROM (SELECT DISTINCT name FROM cpu_ops))
+WHERE kind IS NOT NULL;
+
+-- Their calls, where the inputs were recorded.
 CREATE OR REPLACE MACRO operator_shapes() AS TABLE
 SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, input_dims AS dims, input_types AS types,
        args->'Concrete Inputs' AS concrete
-FROM cpu_ops JOIN (SELECT name, work_kind(name) AS kind FROM (SELECT DISTINCT name FROM cpu_ops)) USING (name)
-WHERE kind IS NOT NULL AND input_dims IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id);
+FROM cpu_ops JOIN operator_name USING (name)
+WHERE input_dims IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id);
 
 -- Shapes are few, calls are many: the work of each distinct one. Each step reads the columns of the one
 -- before: an expression that is used twice is written out twice.
 CREATE OR REPLACE MACRO shape_work(shapes) AS TABLE
 WITH parsed AS (
-    SELECT *, shapes_of(dims) AS d, texts_of(types) AS t, texts_of(concrete) AS c, settings_of(name) AS setting,
+    SELECT *, shapes_of(dims) AS d, texts_of(types) AS t, texts_of(concrete) AS c,
            replace(replace(kind, '_backward', ''), '_bshd', '') AS family, contains(kind, 'backward') AS is_backward
-    FROM query_table(shapes)
+    FROM query_table(shapes) JOIN operator_name USING (name, kind)
 ),
 -- What of the inputs is a tensor: its elements, and its bytes an element.
 sized AS (
@@ -68,7 +74,7 @@ sized AS (
 ),
 shaped AS (
     SELECT
-        *, tensors[:operand_count(name, kind)] AS operands, tensors[1].type AS type, tensors[1].size AS size,
+        *, tensors[:operands_read] AS operands, tensors[1].type AS type, tensors[1].size AS size,
         list_transform(tensors, lambda x: x.elements * x.size) AS sizes,
         -- The two factors of a matrix product.
         CASE family WHEN 'mm' THEN d[1] WHEN 'bmm' THEN d[1] WHEN 'addmm' THEN d[2] WHEN 'baddbmm' THEN d[2]
