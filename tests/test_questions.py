@@ -56,6 +56,14 @@ def test_figures_come_with_what_makes_them_doubtful(tmp_path, run):
     assert run("query", "top_kernels", "t.json").stderr == ""
 
 
+def test_a_damaged_file_touches_every_answer(tmp_path, run):
+    whole = a_trace(tmp_path).read_text()
+    (tmp_path / "t.json").write_text(whole[: whole.index('"of nobody"')])
+    done = run("query", "top_kernels", "t.json")
+    assert done.returncode == 0
+    assert "error: trace 1: the end is missing" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("question", "reason"),
     [

@@ -110,7 +110,9 @@ class Database:
         """
         codes = catalog.query(name).doubts
         absent = [{"severity": "missing"} | row for row in self.ask("missing", trace=trace)]
-        return [row for row in self.ask("health", trace=trace) + absent if row["code"] in codes]
+        found = self.ask("health", trace=trace) + absent
+        # What is missing or wrong in the file touches every answer.
+        return [row for row in found if row["code"] in codes or row["severity"] == "error"]
 
     def fetch(
         self, query: str, variables: Mapping[str, Value] | None = None
