@@ -15,7 +15,7 @@ Value = str | int | float | bool | None
 
 # What a database says of itself: another number, and its tables and views are not those that the
 # questions read.
-FORMAT = 2
+FORMAT = 3
 
 # In the order in which one stands on the other.
 VOCABULARY = (
@@ -47,6 +47,7 @@ TOPICS = {
     "roofline": "Work against what the device could do",
     "communication": "Collectives, and ranks against each other",
     "graphs": "CUDA graphs",
+    "replay": "The run as a graph of host and device work, which what-if replays",
     "counters": "Hardware counters",
     "diff": "One trace against another",
     "crosscheck": "The same, by the rules of other tools",

@@ -1,26 +1,81 @@
-"""Every number that judges, once, with where it comes from. Shares are of the window."""
+"""Every number that judges, once, with where it comes from. Shares are of the window.
 
-# Exposed communication or copies that make up this share of a compute-bound window name the
-# bottleneck: they can be hidden behind compute, which kernels cannot. (Ours.)
-EXPOSED_SHARE = 0.10
+`tracekit analyze --threshold NAME=VALUE` sets one for a run.
+"""
 
-# Idle time that no one can be charged with (no launch in the trace, or a wait after the launch
-# had returned) makes the regime unknown when it is this share and could turn it. (Ours.)
-UNEXPLAINED_SHARE = 0.20
+from __future__ import annotations
 
-# A launch takes this long to reach an idle device on today's machines: SKIP measures 4 to 8 us
-# (https://arxiv.org/abs/2504.11750).
-LAUNCH_FLOOR_NS = 8_000
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
-# Kernels shorter than a launch's floor cannot keep a device busy however fast they are.
-SHORT_KERNEL_NS = 8_000
+from tracekit.errors import TracekitError
 
-# Margins under which a regime is a close call, and over which it is plain. (Ours.)
-CLOSE_MARGIN = 0.10
-PLAIN_MARGIN = 0.30
+_OURS = "ours"
+_SKIP = "SKIP measures 4 to 8 us on today's machines, https://arxiv.org/abs/2504.11750"
 
-# Fewer GPU ops or operators than this are an anecdote, not a run. (Ours.)
-FEW_OPS = 10
 
-# Operators that cover less of a CPU-only window than this leave it unexplained. (Ours.)
-OPERATOR_SHARE = 0.01
+def _limit(default: float | int, help: str, source: str = _OURS) -> Any:
+    return field(default=default, metadata={"help": help, "source": source})
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What judges, with what it means and its source in each field's metadata."""
+
+    small_gain: float = _limit(
+        0.05, "where halving either side gains less than this share, the accounting decides"
+    )
+    busy_share: float = _limit(
+        0.90, "where it decides, a device that is busy for this share is what bounds the run"
+    )
+    unknown_share: float = _limit(
+        0.20, "this share of waits that the trace does not explain leaves the regime open"
+    )
+    doubtful_share: float = _limit(0.05, "this share of such waits lowers the confidence")
+    close_margin: float = _limit(0.10, "a margin under this is a close call")
+    plain_margin: float = _limit(0.25, "a margin over this is plain")
+    few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
+    operator_share: float = _limit(
+        0.01, "operators that cover less of a CPU-only window than this leave it unexplained"
+    )
+    launch_floor_ns: int = _limit(8_000, "a launch reaches an idle device in this time", _SKIP)
+    launch_latency_ns: int = _limit(
+        5_000, "the same, where a trace has no launch that found its device idle", _SKIP
+    )
+    kernel_gap_ns: int = _limit(
+        1_000, "between kernels of one stream, where a trace has none that queued"
+    )
+    wait_ns: int = _limit(
+        20_000, "a longer wait for the device than this has a reason that the trace does not tell"
+    )
+    clock_shift_ns: int = _limit(
+        1_000_000, "a device clock further off than this is no clock, but a wrong link"
+    )
+    queue_depth: int = _limit(
+        512, "launches waiting in a stream, from which a long launch call means a full queue"
+    )
+    full_calls: int = _limit(8, "so many such calls show that the queue has a limit")
+    handed_over_share: float = _limit(
+        0.90, "a thread works for another, if that stands still for this share of its work"
+    )
+
+    def updated(self, settings: Iterable[str]) -> Thresholds:
+        """With `NAME=VALUE` settings.
+
+        Raises:
+            TracekitError: for a name that is none of these, or a value that is no number.
+        """
+        known = {each.name: type(each.default) for each in fields(self)}
+        values: dict[str, Any] = {}
+        for setting in settings:
+            name, _, text = setting.partition("=")
+            if name not in known:
+                names = ", ".join(known)
+                raise TracekitError(f"no threshold is named {name!r}; there are: {names}")
+            try:
+                values[name] = known[name](text)
+            except ValueError:
+                kind = "an integer" if known[name] is int else "a number"
+                raise TracekitError(f"threshold {name} is {kind}, not {text!r}") from None
+        return replace(self, **values)

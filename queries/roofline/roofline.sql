@@ -35,8 +35,7 @@ held AS (
 SELECT
     trace_id, device_id, name AS operator, dims AS shapes, format, calls, gpu_ns, flops, moved_bytes, flops / gpu_ns / 1e3 AS tflop_per_s,
     moved_bytes / gpu_ns AS gb_per_s, math_ns, memory_ns,
-    CASE WHEN 100 * roof_ns < coalesce(getvariable('latency_percent'), 10) * gpu_ns THEN 'latency'
-         WHEN math_ns >= memory_ns THEN 'math' WHEN math_ns < memory_ns THEN 'memory' END AS bound,
+    roof_bound(math_ns, memory_ns, gpu_ns, coalesce(getvariable('latency_percent'), 10)) AS bound,
     CASE WHEN math_ns IS NOT NULL AND memory_ns IS NOT NULL THEN roof_ns / gpu_ns END AS share_of_roof
 FROM held
 ORDER BY gpu_ns DESC, operator, shapes

@@ -181,3 +181,21 @@ CREATE OR REPLACE MACRO peak_name(type) AS CASE
 -- Kernels that multiply fp32 in TF32: cuBLAS, CUTLASS and cuDNN say so, or name the tensor core's
 -- instruction for it (m16n8k8, s1688). https://github.com/NVIDIA/cutlass/blob/main/media/docs/cpp/functionality.md
 CREATE OR REPLACE MACRO is_tf32_kernel(name) AS regexp_matches(name, '(?i)tf32|_s1688');
+
+-- What bounds a run, in the order in which arrays number them, from 0. The first eight are the host's time, the
+-- others the device's; `unknown` is time that the trace does not explain.
+CREATE OR REPLACE MACRO causes() AS ['launch', 'dispatch', 'python', 'sync', 'input', 'allocation', 'compilation', 'copy',
+                                     'communication', 'memory-bandwidth', 'math', 'latency', 'unknown'];
+CREATE OR REPLACE MACRO cause_number(cause) AS (list_position(causes(), cause) - 1)::TINYINT;
+
+-- The cause that a thread's activity (host_activity, or `launch_latency` of the device's timeline) amounts to.
+CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity
+    WHEN 'runtime' THEN 'launch' WHEN 'view' THEN 'dispatch' WHEN 'untraced' THEN 'python' WHEN 'launch_latency' THEN 'latency'
+    ELSE activity END;
+
+-- Calls that make a stream wait for an event of another one.
+CREATE OR REPLACE MACRO is_stream_wait(name) AS regexp_matches(name, 'StreamWaitEvent|waitOnEvent|QueueWaitEvent|AppendWaitOnEvents');
+
+-- Allocator calls that wait for the device, whatever it does.
+-- https://docs.nvidia.com/cuda/cuda-c-programming-guide (implicit synchronization), and the documentation of cudaFree
+CREATE OR REPLACE MACRO is_synchronizing_free(name) AS regexp_matches(name, '^(cuda|hip)Free(Host)?$');

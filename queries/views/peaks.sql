@@ -19,3 +19,8 @@ CREATE OR REPLACE MACRO peak_of(flop_per_s, format, is_matrix) AS CASE
     WHEN is_matrix AND format = 'fp32' THEN coalesce(flop_per_s['fp32_matrix'], flop_per_s['fp32'])
     WHEN is_matrix AND format = 'fp64' THEN coalesce(flop_per_s['fp64_tensor'], flop_per_s['fp64'])
     ELSE flop_per_s[format] END;
+
+-- Which roof takes longer, of work that took `ns`; latency where both are far below it; NULL: peaks unknown.
+CREATE OR REPLACE MACRO roof_bound(math_ns, memory_ns, ns, latency_percent) AS CASE
+    WHEN 100 * greatest(math_ns, memory_ns) < latency_percent * ns THEN 'latency'
+    WHEN math_ns >= memory_ns THEN 'math' WHEN math_ns < memory_ns THEN 'memory' END;

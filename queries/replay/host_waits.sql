@@ -1,0 +1,38 @@
+-- question: Which calls of the host wait for a device, and for what?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column event_id (id): the call
+-- column call (text): its name
+-- column cause (text): sync, or allocation for calls that wait at most now and then
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column scope (text): device (all that was launched), stream (what was launched to one), event (what was launched before one was recorded) or maybe (it waits where its end follows that of the device's last op)
+-- column stream (id): the stream waited for; NULL: the trace does not say
+-- column until_ns (ns): work launched before is waited for
+-- doubts: no_runtime_calls, absurd_duration
+WITH recorded AS (
+    SELECT s.trace_id, s.correlation, any_value(coalesce(nullif(s.wait_on_stream, -1), nullif(s.stream, -1))) AS stream, min(r.start_ns) AS record_ns
+    FROM (
+        SELECT trace_id, correlation, stream, TRY_CAST(args->>'wait_on_stream' AS BIGINT) AS wait_on_stream,
+               TRY_CAST(args->>'wait_on_cuda_event_record_corr_id' AS BIGINT) AS record
+        FROM slices WHERE kind = 'device_sync'
+    ) AS s LEFT JOIN (SELECT * FROM runtime_calls WHERE contains(name, 'EventRecord')) AS r ON s.trace_id = r.trace_id AND s.record = r.correlation
+    GROUP BY s.trace_id, s.correlation
+),
+call AS (
+    SELECT *, coalesce(activity = 'allocation', FALSE) AND NOT is_synchronizing_free(name) AS is_maybe
+    FROM runtime_calls
+    WHERE activity IN ('sync', 'allocation') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    -- Of a call inside another (MTIA's synchronize), the outer one waits.
+    QUALIFY (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns, dur_ns DESC
+                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE
+)
+SELECT
+    c.trace_id, c.event_id, c.name AS call, c.activity AS cause, pid, tid, start_ns, dur_ns,
+    CASE WHEN is_maybe OR (contains(c.name, 'Event') AND r.record_ns IS NULL) THEN 'maybe' WHEN contains(c.name, 'Event') THEN 'event'
+         WHEN contains(c.name, 'Stream') OR contains(c.name, 'Queue') THEN 'stream' ELSE 'device' END AS scope,
+    r.stream, coalesce(r.record_ns, start_ns) AS until_ns
+FROM call AS c LEFT JOIN recorded AS r ON c.trace_id = r.trace_id AND c.correlation = r.correlation
+ORDER BY c.trace_id, pid, tid, start_ns

@@ -1,0 +1,206 @@
+"""The run as a graph: instants of host threads and starts of GPU ops, and what each waits for.
+
+A node is an instant at which something waits for something else: a GPU op starts, a call that
+waits for the device returns, a thread takes work over or gets it back. An edge says that its target
+comes no sooner than its source plus a length, which consists of host work, device work and a fixed
+time. A node is measured where its latest edge puts it, or later: that `unknown` wait has no reason
+in the trace, is kept as it is, and reported.
+
+What edges there are (the source of each definition is the CUDA programming guide's chapter on
+asynchronous concurrent execution, but for where the trace itself says so):
+
+  host      a thread does one thing after another
+  stream    so does a stream; ops that overlap on it start one after the other
+  launch    an op starts after its launch was submitted
+  wait      a stream waits for an event of another one; kernels of one graph, for each other
+  sync      a call that waits for the device returns after the op that it waits for has ended
+  queue     a launch finds no room until an earlier op has started
+  handover  a thread works on what another gives it, and that one stands still meanwhile
+
+The idea of replaying such a graph is Daydream's (https://www.usenix.org/conference/atc20/presentation/zhu-hongyu).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from graphlib import CycleError, TopologicalSorter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.replay.device import Device, Habits
+from tracekit.replay.host import Flags, Host, Ints
+
+# A time before all others.
+NEVER = -(1 << 62)
+
+
+class Kind(IntEnum):
+    """What an edge stands for."""
+
+    HOST = 0
+    STREAM = 1
+    LAUNCH = 2
+    WAIT = 3
+    SYNC = 4
+    QUEUE = 5
+    HANDOVER = 6
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges as columns. Nodes: 0 the trace's start, then the ops, then the host's joins.
+
+    The length is the host work between the instants `host_from` and `host_to` (places on the
+    host's axis), plus `op_ns` of the work of `op`, plus `fixed_ns`.
+    """
+
+    kind: NDArray[np.int8]
+    source: Ints
+    target: Ints
+    host_from: Ints
+    host_to: Ints
+    op: Ints
+    op_ns: Ints
+    fixed_ns: Ints
+    fixed_cause: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def take(self, which: Ints | Flags) -> Edges:
+        return Edges(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The graph of one trace, ready to be swept. Times are ns since the trace's start."""
+
+    causes: list[str]
+    host: Host
+    device: Device
+    habits: Habits
+    edges: Edges
+    time: Ints
+    """When each node was measured."""
+    unknown: Ints
+    """How much later than its latest edge says."""
+    order: Ints
+    """The nodes, sources before targets."""
+    rank: Ints
+    """Where each node stands in `order`."""
+    joins: Ints
+    """The host's joins: places on its axis, in order."""
+    rejected: int
+    """Edges left out because the clock contradicts them."""
+
+    @property
+    def ops(self) -> int:
+        return len(self.device.start)
+
+    def number(self, cause: str) -> int:
+        return self.causes.index(cause)
+
+    def root(self, key: Ints) -> tuple[Ints, Ints]:
+        """The node that each instant of the host follows, and the instant of that node.
+
+        It is the last join of the thread at or before it, or the start of the trace.
+        """
+        return root_of(self.host, self.joins, self.ops, key)
+
+
+def root_of(host: Host, joins: Ints, ops: int, key: Ints, side: str = "right") -> tuple[Ints, Ints]:
+    place = np.searchsorted(joins, key, side) - 1  # type: ignore[call-overload]
+    thread = host.thread_of(key)
+    if not len(joins):
+        return np.zeros(len(key), np.int64), thread * host.span_ns
+    mine = (place >= 0) & (host.thread_of(joins[place]) == thread)
+    return np.where(mine, 1 + ops + place, 0), np.where(mine, joins[place], thread * host.span_ns)
+
+
+def finished(
+    causes: list[str], host: Host, device: Device, habits: Habits, joins: Ints, edges: Edges
+) -> Graph:
+    """A graph of these edges, whose fixed times are made to fit what was measured.
+
+    An edge that would put its target later than it was is shortened; one whose source was
+    measured after its target is left out.
+    """
+    ops = len(device.start)
+    time = np.concatenate([[0], device.start, host.time_of(joins)]).astype(np.int64)
+    kept = time[edges.source] <= time[edges.target]
+    edges = edges.take(kept)
+    order, tied = _ordered(time, edges)
+    rejected = int((~kept).sum()) + len(tied)
+    edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    points = np.concatenate([edges.host_from, edges.host_to])
+    work = host.work(np.ones(len(host.at)), points, host.stretch_of(points))
+    known = work[len(edges) :] - work[: len(edges)] + edges.op_ns
+    room = time[edges.target] - time[edges.source] - known
+    fixed_ns = np.minimum(edges.fixed_ns, room)
+    edges = Edges(
+        edges.kind, edges.source, edges.target, edges.host_from, edges.host_to, edges.op,
+        edges.op_ns, fixed_ns, edges.fixed_cause,
+    )  # fmt: skip
+    latest = np.full(len(time), NEVER)
+    latest[0] = 0
+    np.maximum.at(latest, edges.target, time[edges.source] + known + fixed_ns)
+    # What nothing in the trace leads to starts when it was seen to start.
+    orphans = np.flatnonzero(latest == NEVER)
+    latest[orphans] = 0
+    zeros = np.zeros(len(orphans), np.int64)
+    nothing = np.full(len(orphans), -1, np.int64)
+    edges = joined(
+        [edges, Edges(zeros.astype(np.int8), zeros, orphans, zeros, zeros, nothing, zeros, zeros,
+                      zeros.astype(np.int8))]
+    )  # fmt: skip
+    return Graph(
+        causes, host, device, habits, edges, time, time - latest, order, rank, joins, rejected
+    )
+
+
+def joined(parts: list[Edges]) -> Edges:
+    return Edges(
+        *(np.concatenate([getattr(part, name) for part in parts])
+          for name in Edges.__dataclass_fields__)
+    )  # fmt: skip
+
+
+def _ordered(time: Ints, edges: Edges) -> tuple[Ints, Ints]:
+    """The nodes with sources before targets, and the edges that no order can keep."""
+    order = np.argsort(time, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    against = np.flatnonzero(rank[edges.source] >= rank[edges.target])
+    if not len(against):
+        return order, against
+    # All at one instant as their sources: only nodes of such instants need to be sorted further.
+    instants = np.unique(time[edges.target[against]])
+    among = np.flatnonzero(
+        (time[edges.source] == time[edges.target]) & np.isin(time[edges.target], instants)
+    )
+    lost: list[int] = []
+    while True:
+        sorter: TopologicalSorter[int] = TopologicalSorter()
+        for edge in among:
+            if edges.source[edge] == edges.target[edge]:
+                lost.append(int(edge))
+            else:
+                sorter.add(int(edges.target[edge]), int(edges.source[edge]))
+        among = np.setdiff1d(among, lost)
+        try:
+            turn = list(sorter.static_order())
+            break
+        except CycleError as error:
+            cycle = error.args[1]
+            ends = {(cycle[i + 1], cycle[i]) for i in range(len(cycle) - 1)}
+            ends |= {(b, a) for a, b in ends}
+            found = [e for e in among if (edges.source[e], edges.target[e]) in ends]
+            lost.append(int(found[-1]))
+            among = np.setdiff1d(among, lost)
+    place = np.zeros(len(time), np.int64)
+    place[np.array(turn, np.int64)] = 1 + np.arange(len(turn))
+    return np.lexsort((np.arange(len(time)), place, time)), np.array(sorted(lost), np.int64)

@@ -1,0 +1,126 @@
+"""Host threads as arrays: stretches of work, and the instants on them that matter.
+
+Instants of all threads lie on one axis: `Host.at` gives the place of a time on a thread. A thread
+works through its stretches at the rates that a replay gives them; where it is held, waiting for
+somebody else, no work is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.errors import TracekitError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Host:
+    """Stretches of host time, thread after thread, without gap or overlap."""
+
+    origin_ns: int
+    span_ns: int
+    threads: list[tuple[int, int]]
+    at: Ints
+    ns: Ints
+    cause: NDArray[np.int8]
+    event: Ints
+    held: Flags
+
+    def key(self, thread: Ints, time_ns: Ints) -> Ints:
+        """The places of instants (ns on the trace's clock) on the one axis."""
+        return thread * self.span_ns + np.clip(time_ns - self.origin_ns, 0, self.span_ns - 1)
+
+    def thread_of(self, key: Ints) -> Ints:
+        return key // self.span_ns
+
+    def time_of(self, key: Ints) -> Ints:
+        """Instants as nanoseconds since the trace's start."""
+        return key % self.span_ns
+
+    def stretch_of(self, key: Ints) -> Ints:
+        """Which stretch an instant lies in; at the border of two, the later."""
+        return np.searchsorted(self.at, key, "right") - 1
+
+    def numbers(self, pid: Ints, tid: Ints) -> Ints:
+        """The numbers of threads; -1 for one without stretches."""
+        number = {thread: i for i, thread in enumerate(self.threads)}
+        pairs, inverse = np.unique(np.stack([pid, tid]), axis=1, return_inverse=True)
+        known = [number.get((int(p), int(t)), -1) for p, t in pairs.T]
+        return np.array(known, np.int64)[inverse]
+
+    def cut(self, keys: Ints) -> Host:
+        """The same, with a border at each of these instants."""
+        keys = np.setdiff1d(keys, self.at)
+        stretch = self.stretch_of(keys)
+        order = np.argsort(np.concatenate([self.at, keys]), kind="stable")
+        source = np.concatenate([np.arange(len(self.at)), stretch])[order]
+        at = np.concatenate([self.at, keys])[order]
+        end = (self.at + self.ns)[source]
+        following = np.append(at[1:], at[-1:] + self.ns[-1:])
+        return Host(
+            self.origin_ns,
+            self.span_ns,
+            self.threads,
+            at,
+            np.minimum(end, following) - at,
+            self.cause[source],
+            self.event[source],
+            self.held[source],
+        )
+
+    def holding(self, start: Ints, end: Ints) -> Host:
+        """The same, held from each `start` to its `end` (instants of one thread)."""
+        host = self.cut(np.concatenate([start, end]))
+        depth = np.zeros(len(host.at) + 1, np.int64)
+        np.add.at(depth, np.searchsorted(host.at, start), 1)
+        np.add.at(depth, np.searchsorted(host.at, end), -1)
+        held = host.held | (np.cumsum(depth[:-1]) > 0)
+        return Host(
+            host.origin_ns, host.span_ns, host.threads, host.at, host.ns, host.cause, host.event,
+            held,
+        )  # fmt: skip
+
+    def work(self, rate: Floats, key: Ints, stretch: Ints) -> Ints:
+        """The work done until each instant, in ns: comparable within a thread.
+
+        `rate` is what each stretch takes of its measured time; `stretch` is `stretch_of(key)`.
+        """
+        rate = np.where(self.held, 0.0, rate)
+        done = np.cumsum(np.append(np.int64(0), np.rint(self.ns * rate).astype(np.int64)))
+        if not len(key):
+            return key
+        inside = np.rint((key - self.at[stretch]) * rate[stretch]).astype(np.int64)
+        return done[stretch] + inside
+
+
+def host_from(rows: dict[str, NDArray], origin_ns: int, end_ns: int) -> Host:
+    """From the rows of queries/replay/host_work.sql, of one trace.
+
+    Raises:
+        TracekitError: when the trace's span, times its threads, is beyond 64 bits.
+    """
+    pid, tid = rows["pid"], rows["tid"]
+    changes = np.flatnonzero((np.diff(pid) != 0) | (np.diff(tid) != 0)) + 1
+    firsts = np.concatenate([[0], changes]).astype(np.int64) if len(pid) else np.zeros(0, np.int64)
+    span_ns = end_ns - origin_ns + 1
+    if span_ns * max(1, len(firsts)) > 1 << 62:
+        raise TracekitError("its time spans centuries: durations are absurd")
+    thread = np.zeros(len(pid), np.int64)
+    thread[firsts[1:]] = 1
+    thread = np.cumsum(thread)
+    return Host(
+        origin_ns,
+        span_ns,
+        [(int(pid[i]), int(tid[i])) for i in firsts],
+        thread * span_ns + (rows["start_ns"] - origin_ns),
+        rows["dur_ns"].astype(np.int64),
+        rows["cause"],
+        np.ma.filled(rows["event_id"], -1).astype(np.int64),
+        np.zeros(len(pid), np.bool_),
+    )

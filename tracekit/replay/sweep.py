@@ -1,0 +1,147 @@
+"""Replaying the graph: when everything would have happened, had some work taken another time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tracekit.replay.graph import NEVER, Graph, Kind
+from tracekit.replay.host import Flags, Floats, Ints
+
+
+@dataclass
+class Scale:
+    """What everything takes of its measured time; to begin with, all of it."""
+
+    host: Floats
+    """Of each stretch of host work."""
+    op: Floats
+    """Of each GPU op."""
+    fixed: Floats
+    """Of each edge's fixed time."""
+    dropped: Flags
+    """Edges that hold no more."""
+
+    @staticmethod
+    def of(graph: Graph) -> Scale:
+        return Scale(
+            np.ones(len(graph.host.at)),
+            np.ones(graph.ops),
+            np.ones(len(graph.edges)),
+            np.zeros(len(graph.edges), np.bool_),
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """One replay: times in ns since the trace's start."""
+
+    graph: Graph
+    scale: Scale
+    time: Ints
+    """When each node comes."""
+    length: Ints
+    """Of each edge."""
+    binding: Ints
+    """For each node, the edge that was latest; -1: the start of the trace."""
+    op_ns: Ints
+
+    def op_start(self, op: Ints) -> Ints:
+        return self.time[1 + op]
+
+    def op_end(self, op: Ints) -> Ints:
+        return self.time[1 + op] + self.op_ns[op]
+
+    def host_time(self, key: Ints) -> Ints:
+        """When threads reach instants of the host (places on its axis)."""
+        root, since = self.graph.root(key)
+        both = np.concatenate([since, key])
+        host = self.graph.host
+        work = host.work(self.scale.host, both, host.stretch_of(both))
+        return self.time[root] + work[len(key) :] - work[: len(key)]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A graph, laid out to be replayed often: a pass over its nodes, in order."""
+
+    graph: Graph
+    _points: Ints = field(init=False)
+    _stretch: Ints = field(init=False)
+    _rows: tuple[Ints, Ints, Ints, Ints] = field(init=False)
+    _place: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        graph, edges = self.graph, self.graph.edges
+        points = np.concatenate([edges.host_from, edges.host_to])
+        set_ = object.__setattr__
+        set_(self, "_points", points)
+        set_(self, "_stretch", graph.host.stretch_of(points))
+        # A row takes the later of two edges; a node with more has rows before its own, each of
+        # which is the first edge of the next, at no distance.
+        order = np.lexsort((edges.kind, graph.rank[edges.target]))
+        target = graph.rank[edges.target[order]]
+        new = np.append(True, np.diff(target) != 0)[: len(target)]
+        first = np.flatnonzero(new)
+        count = np.diff(np.append(first, len(order)))
+        rows = np.maximum(1, count - 1)
+        start = np.cumsum(rows) - rows
+        total = int(rows.sum()) if len(rows) else 0
+        # Row 0 is the start of the trace; the node of rank r is ready in row `place[r]`.
+        place = np.zeros(len(graph.time), np.int64)
+        place[target[first]] = 1 + start + rows - 1
+        a_edge = np.full(total, -1, np.int64)
+        b_edge = np.full(total, -1, np.int64)
+        a_edge[start] = order[first]
+        within = np.arange(len(order)) - np.repeat(first, count)
+        more = within >= 1
+        row = np.repeat(start, count)[more] + within[more] - 1
+        b_edge[row] = order[more]
+        source = place[graph.rank[edges.source]]
+        previous = np.arange(total)
+        a_source = np.where(a_edge >= 0, source[a_edge], previous)
+        b_source = np.where(b_edge >= 0, source[b_edge], 0)
+        set_(self, "_rows", (a_edge, a_source, b_edge, b_source))
+        set_(self, "_place", place)
+
+    def run(self, scale: Scale | None = None) -> Run:
+        """The replay. With nothing changed, every node comes when it was measured."""
+        graph, edges, host = self.graph, self.graph.edges, self.graph.host
+        scale = scale or Scale.of(graph)
+        work = host.work(scale.host, self._points, self._stretch)
+        op_ns = np.rint(graph.device.ns * scale.op).astype(np.int64)
+        op_part = np.zeros(len(edges), np.int64)
+        by_op = edges.op >= 0
+        op_part[by_op] = np.rint(edges.op_ns[by_op] * scale.op[edges.op[by_op]])
+        fixed = np.rint(edges.fixed_ns * scale.fixed).astype(np.int64)
+        length = work[len(edges) :] - work[: len(edges)] + op_part + fixed
+        length[scale.dropped] = NEVER // 2
+        wait = graph.unknown[edges.target]
+        a_edge, a_source, b_edge, b_source = self._rows
+        # The first edge of a row may be the row before it.
+        full = length + wait
+        a_length = np.where(a_edge >= 0, full[a_edge], 0)
+        b_length = np.where(b_edge >= 0, full[b_edge], NEVER // 2)
+        times = [0]
+        append = times.append
+        for a, a_ns, b, b_ns in zip(
+            a_source.tolist(), a_length.tolist(), b_source.tolist(), b_length.tolist(), strict=True
+        ):
+            x = times[a] + a_ns
+            y = times[b] + b_ns
+            append(x if x >= y else y)
+        every = np.array(times, np.int64)
+        time = every[self._place][graph.rank]
+        reached = time[edges.source] + full
+        binding = np.full(len(time), -1, np.int64)
+        tight = np.flatnonzero((reached == time[edges.target]) & ~scale.dropped)
+        # Of edges equally late: what the device did before what the host did, as it was there first.
+        tight = tight[np.argsort(-edges.kind[tight], kind="stable")]
+        binding[edges.target[tight]] = tight
+        return Run(graph, scale, time, length, binding, op_ns)
+
+
+def is_host_time(kind: Ints) -> Flags:
+    """Edges whose fixed time is work of the host."""
+    return kind == Kind.HOST
