@@ -49,6 +49,9 @@ class Thresholds:
     wait_ns: int = _limit(
         20_000, "a longer wait for the device than this has a reason that the trace does not tell"
     )
+    clock_tick_ns: int = _limit(
+        1_000, "times may be rounded by this", "Kineto wrote whole microseconds until 2023"
+    )
     clock_shift_ns: int = _limit(
         1_000_000, "a device clock further off than this is no clock, but a wrong link"
     )

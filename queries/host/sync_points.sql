@@ -11,13 +11,7 @@
 -- column covered_ns (ns): of host_ns, time in which some device was busy: it was waited for
 -- column gpu_idle_ns (ns): time for which a device then waited because the host was in this call, or had not come back from it
 -- doubts: no_runtime_calls, no_stacks
-WITH call AS (
-    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM syncs WHERE side = 'host'
-    UNION ALL
-    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
-    WHERE activity = 'copy' OR (activity = 'launch' AND (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link WHERE is_blocking))
-),
-chosen AS (SELECT * FROM call WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+WITH chosen AS (FROM waiting_calls()),
 wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),
 work AS (SELECT trace_id AS key, start_ns, end_ns FROM gpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 covered AS (SELECT key AS trace_id, event_id, covered_ns AS ns FROM interval_covered('wait', 'work')),

@@ -9,38 +9,14 @@
 -- column count (count): how often they follow each other so
 -- column intermediate_bytes (bytes): written by the first and read back by the second, all times together
 -- column gpu_ns (ns): of both operators
--- column saved_ns (ns): at most: the intermediates' share of the bytes that the two move, of gpu_ns; nothing else may read them
+-- column saved_ns (ns): at most: of each operator's time, the intermediate's share of the bytes that it moves; nothing else may read it
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
--- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction that
--- follows. That the second reads what the first wrote is told by size and place, since traces name no tensors.
-WITH work AS (FROM measured_work()),
-placed AS (
-    SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
-    FROM gpu_ops
-),
-step AS (
-    SELECT
-        w.*, place, read_bytes + written_bytes AS moved_bytes,
-        lag({'name': name, 'kind': kind, 'written': written_bytes, 'read': read_bytes, 'ns': busy_ns, 'place': place}) OVER (
-            PARTITION BY w.trace_id, device_id, stream ORDER BY place
-        ) AS before
-    FROM work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
-    WHERE len(gpu_op_ids) = 1 AND is_kernels
-),
-pair AS (
-    SELECT *, before.written AS intermediate FROM step
-    WHERE place = before.place + 1 AND before.kind IN ('elementwise', 'comparison', 'copy', 'fill') AND before.written > 0
-      AND kind IN ('elementwise', 'comparison', 'copy', 'normalization', 'softmax', 'reduction')
-      -- Two copies in a row move two things.
-      AND NOT (before.kind = 'copy' AND kind = 'copy')
-      AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)), lambda x: elements(x[1]) * element_bytes(x[2])), before.written)
-)
+WITH pair AS (FROM fusable_pairs())
 SELECT
-    trace_id, device_id, before.name AS first, name AS second, dims AS shapes, count(*) AS count,
-    (2 * sum(intermediate))::BIGINT AS intermediate_bytes,
-    sum(busy_ns + before.ns)::BIGINT AS gpu_ns,
-    sum((busy_ns + before.ns) * least(1, 2 * intermediate / (moved_bytes + before.read + before.written)))::BIGINT AS saved_ns
+    trace_id, device_id, first, name AS second, dims AS shapes, count(*) AS count,
+    (2 * sum(intermediate))::BIGINT AS intermediate_bytes, sum(first_ns + second_ns)::BIGINT AS gpu_ns,
+    sum(first_ns * intermediate / first_bytes + second_ns * intermediate / second_bytes)::BIGINT AS saved_ns
 FROM pair
-GROUP BY trace_id, device_id, before.name, name, dims
+GROUP BY trace_id, device_id, first, name, dims
 ORDER BY saved_ns DESC, first, second
 LIMIT coalesce(getvariable('top'), 20)

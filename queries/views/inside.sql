@@ -83,3 +83,13 @@ WITH site AS (FROM call_site(calls)),
 idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns FROM gpu_timeline WHERE idle_class = 'host_late' GROUP BY ALL)
 SELECT c.trace_id, c.event_id, c.name, c.dur_ns, cpu_op, python_line, coalesce(gpu_idle_ns, 0) AS gpu_idle_ns
 FROM query_table(calls) AS c LEFT JOIN site USING (trace_id, event_id) LEFT JOIN idle USING (trace_id, event_id);
+
+-- Calls of the host that wait for a device: synchronizations, and copies that return when they are done.
+CREATE OR REPLACE MACRO waiting_calls() AS TABLE
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM (
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM syncs WHERE side = 'host'
+    UNION ALL
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
+    WHERE activity = 'copy' OR (activity = 'launch' AND (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link WHERE is_blocking))
+)
+WHERE trace_id = coalesce(getvariable('trace'), trace_id);

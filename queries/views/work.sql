@@ -212,3 +212,34 @@ SELECT o.trace_id, o.event_id, w.name, o.kind, w.dims, w.types, is_matrix,
 FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
 JOIN busy USING (key)
 WHERE busy_ns > 0 AND NOT crosses;
+
+-- Neighbouring operators that hand an intermediate over through memory.
+-- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction that
+-- follows. That the second reads what the first wrote is told by size and place, since traces name no tensors.
+CREATE OR REPLACE MACRO fusable_pairs() AS TABLE
+WITH work AS (FROM measured_work()),
+placed AS (
+    SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
+    FROM gpu_ops
+),
+step AS (
+    SELECT
+        w.*, place, read_bytes + written_bytes AS moved_bytes,
+        lag({'name': name, 'kind': kind, 'written': written_bytes, 'moved': read_bytes + written_bytes, 'ns': busy_ns, 'place': place,
+             'op': gpu_op_ids[1]}) OVER (
+            PARTITION BY w.trace_id, device_id, stream ORDER BY place
+        ) AS before
+    FROM work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
+    WHERE len(gpu_op_ids) = 1 AND is_kernels
+),
+pair AS (
+    SELECT *, before.written AS intermediate FROM step
+    WHERE place = before.place + 1 AND before.kind IN ('elementwise', 'comparison', 'copy', 'fill') AND before.written > 0
+      AND kind IN ('elementwise', 'comparison', 'copy', 'normalization', 'softmax', 'reduction')
+      -- Two copies in a row move two things.
+      AND NOT (before.kind = 'copy' AND kind = 'copy')
+      AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)), lambda x: elements(x[1]) * element_bytes(x[2])), before.written)
+)
+SELECT trace_id, device_id, before.name AS first, name, dims, before.op AS first_op_id, gpu_op_ids[1] AS second_op_id,
+       before.written AS intermediate, before.moved AS first_bytes, moved_bytes AS second_bytes, before.ns AS first_ns, busy_ns AS second_ns
+FROM pair;

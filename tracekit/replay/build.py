@@ -209,7 +209,8 @@ class _Builder:
         target, source = np.concatenate([targets, held]), np.concatenate([sources, after])
         lag = self.device.start[target] - self.device.end[source]
         told = np.arange(len(target)) < len(targets)
-        fixed = np.where(told, self._allowed(target, lag, self.habits.gap_ns), lag)
+        usual = self._allowed(target, lag, self.habits.gap_ns)
+        fixed = np.where(told, usual, np.minimum(lag, self.limits.wait_ns))
         return self._edges(
             Kind.WAIT, 1 + source, 1 + target, op=source, op_ns=self.device.ns[source],
             fixed_ns=fixed,
@@ -218,9 +219,15 @@ class _Builder:
     # -- what holds an op up -----------------------------------------------------------------------
 
     def _submitted(self) -> Ints:
-        """The instant in each launch call from which the op could start."""
-        device = self.device
-        start = np.clip(device.start - self.habits.least_latency_ns, device.call, device.call_end)
+        """The instant in each launch call from which the op could start.
+
+        A copy that blocks is prepared by its call, and then waited for: where the stream had other
+        work, for most of it.
+        """
+        device, habits = self.device, self.habits
+        start = np.clip(device.start - habits.least_latency_ns, device.call, device.call_end)
+        queued = device.is_blocking & (self.order.free > device.call)
+        start = np.where(queued, np.minimum(start, device.call + habits.call_ns), start)
         return np.where(device.linked, start, 0)
 
     def _is_fresh(self) -> Flags:
@@ -260,8 +267,8 @@ class _Builder:
         return target, source
 
     def _seen_waits(self, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
-        """Ops that start late, right after one of another stream ended, where a call makes streams
-        wait between the launch before and theirs, or that are of one graph."""
+        """Ops that start late, after one of another stream ended, where a call makes streams wait
+        between the launch before and theirs, or that are of one graph."""
         device, order = self.device, self.order
         ready = np.maximum(self.submitted + self.habits.latency_ns, order.free + self.habits.gap_ns)
         late = device.linked & (device.start > ready + self.habits.gap_ns)
@@ -281,8 +288,9 @@ class _Builder:
                 continue
             until = device.call_end[op] + 1 if among_graph else self._time(calls[place[op]])
             source = self._ended_before(op, until)
+            # Only what ended after the op could have started explains that it did not.
             good = source >= 0
-            good[good] = device.start[op[good]] - device.end[source[good]] <= self.limits.wait_ns
+            good[good] = device.end[source[good]] > ready[op[good]]
             if among_graph:
                 good[good] = device.launch_id[source[good]] == device.launch_id[op[good]]
             found_target.append(op[good])
@@ -302,13 +310,15 @@ class _Builder:
         for number in np.unique(device.queue):
             mine = np.flatnonzero(device.queue == number)
             mine = mine[np.argsort(device.end[mine], kind="stable")]
-            place = np.searchsorted(device.end[mine], device.start[op], "right") - 1
+            latest = device.start[op] + self.limits.clock_tick_ns
+            place = np.searchsorted(device.end[mine], latest, "right") - 1
             candidate = mine[np.maximum(place, 0)]
             good = (
                 (place >= 0)
                 & (device.queue[op] != number)
                 & (device.device_id[op] == device.device_id[candidate])
                 & (device.end[candidate] > best_end)
+                & (device.start[candidate] < device.start[op])
                 & (~device.linked[candidate] | (device.call[candidate] < until))
             )
             best = np.where(good, candidate, best)

@@ -1,0 +1,31 @@
+-- question: Which steps does a run consist of, or, where none are marked, which ranges?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column kind (text): step, for the profiler's steps; phase, for the outermost ranges of the thread that launches most
+-- column name (text): its name
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where the host begins it
+-- column dur_ns (ns): how long the host takes
+-- doubts: no_steps, no_annotations
+WITH step AS (
+    -- A step that several threads annotate is one.
+    SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    QUALIFY row_number() OVER (PARTITION BY trace_id, name, start_ns, end_ns ORDER BY pid, tid) = 1
+),
+launching AS (
+    SELECT trace_id, pid, tid FROM gpu_op_link WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    GROUP BY trace_id, pid, tid
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY count(*) DESC, pid, tid) = 1
+),
+range AS (
+    SELECT trace_id, name, pid, tid, start_ns, dur_ns, end_ns FROM annotations JOIN launching USING (trace_id, pid, tid)
+    WHERE side = 'host' AND trace_id NOT IN (SELECT trace_id FROM step) AND dur_ns > 0
+    QUALIFY (start_ns >= max(end_ns) OVER (PARTITION BY trace_id ORDER BY start_ns, dur_ns DESC
+                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE
+)
+FROM step
+UNION ALL
+SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns FROM range
+ORDER BY trace_id, start_ns

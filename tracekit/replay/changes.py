@@ -1,0 +1,230 @@
+"""What could be different: `host*0.5`, `kernel:gemm*0.8`, `cuda-graph`, as changes of a replay."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.errors import TracekitError
+from tracekit.replay.graph import Graph, Kind
+from tracekit.replay.host import Ints
+from tracekit.replay.sweep import Scale
+
+if TYPE_CHECKING:
+    from tracekit.database import Database
+
+# Other names of causes and sides.
+_ALIASES = {"gpu": "device", "cpu": "host", "network": "communication", "copies": "copy"}
+# What stands before a pattern, with the query that finds what it matches.
+_PATTERNS = {
+    "kernel": "kernels_named",
+    "class": "kernels_of_class",
+    "operator": "operators_named",
+    "module": "modules_named",
+    "sync": "syncs_named",
+}
+_FREED_BY_GRAPHS = ("launch", "dispatch", "python")
+_BORDERS_OF_GRAPHS = ("input", "compilation")
+
+HELP = """\
+host*K, device*K: all work of a side takes K times as long.
+CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, communication,
+memory-bandwidth, math or latency; *0 removes it (sync*0: no call waits for the device).
+kernel:NAME*K, class:NAME*K: kernels whose name contains NAME (or matches it, with ? or [), or of a class.
+operator:NAME*K, module:NAME*K: what is in such an operator or module, and the GPU ops launched there.
+sync:NAME*0: calls of that name, or in an operator of that name, wait no more.
+cuda-graph: launches are free, as in a graph captured between two synchronizations.
+fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: what of, and how many times as long as measured that takes."""
+
+    text: str
+    what: str
+    pattern: str | None = None
+    factor: float = 0.0
+
+
+def parse(text: str, causes: list[str]) -> Change:
+    """Reads a change as a user writes it.
+
+    Raises:
+        TracekitError: when it is none.
+    """
+    what, colon, rest = text.strip().partition(":")
+    if what == "cuda-graph" and not colon:
+        return Change(text, what)
+    if what == "fuse":
+        return Change(text, what, rest or None)
+    body, star, number = (rest if colon else what).rpartition("*")
+    if not star or not re.fullmatch(r"\d+(\.\d*)?|\.\d+", number):
+        raise TracekitError(
+            f"{text!r} is no change: write WHAT*FACTOR, such as host*0.5 or kernel:gemm*0.8, "
+            "cuda-graph or fuse"
+        )
+    factor = float(number)
+    if not factor < 1e6:
+        raise TracekitError(f"{text!r}: the factor is how many times as long it takes")
+    if colon:
+        if what not in _PATTERNS or not body:
+            kinds = ", ".join(f"{kind}:NAME" for kind in _PATTERNS)
+            raise TracekitError(f"{text!r} is no change: what is named is one of {kinds}")
+        if what == "sync" and factor:
+            raise TracekitError(f"{text!r}: single synchronizations can be removed (*0), not more")
+        return Change(text, what, body, factor)
+    name = _ALIASES.get(body, body)
+    if name not in ("host", "device", *causes) or name == "unknown":
+        known = ", ".join(["host", "device", *causes[:-1]])
+        raise TracekitError(f"{text!r} is no change: {body!r} is none of {known}")
+    return Change(text, name, None, factor)
+
+
+def apply(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:
+    """Makes the change to what a replay takes.
+
+    Raises:
+        TracekitError: when it names nothing that the trace has.
+    """
+    if change.what == "cuda-graph":
+        _free_launches(scale, graph)
+    elif change.what == "fuse":
+        _fuse(change, scale, graph, database, trace_id)
+    elif change.pattern is not None:
+        _scale_named(change, scale, graph, database, trace_id)
+    else:
+        scale_cause(change.what, change.factor, scale, graph)
+
+
+def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
+    """Scales a side's work, or what a cause stands for."""
+    edges = graph.edges
+    on_host = edges.kind == Kind.HOST
+    if what == "host":
+        scale.host *= factor
+        scale.fixed[on_host] *= factor
+    elif what == "device":
+        scale.op *= factor
+    else:
+        cause = graph.number(what)
+        scale.host[graph.host.cause == cause] *= factor
+        scale.op[graph.device.cause == cause] *= factor
+        scale.fixed[edges.fixed_cause == cause] *= factor
+        if factor == 0:
+            # Who does not make the call does not wait in it.
+            scale.dropped |= (edges.kind == Kind.SYNC) & (edges.fixed_cause == cause)
+
+
+def _scale_named(
+    change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int
+) -> None:
+    pattern = change.pattern or ""
+    if not re.search(r"[*?\[]", pattern):
+        pattern = f"*{pattern}*" if change.what != "class" else pattern
+    rows = database.arrays(_PATTERNS[change.what], trace=trace_id, pattern=pattern)
+    if not len(rows["event_id"]):
+        raise TracekitError(f"{change.text!r} names nothing in this trace")
+    if change.what in ("kernel", "class"):
+        scale.op[np.isin(graph.device.op_id, rows["event_id"])] *= change.factor
+        return
+    host = graph.host
+    thread = host.numbers(rows["pid"], rows["tid"])
+    known = thread >= 0
+    begin = host.key(thread[known], rows["start_ns"][known])
+    end = host.key(thread[known], (rows["start_ns"] + rows["dur_ns"])[known])
+    if change.what == "sync":
+        _drop_syncs(scale, graph, begin, end)
+        return
+    inside = _inside(host.at, begin, end)
+    scale.host[inside] *= change.factor
+    call = host.key(graph.device.thread, host.origin_ns + graph.device.call)
+    scale.op[_inside(call, begin, end) & graph.device.linked] *= change.factor
+    joins = np.flatnonzero(_inside(graph.joins - 1, begin, end))
+    of_join = np.isin(graph.edges.target, 1 + graph.ops + joins)
+    scale.fixed[of_join & (graph.edges.kind == Kind.HOST)] *= change.factor
+    if change.factor == 0:
+        scale.dropped |= of_join & (graph.edges.kind == Kind.SYNC)
+
+
+def _inside(at: Ints, begin: Ints, end: Ints) -> np.ndarray:
+    """Which instants lie in one of some intervals that do not overlap on a thread."""
+    if not len(begin):
+        return np.zeros(len(at), np.bool_)
+    order = np.argsort(begin, kind="stable")
+    place = np.searchsorted(begin[order], at, "right") - 1
+    return (place >= 0) & (at < end[order][place])
+
+
+def _drop_syncs(scale: Scale, graph: Graph, begin: Ints, end: Ints) -> None:
+    joins = np.flatnonzero(_inside(graph.joins - 1, begin, end))
+    of_join = np.isin(graph.edges.target, 1 + graph.ops + joins)
+    scale.dropped |= of_join & (graph.edges.kind == Kind.SYNC)
+    scale.fixed[of_join & (graph.edges.kind == Kind.HOST)] = 0
+    scale.host[_inside(graph.host.at, begin, end)] = 0
+
+
+def _free_launches(scale: Scale, graph: Graph) -> None:
+    """Between two synchronizations, from the first launch's return to the last launch's, threads
+    that hand work to each other do nothing that a graph would not save them.
+
+    What remains: the first launch, data loading, compilation, allocation, copies that block.
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
+    """
+    host, device, edges = graph.host, graph.device, graph.edges
+    group = _groups(graph)
+    if not len(group):
+        return
+    # Times of one group of threads on an axis of its own.
+    ns, owner = host.at % host.span_ns, group[host.at // host.span_ns]
+    synced = np.unique(edges.target[edges.kind == Kind.SYNC]) - 1 - graph.ops
+    join = graph.joins[synced]
+    borders = [group[join // host.span_ns] * host.span_ns + join % host.span_ns]
+    border = np.isin(host.cause, [graph.number(name) for name in _BORDERS_OF_GRAPHS])
+    borders.append((owner * host.span_ns + ns)[border])
+    border_at = np.unique(np.concatenate(borders))
+    op = np.flatnonzero(device.linked & ~device.is_blocking)
+    call = group[device.thread[op]] * host.span_ns + device.call[op]
+    done = group[device.thread[op]] * host.span_ns + device.call_end[op]
+    region = np.searchsorted(border_at, call, "right")
+    # Regions of different groups differ, as borders do not tell groups apart.
+    region = region * (int(group.max()) + 1) + group[device.thread[op]]
+    names, inverse = np.unique(region, return_inverse=True)
+    first = np.full(len(names), np.iinfo(np.int64).max)
+    last = np.full(len(names), -1)
+    np.minimum.at(first, inverse, done)
+    np.maximum.at(last, inverse, done)
+    at = owner * host.span_ns + ns
+    free = np.isin(host.cause, [graph.number(name) for name in _FREED_BY_GRAPHS])
+    scale.host[free & _inside(at, first, last)] = 0
+    scale.dropped |= edges.kind == Kind.QUEUE
+
+
+def _groups(graph: Graph) -> Ints:
+    """For each thread, the first of those that hand work to each other."""
+    group = np.arange(len(graph.host.threads))
+    edges = graph.edges
+    handed = np.flatnonzero(edges.kind == Kind.HANDOVER)
+    giver = edges.host_to[handed] // graph.host.span_ns
+    taker = graph.joins[edges.target[handed] - 1 - graph.ops] // graph.host.span_ns
+    for a, b in {(int(a), int(b)) for a, b in zip(giver, taker, strict=True)}:
+        low, high = sorted((group[a], group[b]))
+        group[group == high] = low
+    return group
+
+
+def _fuse(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:
+    pattern = change.pattern or "*"
+    if not re.search(r"[*?\[]", pattern):
+        pattern = f"*{pattern}*"
+    rows = database.arrays("fused_ops", trace=trace_id, pattern=pattern)
+    if not len(rows["event_id"]):
+        raise TracekitError(
+            f"{change.text!r}: no neighbouring operators whose intermediates the shapes tell"
+        )
+    order = np.argsort(graph.device.op_id)
+    place = order[np.searchsorted(graph.device.op_id[order], rows["event_id"])]
+    scale.op[place] *= 1 - rows["saved_share"]

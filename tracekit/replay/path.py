@@ -1,0 +1,185 @@
+"""The critical path of a replay: the chain of host and device work that a window's length consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.replay.graph import Kind
+from tracekit.replay.host import Ints
+from tracekit.replay.sweep import Run
+
+
+@dataclass(frozen=True)
+class Path:
+    """Links of the path, from its end to its start, without gap or overlap.
+
+    A link is a GPU op or a slice of the host (`event`), or time between them (`event` -1).
+    """
+
+    start: Ints
+    """ns since the trace's start, as replayed."""
+    ns: Ints
+    cause: NDArray[np.int8]
+    event: Ints
+    on_device: NDArray[np.bool_]
+    causes: list[str]
+
+    def by_cause(self) -> dict[str, int]:
+        """The path's time by cause, most first; it adds up to the window."""
+        total = np.bincount(self.cause, self.ns, len(self.causes)).astype(np.int64)
+        named = {name: int(ns) for name, ns in zip(self.causes, total, strict=True) if ns}
+        return dict(sorted(named.items(), key=lambda item: -item[1]))
+
+    def longest(self, top: int) -> list[dict[str, int | str | None]]:
+        """The longest links: what of each event is on the path, and each nameless stretch."""
+        named = self.event >= 0
+        events, inverse = np.unique(self.event[named], return_inverse=True)
+        total = np.bincount(inverse, self.ns[named], len(events)).astype(np.int64)
+        first = np.zeros(len(events), np.int64)
+        where = np.flatnonzero(named)
+        first[inverse[::-1]] = where[::-1]
+        link = np.concatenate([first, np.flatnonzero(~named)])
+        ns = np.concatenate([total, self.ns[~named]])
+        chosen = np.argsort(-ns, kind="stable")[:top]
+        return [
+            {
+                "event_id": int(self.event[i]) if self.event[i] >= 0 else None,
+                "cause": self.causes[self.cause[i]],
+                "side": "device" if self.on_device[i] else "host",
+                "start_ns": int(self.start[i]),
+                "dur_ns": int(length),
+            }
+            for i, length in zip(link[chosen], ns[chosen], strict=True)
+        ]
+
+
+def critical_path(run: Run, start: int, end: int, node: int, tail_op: int = -1, key: int = -1) -> Path:
+    """The path from `end` back to `start` (ns since the trace's start, as replayed).
+
+    The end is that of the op `tail_op`, whose start is `node`, or the instant `key` of the host,
+    which follows `node`.
+    """
+    graph, edges = run.graph, run.graph.edges
+    chain: list[int] = []
+    time, binding, source = run.time, run.binding, edges.source
+    at = node
+    while time[at] > start and binding[at] >= 0:
+        edge = int(binding[at])
+        chain.append(edge)
+        at = int(source[edge])
+    links = np.array(chain, np.int64)
+    parts = [_tail(run, node, tail_op, key, end)]
+    parts += _pieces(run, links)
+    begun = np.concatenate([p.start for p in parts])
+    ns = np.concatenate([p.ns for p in parts])
+    every = Path(
+        np.maximum(begun, start),
+        np.maximum(0, np.minimum(begun + ns, end) - np.maximum(begun, start)),
+        np.concatenate([p.cause for p in parts]),
+        np.concatenate([p.event for p in parts]),
+        np.concatenate([p.on_device for p in parts]),
+        graph.causes,
+    )
+    kept = every.ns > 0
+    every = Path(*(getattr(every, n)[kept] for n in ("start", "ns", "cause", "event", "on_device")), graph.causes)  # type: ignore[arg-type]
+    missing = end - start - int(every.ns.sum())
+    if missing <= 0:
+        return every
+    # Before the trace's first record nothing is known.
+    return Path(
+        np.append(every.start, start),
+        np.append(every.ns, missing),
+        np.append(every.cause, np.int8(graph.number("unknown"))),
+        np.append(every.event, -1),
+        np.append(every.on_device, False),
+        graph.causes,
+    )
+
+
+def _tail(run: Run, node: int, op: int, key: int, end: int) -> Path:
+    """From the last node to the path's end: an op's own time, or a thread's work."""
+    graph = run.graph
+    if op >= 0:
+        return _links(
+            run,
+            run.op_start(np.array([op])),
+            run.op_ns[[op]],
+            graph.device.cause[[op]],
+            graph.device.op_id[[op]],
+            True,
+        )
+    _, since = graph.root(np.array([key]))
+    return _host_links(run, since, np.array([key]), run.time[[node]])
+
+
+def _pieces(run: Run, chain: Ints) -> list[Path]:
+    """What the edges of the path consist of: host work, then the op's, then the fixed time, then a
+    wait that nothing explains."""
+    graph, edges = run.graph, run.graph.edges
+    begun = run.time[edges.source[chain]]
+    on_host = (edges.host_to[chain] > edges.host_from[chain])
+    host = chain[on_host]
+    parts = [_host_links(run, edges.host_from[host], edges.host_to[host], begun[on_host])]
+    points = np.concatenate([edges.host_from[chain], edges.host_to[chain]])
+    work = graph.host.work(run.scale.host, points, graph.host.stretch_of(points))
+    after_host = begun + work[len(chain) :] - work[: len(chain)]
+    by_op = edges.op[chain] >= 0
+    op = edges.op[chain][by_op]
+    op_part = np.zeros(len(chain), np.int64)
+    op_part[by_op] = np.rint(edges.op_ns[chain][by_op] * run.scale.op[op])
+    # A fixed time below nothing (clocks differ) takes from the op.
+    fixed = np.rint(edges.fixed_ns[chain] * run.scale.fixed[chain]).astype(np.int64)
+    shown = op_part + np.minimum(fixed, 0)
+    parts.append(
+        _links(run, after_host[by_op], shown[by_op], graph.device.cause[op], graph.device.op_id[op], True)
+    )
+    kind = edges.kind[chain]
+    on_device = (kind != Kind.HOST) & (kind != Kind.SYNC)
+    parts.append(
+        _links(run, after_host + shown, np.maximum(fixed, 0), edges.fixed_cause[chain], None, on_device)
+    )
+    unknown = np.full(len(chain), graph.number("unknown"), np.int8)
+    parts.append(
+        _links(run, after_host + op_part + fixed, graph.unknown[edges.target[chain]], unknown, None, on_device)
+    )
+    return parts
+
+
+def _host_links(run: Run, since: Ints, until: Ints, begun: Ints) -> Path:
+    """The work of threads between two instants each, stretch by stretch."""
+    host = run.graph.host
+    first, last = host.stretch_of(since), host.stretch_of(until)
+    count = last - first + 1
+    index = np.repeat(np.arange(len(since)), count)
+    stretch = np.repeat(first, count) + np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    begin = np.maximum(since[index], host.at[stretch])
+    end = np.minimum(until[index], (host.at + host.ns)[stretch])
+    end = np.maximum(end, begin)
+    points = np.concatenate([begin, end, since])
+    where = np.concatenate([stretch, stretch, first])
+    work = host.work(run.scale.host, points, where)
+    n = len(stretch)
+    start = begun[index] + work[:n] - work[2 * n :][index]
+    return _links(run, start, work[n : 2 * n] - work[:n], host.cause[stretch], host.event[stretch], False)
+
+
+def _links(
+    run: Run,
+    start: Ints,
+    ns: Ints,
+    cause: NDArray[np.int8],
+    event: Ints | None,
+    on_device: bool | NDArray[np.bool_],
+) -> Path:
+    n = len(start)
+    return Path(
+        start,
+        ns,
+        cause,
+        np.full(n, -1, np.int64) if event is None else event,
+        np.broadcast_to(on_device, n).astype(np.bool_),
+        run.graph.causes,
+    )

@@ -1,0 +1,136 @@
+"""What a run would have taken, had something been faster: the recorded graph, replayed with changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import TracekitError
+from tracekit.replay.build import build
+from tracekit.replay.changes import apply, parse
+from tracekit.replay.sweep import Run, Scale, Sweep
+from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
+from tracekit.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from tracekit.database import Database
+
+SCHEMA = "tracekit/whatif/1"
+
+
+@dataclass(frozen=True)
+class StepLength:
+    """A step, from the completion of the one before to its own."""
+
+    name: str
+    window_ns: int
+    predicted_ns: int
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A window of a run as recorded, and as it would be with the changes."""
+
+    trace: str
+    window: str
+    changes: list[str]
+    window_ns: int
+    predicted_ns: int
+    speedup: float
+    bound_by: dict[str, float]
+    """What the changed window's critical path consists of: shares of `predicted_ns`."""
+    unknown_ns: int
+    """Of `predicted_ns`, waits that the trace does not explain: they are kept as they were."""
+    steps: list[StepLength]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {"schema": SCHEMA} | asdict(self)
+
+
+class Replay:
+    """One trace as a graph, to be replayed with changes."""
+
+    def __init__(
+        self, database: Database, trace_id: int, limits: Thresholds | None = None
+    ) -> None:
+        self.database = database
+        self.trace_id = trace_id
+        self.limits = limits or Thresholds()
+        self.graph = build(database, trace_id, self.limits)
+        self.sweep = Sweep(self.graph)
+        self.measured = self.sweep.run()
+        self.steps: Steps = steps_of(database, trace_id, self.graph)
+
+    def run(self, *changes: str) -> Run:
+        """The replay with these changes.
+
+        Raises:
+            TracekitError: when one is no change, or names nothing in the trace.
+        """
+        scale = Scale.of(self.graph)
+        for change in [parse(text, self.graph.causes) for text in changes]:
+            apply(change, scale, self.graph, self.database, self.trace_id)
+        return self.sweep.run(scale)
+
+    def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
+        """The GPU-active span of a device (the one with most work), or the whole trace."""
+        graph = self.graph
+        if window == "trace" or not graph.ops:
+            return whole(graph)
+        if device_id is None:
+            totals = {
+                int(each): int(graph.device.ns[graph.device.device_id == each].sum())
+                for each in set(graph.device.device_id.tolist())
+            }
+            device_id = max(totals, key=lambda each: (totals[each], -each))
+        return gpu_active(graph, device_id)
+
+
+def what_if(
+    database: Database,
+    changes: Sequence[str],
+    trace_id: int,
+    window: str | None = None,
+    limits: Thresholds | None = None,
+) -> WhatIf:
+    """What a window would have taken with changes such as `host*0.5` (`changes.HELP` lists them).
+
+    `window` is `gpu_active` (the default), `trace` or the name of a step.
+
+    Raises:
+        TracekitError: when a change is none or names nothing in the trace, or there is no such window.
+    """
+    replay = Replay(database, trace_id, limits)
+    before, after = replay.measured, replay.run(*changes)
+    steps = replay.steps
+    old, new = steps.lengths(before), steps.lengths(after)
+    if window in (None, "gpu_active", "trace"):
+        bounds = replay.bounds(window)
+        name, window_ns, predicted_ns = bounds.name, bounds.length(before), bounds.length(after)
+        path = bounds.path(after)
+    elif window in steps.names:
+        number = steps.names.index(window)
+        name, window_ns, predicted_ns = window, int(old[number]), int(new[number])
+        path = steps.path(after, number)
+    else:
+        known = ", ".join(["gpu_active", "trace", *dict.fromkeys(steps.names)])
+        raise TracekitError(f"no window is named {window!r}; this trace has: {known}")
+    totals = path.by_cause()
+    return WhatIf(
+        trace=database.ask("overview", trace=trace_id)[0]["path"],
+        window=name,
+        changes=list(changes),
+        window_ns=window_ns,
+        predicted_ns=predicted_ns,
+        speedup=window_ns / predicted_ns if predicted_ns else 1.0,
+        bound_by={each: ns / predicted_ns for each, ns in totals.items()} if predicted_ns else {},
+        unknown_ns=totals.get("unknown", 0),
+        steps=[
+            StepLength(each, int(a), int(b))
+            for each, a, b in zip(steps.names, old, new, strict=True)
+        ],
+    )
+
+
