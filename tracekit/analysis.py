@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
+from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from tracekit.database import Database
+    from tracekit.replay.gains import Causal, Gains, Verdicts
 
 SCHEMA = "tracekit/analysis/1"
 
@@ -136,14 +138,26 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Period:
-    """A window, its partition and its regime, briefly."""
+    """A window, its partition, what halves of it gain, and its regime, briefly."""
 
     window: Window
     gpu: Gpu | None
     idle: Idle | None
     host: Host | None
+    gains: Gains | None
     regime: str
     bottleneck: str | None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Of a trace without steps: a range of its launching thread, from the completion of the one
+    before to its own, as fractions of its length."""
+
+    name: str
+    window_ns: int
+    host_gain: float
+    device_gain: float
 
 
 @dataclass(frozen=True)
@@ -169,7 +183,9 @@ class Analysis:
     launch: Launch | None
     host: Host | None
     verdict: Verdict
+    causal: Causal | None
     steps: list[Period]
+    phases: list[Phase]
     windows: list[Period]
     devices: list[Gpu]
     top_kernels: list[dict[str, Any]]
@@ -192,6 +208,11 @@ QUERIES = (
     "cpu_time",
     "top_kernels",
     "memory_traffic",
+    "host_work",
+    "device_work",
+    "host_waits",
+    "stream_waits",
+    "replay_steps",
 )
 
 
@@ -200,7 +221,10 @@ _ORDER = ("gpu_active", "host_active", "step", "trace")
 
 
 def gather(
-    database: Database, trace_id: int | None = None, window: str | None = None
+    database: Database,
+    trace_id: int | None = None,
+    window: str | None = None,
+    limits: Thresholds | None = None,
 ) -> list[Analysis]:
     """The analyses of one trace, or of all in the database.
 
@@ -212,11 +236,16 @@ def gather(
         ids = ", ".join(map(str, known))
         raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
     chosen = known if trace_id is None else [trace_id]
-    return [analyze(database, each, window) for each in chosen]
+    return [analyze(database, each, window, limits) for each in chosen]
 
 
-def analyze(database: Database, trace_id: int, window: str | None = None) -> Analysis:
-    """Asks the queries about one trace and judges their answers.
+def analyze(
+    database: Database,
+    trace_id: int,
+    window: str | None = None,
+    limits: Thresholds | None = None,
+) -> Analysis:
+    """Asks the queries about one trace, replays it, and judges the answers.
 
     `window` is `gpu_active`, `trace` or the name of a step; by default the GPU-active span, or, in
     a trace without GPU ops, the span of the host's busiest thread.
@@ -226,16 +255,19 @@ def analyze(database: Database, trace_id: int, window: str | None = None) -> Ana
     """
     from tracekit.verdict import judge, judge_briefly
 
+    limits = limits or Thresholds()
     trace = _trace(database, trace_id)
     periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
     main = periods[0] if window is None else _chosen(periods, window)
-    others = [
-        Period(f.window, f.gpu, f.idle, f.host, *judge_briefly(f))
-        for f in periods
-        if f.gpu is None or main.gpu is None or f.gpu.device_id == main.gpu.device_id
-    ]
+    replayed = _replayed(database, trace, main, limits)
+    others = []
+    for each in periods:
+        if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
+            gains = replayed.gains(*_number(replayed, each)) if replayed else None
+            regime = judge_briefly(each, gains, limits)
+            others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
+    causal = replayed.causal(*_number(replayed, main)) if replayed else None
     step_regimes = [each.regime for each in others if each.window.kind == "step"]
-    verdict = judge(main, trace.health, step_regimes)
     return Analysis(
         trace=trace,
         window=main.window,
@@ -243,13 +275,48 @@ def analyze(database: Database, trace_id: int, window: str | None = None) -> Ana
         idle=main.idle,
         launch=main.launch,
         host=main.host,
-        verdict=verdict,
+        verdict=judge(main, trace.health, causal, limits, step_regimes),
+        causal=causal,
         steps=[each for each in others if each.window.kind == "step"],
+        phases=_phases(replayed) if replayed else [],
         windows=[each for each in others if each.window.kind != "step"],
         devices=[f.gpu for f in periods if f.gpu and f.window.kind == "gpu_active"],
         top_kernels=database.ask("top_kernels", trace=trace_id, top=10),
         memory_traffic=database.ask("memory_traffic", trace=trace_id),
     )
+
+
+def _replayed(
+    database: Database, trace: Trace, main: Facts, limits: Thresholds
+) -> Verdicts | None:
+    """The replays of a trace with GPU ops."""
+    if main.gpu is None:
+        return None
+    from tracekit.replay.gains import Verdicts
+    from tracekit.replay.whatif import Replay
+
+    captured = trace.capture or {}
+    profiled, plain = captured.get("profiled_step_ns"), captured.get("unprofiled_step_ns")
+    known = isinstance(profiled, int) and isinstance(plain, int) and plain > 0
+    dilation = profiled / plain if known else None  # type: ignore[operator]
+    return Verdicts(Replay(database, trace.trace_id, limits), dilation)
+
+
+def _number(replayed: Verdicts, facts: Facts) -> tuple[str, int]:
+    """Which of the replayed windows this is."""
+    assert facts.gpu is not None
+    if facts.window.kind != "step":
+        return facts.window.kind, int(facts.gpu.device_id or 0)
+    return "step", replayed.replay.steps.names.index(facts.window.name)
+
+
+def _phases(replayed: Verdicts) -> list[Phase]:
+    steps = replayed.replay.steps
+    found = []
+    for number in range(len(steps) if "phase" in steps.kinds else 0):
+        gains = replayed.gains("step", number)
+        found.append(Phase(steps.names[number], gains.window_ns, gains.host, gains.device))
+    return found
 
 
 def _chosen(periods: list[Facts], window: str) -> Facts:

@@ -52,13 +52,22 @@ class Thresholds:
     clock_tick_ns: int = _limit(
         1_000, "times may be rounded by this", "Kineto wrote whole microseconds until 2023"
     )
+    return_ns: int = _limit(
+        5_000, "an allocator call that ends so soon after the device's last op waited for it"
+    )
     clock_shift_ns: int = _limit(
         1_000_000, "a device clock further off than this is no clock, but a wrong link"
     )
-    queue_depth: int = _limit(
-        512, "launches waiting in a stream, from which a long launch call means a full queue"
+    queue_depth: int = _limit(512, "fewer launches than this fill no stream's queue")
+    full_calls: int = _limit(
+        8, "a queue is full where so many launch calls return with as many waiting"
     )
-    full_calls: int = _limit(8, "so many such calls show that the queue has a limit")
+    full_share: float = _limit(
+        0.25, "and this share of those that return with more than queue_depth waiting"
+    )
+    prefetched_ns: int = _limit(
+        200_000, "a fetch from other processes that takes longer found nothing loaded"
+    )
     handed_over_share: float = _limit(
         0.90, "a thread works for another, if that stands still for this share of its work"
     )

@@ -199,3 +199,7 @@ CREATE OR REPLACE MACRO is_stream_wait(name) AS regexp_matches(name, 'StreamWait
 -- Allocator calls that wait for the device, whatever it does.
 -- https://docs.nvidia.com/cuda/cuda-c-programming-guide (implicit synchronization), and the documentation of cudaFree
 CREATE OR REPLACE MACRO is_synchronizing_free(name) AS regexp_matches(name, '^(cuda|hip)Free(Host)?$');
+
+-- Fetches of what other processes load meanwhile.
+-- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_BaseDataLoaderIter.__next__)
+CREATE OR REPLACE MACRO is_prefetched_input(name) AS contains(name, '_MultiProcessingDataLoaderIter.__next__');

@@ -89,7 +89,13 @@ class _Builder:
         self.submitted = self._submitted()
 
     def graph(self) -> Graph:
-        waits = [self._sync_calls(), self._blocking_copies(), self._full_queues(), *self._handovers()]
+        waits = [
+            self._sync_calls(),
+            self._blocking_copies(),
+            self._full_queues(),
+            self._fetches(),
+            *self._handovers(),
+        ]
         every = _Waits(
             *(np.concatenate([getattr(w, name) for w in waits]) for name in _Waits.__dataclass_fields__)
         )
@@ -154,13 +160,14 @@ class _Builder:
         length = np.where(waits.kind[by_op] == Kind.QUEUE, 0, self.device.ns[op])
         released = self._edges(
             waits.kind[by_op], 1 + op, 1 + ops + join[by_op], op=op, op_ns=length,
-            fixed_ns=waits.lag_ns[by_op], cause="sync",
+            fixed_ns=waits.lag_ns[by_op], cause=waits.own_cause[by_op],
         )  # fmt: skip
         instant = waits.instant[~by_op]
         source, since = root_of(host, joins, ops, instant)
         handed = self._edges(
-            waits.kind[~by_op], source, 1 + ops + join[~by_op], host_from=since, host_to=instant
-        )
+            waits.kind[~by_op], source, 1 + ops + join[~by_op], host_from=since, host_to=instant,
+            fixed_ns=waits.lag_ns[~by_op], cause=waits.own_cause[~by_op],
+        )  # fmt: skip
         return joined([released, handed])
 
     def _stream_edges(self) -> Edges:
@@ -204,13 +211,13 @@ class _Builder:
     def _wait_edges(self) -> Edges:
         """Where a stream waits for another: as the trace says, or as its calls and its times do."""
         rows = self.database.arrays("stream_waits", trace=self.trace_id)
-        targets, sources = self._told_waits(rows)
-        held, after = self._seen_waits(rows)
-        target, source = np.concatenate([targets, held]), np.concatenate([sources, after])
+        told, seen = np.stack(self._told_waits(rows)), np.stack(self._seen_waits(rows))
+        target, source = np.unique(np.concatenate([told, seen], axis=1), axis=1)
         lag = self.device.start[target] - self.device.end[source]
-        told = np.arange(len(target)) < len(targets)
-        usual = self._allowed(target, lag, self.habits.gap_ns)
-        fixed = np.where(told, usual, np.minimum(lag, self.limits.wait_ns))
+        # What it waited for, and not its launch, made it late: then the lag is the device's.
+        held = self.device.end[source] > self._ready()[target]
+        usual = np.where(held, self.limits.wait_ns, self.habits.gap_ns)
+        fixed = np.minimum(lag, usual)
         return self._edges(
             Kind.WAIT, 1 + source, 1 + target, op=source, op_ns=self.device.ns[source],
             fixed_ns=fixed,
@@ -229,6 +236,12 @@ class _Builder:
         queued = device.is_blocking & (self.order.free > device.call)
         start = np.where(queued, np.minimum(start, device.call + habits.call_ns), start)
         return np.where(device.linked, start, 0)
+
+    def _ready(self) -> Ints:
+        """When its launch and its stream would have let each op start."""
+        return np.maximum(
+            self.submitted + self.habits.latency_ns, self.order.free + self.habits.gap_ns
+        )
 
     def _is_fresh(self) -> Flags:
         """Ops that start about as soon after their launch as on an idle stream."""
@@ -267,39 +280,60 @@ class _Builder:
         return target, source
 
     def _seen_waits(self, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
-        """Ops that start late, after one of another stream ended, where a call makes streams wait
-        between the launch before and theirs, or that are of one graph."""
-        device, order = self.device, self.order
-        ready = np.maximum(self.submitted + self.habits.latency_ns, order.free + self.habits.gap_ns)
+        """Ops before which a call makes streams wait, and what they wait for, as it seems.
+
+        An op launched right after such a call waits for what its thread launched right before it,
+        where that is another stream's. One that starts late waits for what ended last before it:
+        of another stream, launched before a call since the launch before on its own; in a graph,
+        of the same one.
+        """
+        device, order, ready = self.device, self.order, self._ready()
         late = device.linked & (device.start > ready + self.habits.gap_ns)
         calls = np.sort(
             self.host.key(self.host.numbers(rows["pid"], rows["tid"]), rows["start_ns"])
         )
         key = self.host.key(device.thread, self.host.origin_ns + device.call)
-        same = (order.before >= 0) & (device.thread[order.before] == device.thread)
-        since = np.where(same, key[order.before], device.thread * self.host.span_ns)
-        place = np.searchsorted(calls, key) - 1
-        waits = (place >= 0) & (calls[place] >= since) if len(calls) else np.zeros(len(key), np.bool_)
-        found_target: list[Ints] = []
-        found_source: list[Ints] = []
-        for among_graph in (False, True):
-            op = np.flatnonzero(late & (device.is_graph if among_graph else waits & ~device.is_graph))
-            if not len(op):
-                continue
-            until = device.call_end[op] + 1 if among_graph else self._time(calls[place[op]])
-            source = self._ended_before(op, until)
-            # Only what ended after the op could have started explains that it did not.
-            good = source >= 0
-            good[good] = device.end[source[good]] > ready[op[good]]
-            if among_graph:
-                good[good] = device.launch_id[source[good]] == device.launch_id[op[good]]
-            found_target.append(op[good])
-            found_source.append(source[good])
-        nothing = [np.zeros(0, np.int64)]
-        return np.concatenate(nothing + found_target), np.concatenate(nothing + found_source)
+        pairs = [self._neighbours(calls, key)]
+        if len(calls):
+            same = (order.before >= 0) & (device.thread[order.before] == device.thread)
+            since = np.where(same, key[order.before], device.thread * self.host.span_ns)
+            place = np.searchsorted(calls, key) - 1
+            waits = late & (place >= 0) & (calls[place] >= since) & ~device.is_graph
+            op = np.flatnonzero(waits)
+            pairs.append(self._late(op, self._ended_before(op, self.host.time_of(calls[place[op]])), ready))
+        op = np.flatnonzero(late & device.is_graph)
+        source = self._ended_before(op, device.call_end[op] + 1)
+        other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
+        pairs.append(self._late(op, np.where(other, -1, source), ready))
+        every = np.unique(np.concatenate([np.stack(pair) for pair in pairs], axis=1), axis=1)
+        return every[0], every[1]
 
-    def _time(self, key: Ints) -> Ints:
-        return self.host.time_of(key)
+    def _neighbours(self, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
+        """Ops of different streams that a thread launched right after each other, but for a call
+        in between that makes a stream wait."""
+        device = self.device
+        op = np.flatnonzero(device.linked)
+        op = op[np.argsort(key[op], kind="stable")]
+        first, second = op[:-1], op[1:]
+        if not len(calls):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        place = np.searchsorted(calls, key[second]) - 1
+        waits = (place >= 0) & (calls[place] >= key[first])
+        good = (
+            waits
+            & (device.thread[first] == device.thread[second])
+            & (device.queue[first] != device.queue[second])
+            & (device.device_id[first] == device.device_id[second])
+            & (device.end[first] <= device.start[second] + self.limits.clock_tick_ns)
+            & (device.start[first] < device.start[second])
+        )
+        return second[good], first[good]
+
+    def _late(self, op: Ints, source: Ints, ready: Ints) -> tuple[Ints, Ints]:
+        """Only what ended after an op could have started explains that it did not."""
+        good = source >= 0
+        good[good] = self.device.end[source[good]] > ready[op[good]]
+        return op[good], source[good]
 
     def _ended_before(self, op: Ints, until: Ints) -> Ints:
         """For each op, the one of another stream of its device that ended last before its start,
@@ -337,16 +371,18 @@ class _Builder:
         stream = np.ma.filled(rows["stream"], -1).astype(np.int64)
         op, pending = self.launched.before(rows["until_ns"] - origin, end + self.limits.wait_ns, stream)
         ended = np.where(op >= 0, self.device.end[op], -1) if len(self.device.start) else np.full(len(op), -1)
-        # Whether it waits is told by its end following the op's, and by nothing being left to wait for.
+        # Whether it waits is told by its end following the op's at once, nothing being left to wait for.
         maybe = scope == "maybe"
-        proved = (ended > begin) & ~pending & (end - ended <= np.maximum(self.limits.wait_ns, (end - begin) // 2))
+        allocates = rows["cause"] == self.causes.index("allocation")
+        known = np.where(allocates, self.limits.return_ns, self.limits.wait_ns)
+        proved = (ended > begin) & ~pending & (end - ended <= known)
         waits = (op >= 0) & (thread >= 0) & (~maybe | proved) & (begin < end)
         short = waits & (ended <= begin)
         own = int(np.median((end - begin)[short])) if short.any() else self.limits.kernel_gap_ns
         chosen = np.flatnonzero(waits)
         length = (end - begin)[chosen]
         rest = np.minimum(end[chosen] - ended[chosen], self.limits.wait_ns)
-        allocating = maybe[chosen] & (rows["cause"][chosen] == self.causes.index("allocation"))
+        allocating = maybe[chosen] & allocates[chosen]
         rest = np.where(allocating, end[chosen] - ended[chosen], rest)
         usual = np.minimum(length, np.where(allocating, rest, own))
         return _Waits.make(
@@ -383,22 +419,25 @@ class _Builder:
         for number in np.unique(device.queue[device.linked]):
             op = np.flatnonzero((device.queue == number) & device.linked & ~device.is_blocking)
             op = op[np.argsort(device.call[op], kind="stable")]
+            op = op[np.append(True, np.diff(device.launch_id[op]) != 0)[: len(op)]]
             if not len(op):
                 continue
-            op = op[np.append(True, np.diff(device.launch_id[op]) != 0)]
             starts = np.sort(device.start[op])
-            depth = np.arange(len(op)) - np.searchsorted(starts, device.call[op], "right")
             length = device.call_end[op] - device.call[op]
-            long = length > max(limits.wait_ns, 5 * self.habits.call_ns)
-            blocked = long & (depth >= limits.queue_depth)
-            if blocked.sum() < limits.full_calls:
-                continue
-            # The op whose start made room: the last to start before the call returned.
+            # Launches that wait when each call returns: where the queue is full, as many each time.
             room = np.searchsorted(starts, device.call_end[op], "right") - 1
-            limit = int(np.median((np.arange(len(op)) - room)[blocked]))
+            depth = np.arange(len(op)) - room
+            limit = int(depth.max())
+            blocked = depth >= limit - 2
+            deep = int((depth >= limits.queue_depth).sum())
+            if blocked.sum() < max(limits.full_calls, limits.full_share * deep, 1) or not deep:
+                continue
+            # The op whose start made room is the last to start before the call returned.
             release = np.where(blocked, room, np.arange(len(op)) - limit)
             chosen = np.flatnonzero(
-                (release >= 0) & (release < np.arange(len(op))) & (starts[np.maximum(release, 0)] <= device.call_end[op])
+                (release >= 0)
+                & (release < np.arange(len(op)))
+                & (starts[np.maximum(release, 0)] <= device.call_end[op])
             )
             by_start = op[np.argsort(device.start[op], kind="stable")]
             source = by_start[release[chosen]]
@@ -424,6 +463,28 @@ class _Builder:
             return _Waits.make(Kind.QUEUE, np.zeros(0, np.int64), np.zeros(0, np.int64))
         return _Waits(
             *(np.concatenate([getattr(w, name) for w in found]) for name in _Waits.__dataclass_fields__)
+        )
+
+    def _fetches(self) -> _Waits:
+        """Fetches that found nothing loaded yet: the loader works on while the thread does others
+        things, and takes from one batch to the next what it took."""
+        rows = self.database.arrays("input_waits", trace=self.trace_id)
+        thread = self.host.numbers(rows["pid"], rows["tid"])
+        start = self.host.key(thread, rows["start_ns"])
+        end = self.host.key(thread, rows["start_ns"] + rows["dur_ns"])
+        long = rows["dur_ns"] > self.limits.prefetched_ns
+        follows = np.append(False, thread[1:] == thread[:-1])[: len(thread)]
+        chosen = np.flatnonzero(long & follows & (thread >= 0))
+        ready = rows["dur_ns"][~long]
+        own = int(np.median(ready)) if len(ready) else 0
+        return _Waits.make(
+            Kind.LOADER,
+            start[chosen],
+            end[chosen],
+            own_ns=own,
+            own_cause=self.causes.index("input"),
+            instant=end[chosen - 1],
+            lag_ns=end[chosen] - end[chosen - 1],
         )
 
     def _handovers(self) -> list[_Waits]:

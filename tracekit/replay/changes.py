@@ -103,12 +103,14 @@ def apply(change: Change, scale: Scale, graph: Graph, database: Database, trace_
 def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
     """Scales a side's work, or what a cause stands for."""
     edges = graph.edges
-    on_host = edges.kind == Kind.HOST
+    on_host = (edges.kind == Kind.HOST) | (edges.kind == Kind.LOADER)
     if what == "host":
         scale.host *= factor
         scale.fixed[on_host] *= factor
     elif what == "device":
         scale.op *= factor
+    elif what == "unknown":
+        scale.unknown *= factor
     else:
         cause = graph.number(what)
         scale.host[graph.host.cause == cause] *= factor
@@ -116,7 +118,8 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
         scale.fixed[edges.fixed_cause == cause] *= factor
         if factor == 0:
             # Who does not make the call does not wait in it.
-            scale.dropped |= (edges.kind == Kind.SYNC) & (edges.fixed_cause == cause)
+            waits = (edges.kind == Kind.SYNC) | (edges.kind == Kind.LOADER)
+            scale.dropped |= waits & (edges.fixed_cause == cause)
 
 
 def _scale_named(

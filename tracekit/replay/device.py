@@ -139,13 +139,27 @@ def habits_of(device: Device, order: Order, limits: Thresholds) -> Habits:
     queued = linked & (order.free > device.call_end + limits.wait_ns)
     gap = (device.start - order.free)[queued]
     gap = gap[(gap >= 0) & (gap <= limits.wait_ns)]
-    calls = (device.call_end - device.call)[linked]
+    roomy = linked & (depth_of(device) < limits.queue_depth)
+    calls = (device.call_end - device.call)[roomy if roomy.any() else linked]
     return Habits(
         latency_ns=int(np.median(after_call)) if len(after_call) else limits.launch_latency_ns,
         least_latency_ns=int(np.quantile(after_call, 0.1)) if len(after_call) else 0,
         gap_ns=int(np.median(gap)) if len(gap) else limits.kernel_gap_ns,
         call_ns=int(np.median(calls)) if len(calls) else 0,
     )
+
+
+def depth_of(device: Device) -> Ints:
+    """How many launches of its stream had not started when each op's launch began."""
+    depth = np.zeros(len(device.start), np.int64)
+    for number in np.unique(device.queue[device.linked]):
+        op = np.flatnonzero((device.queue == number) & device.linked)
+        op = op[np.argsort(device.call[op], kind="stable")]
+        first = np.append(True, np.diff(device.launch_id[op]) != 0)
+        launches = np.cumsum(first) - 1
+        started = np.searchsorted(np.sort(device.start[op[first]]), device.call[op], "right")
+        depth[op] = launches - started
+    return depth
 
 
 class Launched:

@@ -15,6 +15,7 @@ asynchronous concurrent execution, but for where the trace itself says so):
   wait      a stream waits for an event of another one; kernels of one graph, for each other
   sync      a call that waits for the device returns after the op that it waits for has ended
   queue     a launch finds no room until an earlier op has started
+  loader    a fetch returns when other processes have loaded the batch, one after the other
   handover  a thread works on what another gives it, and that one stands still meanwhile
 
 The idea of replaying such a graph is Daydream's (https://www.usenix.org/conference/atc20/presentation/zhu-hongyu).
@@ -46,6 +47,7 @@ class Kind(IntEnum):
     SYNC = 4
     QUEUE = 5
     HANDOVER = 6
+    LOADER = 7
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _pieces(run: Run, chain: Ints) -> list[Path]:
     )
     unknown = np.full(len(chain), graph.number("unknown"), np.int8)
     parts.append(
-        _links(run, after_host + op_part + fixed, graph.unknown[edges.target[chain]], unknown, None, on_device)
+        _links(run, after_host + op_part + fixed, run.wait[edges.target[chain]], unknown, None, on_device)
     )
     return parts
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from tracekit.replay.graph import NEVER, Graph, Kind
+from tracekit.replay.graph import NEVER, Graph
 from tracekit.replay.host import Flags, Floats, Ints
 
 
@@ -22,6 +23,8 @@ class Scale:
     """Of each edge's fixed time."""
     dropped: Flags
     """Edges that hold no more."""
+    unknown: float = 1.0
+    """Of waits that the trace does not explain."""
 
     @staticmethod
     def of(graph: Graph) -> Scale:
@@ -43,9 +46,21 @@ class Run:
     """When each node comes."""
     length: Ints
     """Of each edge."""
-    binding: Ints
-    """For each node, the edge that was latest; -1: the start of the trace."""
+    wait: Ints
+    """What each node waits for no known reason."""
     op_ns: Ints
+
+    @cached_property
+    def binding(self) -> Ints:
+        """For each node, the edge that was latest; -1: the start of the trace."""
+        edges = self.graph.edges
+        reached = self.time[edges.source] + self.length + self.wait[edges.target]
+        tight = np.flatnonzero((reached == self.time[edges.target]) & ~self.scale.dropped)
+        # Of edges equally late, what the device did before what the host did: it was there first.
+        tight = tight[np.argsort(-edges.kind[tight], kind="stable")]
+        binding = np.full(len(self.time), -1, np.int64)
+        binding[edges.target[tight]] = tight
+        return binding
 
     def op_start(self, op: Ints) -> Ints:
         return self.time[1 + op]
@@ -117,10 +132,10 @@ class Sweep:
         fixed = np.rint(edges.fixed_ns * scale.fixed).astype(np.int64)
         length = work[len(edges) :] - work[: len(edges)] + op_part + fixed
         length[scale.dropped] = NEVER // 2
-        wait = graph.unknown[edges.target]
+        wait = np.rint(graph.unknown * scale.unknown).astype(np.int64)
         a_edge, a_source, b_edge, b_source = self._rows
         # The first edge of a row may be the row before it.
-        full = length + wait
+        full = length + wait[edges.target]
         a_length = np.where(a_edge >= 0, full[a_edge], 0)
         b_length = np.where(b_edge >= 0, full[b_edge], NEVER // 2)
         times = [0]
@@ -133,15 +148,4 @@ class Sweep:
             append(x if x >= y else y)
         every = np.array(times, np.int64)
         time = every[self._place][graph.rank]
-        reached = time[edges.source] + full
-        binding = np.full(len(time), -1, np.int64)
-        tight = np.flatnonzero((reached == time[edges.target]) & ~scale.dropped)
-        # Of edges equally late: what the device did before what the host did, as it was there first.
-        tight = tight[np.argsort(-edges.kind[tight], kind="stable")]
-        binding[edges.target[tight]] = tight
-        return Run(graph, scale, time, length, binding, op_ns)
-
-
-def is_host_time(kind: Ints) -> Flags:
-    """Edges whose fixed time is work of the host."""
-    return kind == Kind.HOST
+        return Run(graph, scale, time, length, wait, op_ns)

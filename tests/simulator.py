@@ -1,0 +1,497 @@
+"""A simulator of host threads and a device, whose traces have a known truth.
+
+A program is a sequence of atoms: what a thread does, one thing after another. It can be run as it
+is, and again with a change made to it: what a replay of the first run's trace predicts must be
+what the second run shows. The machine is the one of the CUDA programming guide (streams, events,
+synchronization), with a launch queue of limited depth and latencies that are drawn from a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+US = 1_000
+MS = 1_000_000
+HOST, MAIN, WORKER = 4100, 4100, 4200
+
+# Kernel names whose class every version of tracekit's patterns agrees on, by cause.
+NAMES = {
+    "math": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
+    "memory-bandwidth": "void at::native::vectorized_elementwise_kernel<4, AddFunctor>",
+    "latency": "void at::native::unrolled_elementwise_kernel<FillFunctor>",
+    "communication": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+    "copy": "Memcpy HtoD (Pageable -> Device)",
+}
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """Host work of a cause; inside an operator it is dispatch, outside everything python."""
+
+    ns: int
+    cause: str = "python"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What encloses other atoms: an operator, an annotation, a Python frame."""
+
+    name: str
+    category: str
+    atoms: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A runtime call that takes its time and does nothing to the device."""
+
+    name: str
+    ns: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch call and what it puts on a stream: one op, or the ops of a graph."""
+
+    ns: int
+    kernels: tuple[tuple[str, int], ...]  # cause, length
+    stream: int = 7
+    name: str = "cudaLaunchKernel"
+
+
+@dataclass(frozen=True)
+class BlockingCopy:
+    """A copy that is prepared by its call, queued, and waited for."""
+
+    staging_ns: int
+    ns: int
+    stream: int = 7
+
+
+@dataclass(frozen=True)
+class Sync:
+    """A wait for one stream, or for the device."""
+
+    own_ns: int
+    stream: int | None = None
+
+
+@dataclass(frozen=True)
+class StreamWait:
+    """An event recorded on one stream and waited for by another."""
+
+    ns: int
+    record: int
+    wait: int
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A batch from another process, which takes `load_ns` for each and keeps `ahead` of them."""
+
+    own_ns: int
+    load_ns: int
+    ahead: int = 2
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """Atoms that another thread runs while this one stands still."""
+
+    atoms: tuple[Any, ...]
+
+
+def operator(name: str, before_ns: int, *atoms: Any, after_ns: int = 0) -> Slice:
+    """An operator that dispatches, and does `atoms`."""
+    tail = (Work(after_ns, "dispatch"),) if after_ns else ()
+    return Slice(name, "cpu_op", (Work(before_ns, "dispatch"), *atoms, *tail))
+
+
+def step(number: int, *atoms: Any) -> Slice:
+    """A profiler step."""
+    return Slice(f"ProfilerStep#{number}", "user_annotation", atoms)
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """How many times as long things take; the same words as tracekit's."""
+
+    host: float = 1.0
+    device: float = 1.0
+    causes: dict[str, float] = field(default_factory=dict)
+    kernels: dict[str, float] = field(default_factory=dict)
+    cuda_graph: bool = False
+
+    @staticmethod
+    def parse(*texts: str) -> Change:
+        change = Change()
+        for text in texts:
+            what, _, factor = text.rpartition("*")
+            if text == "cuda-graph":
+                change = replace(change, cuda_graph=True)
+            elif what in ("host", "device"):
+                change = replace(change, **{what: getattr(change, what) * float(factor)})
+            elif what.startswith("kernel:"):
+                named = change.kernels | {what.removeprefix("kernel:"): float(factor)}
+                change = replace(change, kernels=named)
+            else:
+                change = replace(change, causes=change.causes | {what: float(factor)})
+        return change
+
+    def host_ns(self, cause: str, ns: int) -> int:
+        return round(ns * self.host * self.causes.get(cause, 1.0))
+
+    def op_ns(self, cause: str, ns: int) -> int:
+        name = NAMES[cause].lower()
+        for pattern, factor in self.kernels.items():
+            if pattern in name:
+                ns = round(ns * factor)
+        return round(ns * self.device * self.causes.get(cause, 1.0))
+
+    def waits(self, cause: str) -> bool:
+        return self.causes.get(cause, 1.0) > 0
+
+
+# -- the machine -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the device takes for launches, gaps and synchronization."""
+
+    latency_ns: tuple[int, int] = (1_200, 2_600)
+    gap_ns: tuple[int, int] = (700, 1_300)
+    return_ns: tuple[int, int] = (2_000, 5_000)
+    wait_ns: tuple[int, int] = (700, 1_300)
+    queue_limit: int = 1_024
+    overhead_ns: int = 0
+    """What the profiler takes for each operator that it records."""
+    records_waits: bool = False
+    """Whether event waits are in the trace with their streams (cuda_sync)."""
+
+
+@dataclass
+class _Thread:
+    tid: int
+    now: int
+
+
+class Simulation:
+    """One run of a program. Iterate over `events()`, then read `span_ns`."""
+
+    def __init__(
+        self,
+        atoms: Iterable[Any],
+        machine: Machine | None = None,
+        change: Change | None = None,
+        seed: int = 0,
+        collective: Callable[[int], int] | None = None,
+    ) -> None:
+        self.machine = machine or Machine()
+        self.change = change or Change()
+        self.atoms = atoms
+        self.rng = random.Random(seed)
+        self.collective = collective
+        self.streams: dict[int, int] = {}
+        self.pending: dict[int, int] = {}
+        self.starts: dict[int, deque[int]] = {}
+        self.correlation = 0
+        self.ready: list[int] = []
+        self.taken: list[int] = []
+        self.first_op: int | None = None
+        self.last_op = 0
+        self.free = False
+
+    @property
+    def span_ns(self) -> int:
+        """From the first op's start to the last one's end."""
+        return self.last_op - (self.first_op or 0)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The trace's events. Times are integer ns."""
+        yield from self._sequence(self.atoms, _Thread(MAIN, 1 * MS), True)
+
+    # One value for every use, whatever is changed: runs of one seed differ by the change alone.
+    def _draw(self, bounds: tuple[int, int]) -> int:
+        return self.rng.randint(*bounds)
+
+    def _sequence(
+        self, atoms: Iterable[Any], thread: _Thread, outermost: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        for atom in atoms:
+            yield from self._do(atom, thread)
+
+    def _do(self, atom: Any, thread: _Thread) -> Iterator[dict[str, Any]]:
+        match atom:
+            case Work(ns, cause):
+                thread.now += self._host(cause, ns)
+            case Slice(name, category, atoms):
+                begin = thread.now
+                if category == "cpu_op":
+                    thread.now += self._host("dispatch", self.machine.overhead_ns)
+                yield from self._sequence(atoms, thread)
+                yield _slice(category, name, thread.tid, begin, thread.now)
+            case Call(name, ns, cause):
+                yield self._call(name, thread, self._host(cause, ns))
+            case Launch():
+                yield from self._launch(atom, thread)
+            case BlockingCopy():
+                yield from self._blocking_copy(atom, thread)
+            case Sync():
+                yield from self._sync(atom, thread)
+            case StreamWait():
+                yield from self._stream_wait(atom, thread)
+            case Fetch():
+                yield self._fetch(atom, thread)
+            case HandOver(atoms):
+                worker = _Thread(WORKER, thread.now)
+                yield from self._sequence(atoms, worker)
+                thread.now = worker.now
+            case Border():
+                self.free = False
+            case Freed(free):
+                self.free = free and self.change.cuda_graph
+
+    def _host(self, cause: str, ns: int) -> int:
+        if self.free and cause in ("launch", "dispatch", "python"):
+            return 0
+        return self.change.host_ns(cause, ns)
+
+    def _call(self, name: str, thread: _Thread, ns: int) -> dict[str, Any]:
+        self.correlation += 1
+        begin, thread.now = thread.now, thread.now + ns
+        return _slice(
+            "cuda_runtime", name, thread.tid, begin, thread.now, correlation=self.correlation
+        )
+
+    def _launch(self, launch: Launch, thread: _Thread) -> Iterator[dict[str, Any]]:
+        begin = thread.now
+        thread.now += self._host("launch", launch.ns)
+        waiting = self.starts.setdefault(launch.stream, deque(maxlen=self.machine.queue_limit))
+        if len(waiting) == self.machine.queue_limit and not self.change.cuda_graph:
+            thread.now = max(thread.now, waiting[0] + 1_500)
+        self.correlation += 1
+        graph = {"graph id": 1} if len(launch.kernels) > 1 else {}
+        yield _slice(
+            "cuda_runtime", launch.name, thread.tid, begin, thread.now, correlation=self.correlation
+        )
+        latency = self._draw(self.machine.latency_ns)
+        first = None
+        for cause, ns in launch.kernels:
+            start, end = self._run(launch.stream, thread.now + latency, cause, ns)
+            first = start if first is None else first
+            yield _op(cause, launch.stream, start, end, self.correlation, **graph)
+        waiting.append(first or 0)
+
+    def _run(self, stream: int, ready: int, cause: str, ns: int) -> tuple[int, int]:
+        gap = self._draw(self.machine.gap_ns)
+        start = ready
+        if stream in self.streams:
+            start = max(start, self.streams[stream] + gap)
+        start = max(start, self.pending.pop(stream, 0))
+        length = self.change.op_ns(cause, ns)
+        end = start + length
+        if cause == "communication" and self.collective is not None:
+            end = self.collective(start) + length
+        self.streams[stream] = end
+        self.first_op = start if self.first_op is None else min(self.first_op, start)
+        self.last_op = max(self.last_op, end)
+        return start, end
+
+    def _blocking_copy(self, copy: BlockingCopy, thread: _Thread) -> Iterator[dict[str, Any]]:
+        begin = thread.now
+        latency = self._draw(self.machine.latency_ns)
+        back = self._draw(self.machine.return_ns)
+        thread.now += self._host("copy", copy.staging_ns)
+        self.correlation += 1
+        start, end = self._run(copy.stream, thread.now + latency, "copy", copy.ns)
+        if self.change.waits("copy"):
+            thread.now = max(thread.now, end + self.change.host_ns("copy", back))
+        yield _slice(
+            "cuda_runtime", "cudaMemcpyAsync", thread.tid, begin, thread.now,
+            correlation=self.correlation,
+        )  # fmt: skip
+        yield _op("copy", copy.stream, start, end, self.correlation)
+
+    def _sync(self, sync: Sync, thread: _Thread) -> Iterator[dict[str, Any]]:
+        back = self._draw(self.machine.return_ns)
+        begin = thread.now
+        thread.now += self._host("sync", sync.own_ns)
+        ends = [end for stream, end in self.streams.items() if sync.stream in (None, stream)]
+        if ends and self.change.waits("sync"):
+            back = round(back * self.change.causes.get("sync", 1.0))
+            thread.now = max(thread.now, max(ends) + back)
+        name = "cudaDeviceSynchronize" if sync.stream is None else "cudaStreamSynchronize"
+        self.correlation += 1
+        yield _slice(
+            "cuda_runtime", name, thread.tid, begin, thread.now, correlation=self.correlation
+        )
+        if sync.stream is not None:
+            yield {
+                "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": sync.stream,
+                "begin": begin, "end": thread.now,
+                "args": {"stream": sync.stream, "device": 0, "correlation": self.correlation},
+            }  # fmt: skip
+
+    def _stream_wait(self, wait: StreamWait, thread: _Thread) -> Iterator[dict[str, Any]]:
+        lag = self._draw(self.machine.wait_ns)
+        yield self._call("cudaEventRecord", thread, self._host("launch", wait.ns))
+        record = self.correlation
+        begin = thread.now
+        yield self._call("cudaStreamWaitEvent", thread, self._host("launch", wait.ns))
+        if wait.record in self.streams:
+            until = self.streams[wait.record] + lag
+            self.pending[wait.wait] = max(self.pending.get(wait.wait, 0), until)
+        if self.machine.records_waits:
+            yield {
+                "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": wait.wait,
+                "begin": begin, "end": thread.now,
+                "args": {
+                    "stream": wait.wait, "wait_on_stream": wait.record, "device": 0,
+                    "wait_on_cuda_event_record_corr_id": record, "correlation": self.correlation,
+                },
+            }  # fmt: skip
+
+    def _fetch(self, fetch: Fetch, thread: _Thread) -> dict[str, Any]:
+        begin = thread.now
+        number = len(self.ready)
+        free = self.ready[-1] if self.ready else 0
+        if number >= fetch.ahead:
+            free = max(free, self.taken[number - fetch.ahead])
+        self.ready.append(free + self.change.host_ns("input", fetch.load_ns))
+        thread.now += self._host("input", fetch.own_ns)
+        thread.now = max(thread.now, self.ready[-1])
+        self.taken.append(thread.now)
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        return _slice("user_annotation", name, thread.tid, begin, thread.now)
+
+
+@dataclass(frozen=True)
+class Border:
+    """Where a graph cannot go on: it ends before and another begins after."""
+
+
+@dataclass(frozen=True)
+class Freed:
+    """From here on a graph saves the host its work, or no more."""
+
+    free: bool
+
+
+def _slice(
+    category: str, name: str, tid: int, begin: int, end: int, **args: Any
+) -> dict[str, Any]:
+    return {
+        "cat": category, "name": name, "pid": HOST, "tid": tid, "begin": begin, "end": end,
+        "args": args,
+    }  # fmt: skip
+
+
+def _op(
+    cause: str, stream: int, begin: int, end: int, correlation: int, **more: Any
+) -> dict[str, Any]:
+    return {
+        "cat": "gpu_memcpy" if cause == "copy" else "kernel", "name": NAMES[cause], "pid": 0,
+        "tid": stream, "begin": begin, "end": end,
+        "args": {"device": 0, "stream": stream, "correlation": correlation, **more},
+    }  # fmt: skip
+
+
+# -- graphs ----------------------------------------------------------------------------------------
+
+
+def with_graphs(atoms: Iterable[Any]) -> list[Any]:
+    """The program with marks where CUDA graphs would free the host: between two synchronizations,
+    data loads, compilations and blocking copies, from the first launch's end to the last one's."""
+    flat: list[Any] = []
+    _flatten(atoms, flat)
+    freed: list[Any] = []
+    region: list[Any] = []
+    for atom in [*flat, Border()]:
+        if _is_border(atom):
+            freed += _marked(region)
+            freed += [Border(), atom]
+            region = []
+        else:
+            region.append(atom)
+    return freed
+
+
+def _flatten(atoms: Iterable[Any], into: list[Any]) -> None:
+    for atom in atoms:
+        if isinstance(atom, Slice | HandOver):
+            # What it is called does not matter to what happens when.
+            if isinstance(atom, Slice) and _loads(atom):
+                into.append(atom)
+            else:
+                _flatten(atom.atoms, into)
+        else:
+            into.append(atom)
+
+
+def _loads(atom: Slice) -> bool:
+    return "DataLoader" in atom.name or "dynamo_timed" in atom.name
+
+
+def _is_border(atom: Any) -> bool:
+    return isinstance(atom, Sync | BlockingCopy | Fetch | Border) or (
+        isinstance(atom, Slice) and _loads(atom)
+    )
+
+
+def _marked(region: list[Any]) -> list[Any]:
+    launches = [i for i, atom in enumerate(region) if isinstance(atom, Launch)]
+    if not launches:
+        return region
+    first, last = launches[0], launches[-1]
+    return [
+        *region[: first + 1], Freed(True), *region[first + 1 : last + 1], Freed(False),
+        *region[last + 1 :],
+    ]  # fmt: skip
+
+
+# -- traces ----------------------------------------------------------------------------------------
+
+
+def trace_event(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as Kineto writes it, in microseconds with three decimals."""
+    return {
+        "ph": "X", "cat": event["cat"], "name": event["name"], "pid": event["pid"],
+        "tid": event["tid"], "ts": event["begin"] / 1000,
+        "dur": (event["end"] - event["begin"]) / 1000, "args": event["args"],
+    }  # fmt: skip
+
+
+def write(path: Path, simulation: Simulation, **metadata: Any) -> Path:
+    """Runs it and writes its trace."""
+    events = [trace_event(event) for event in simulation.events()]
+    devices = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
+    path.write_text(
+        json.dumps({"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events, **metadata})
+    )
+    return path
+
+
+def truth(
+    atoms: Iterable[Any], changes: Iterable[str], machine: Machine | None = None, seed: int = 0
+) -> int:
+    """How long the device's span is when the program runs with these changes."""
+    change = Change.parse(*changes)
+    program = with_graphs(atoms) if change.cuda_graph else atoms
+    simulation = Simulation(program, machine, change, seed)
+    for _ in simulation.events():
+        pass
+    return simulation.span_ns

@@ -1,0 +1,57 @@
+"""What-if against the truth: random programs, replayed from their traces and run again, changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tracekit
+from tests.programs import random_program
+from tests.simulator import Simulation, truth, write
+from tracekit.errors import TracekitError
+from tracekit.replay.whatif import Replay
+
+QUESTIONS = [
+    ("host*0.5",), ("device*0.5",), ("host*2",), ("python*0",), ("dispatch*0.5",), ("sync*0",),
+    ("copy*0",), ("communication*0.5",), ("kernel:gemm*0.5",), ("cuda-graph",), ("input*0",),
+    ("launch*0.3", "device*0.7"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seeds", [range(250), range(250, 500)], ids=str)
+def test_predictions_are_within_2_percent_and_regimes_agree(seeds, tmp_path):
+    programs = {seed: random_program(seed) for seed in seeds}
+    spans = {}
+    for seed, (atoms, machine) in programs.items():
+        simulation = Simulation(atoms, machine, seed=seed)
+        write(tmp_path / f"{seed}.json", simulation)
+        spans[seed] = simulation.span_ns
+    asked, wrong, flipped = 0, [], []
+    with tracekit.load([tmp_path / f"{seed}.json" for seed in seeds]) as run:
+        traces = {int(Path(row["path"]).stem): row["trace_id"] for row in run.traces()}
+        for seed, (atoms, machine) in programs.items():
+            replay = Replay(run, traces[seed])
+            bounds = replay.bounds()
+            span = bounds.length(replay.measured)
+            assert span == spans[seed]
+            assert np.array_equal(replay.measured.time, replay.graph.time)
+            assert sum(bounds.path(replay.measured).by_cause().values()) == span
+            gains = {}
+            for question in QUESTIONS:
+                try:
+                    predicted = bounds.length(replay.run(*question))
+                except TracekitError:
+                    continue  # Not every program has matrix products.
+                true = truth(atoms, question, machine, seed)
+                asked += 1
+                gains[question] = (1 - predicted / span, 1 - true / span)
+                if abs(predicted - true) > 0.02 * true:
+                    wrong.append((seed, question, predicted / span, true / span))
+            host, device = gains["host*0.5",], gains["device*0.5",]
+            if abs(host[1] - device[1]) > 0.05 and (host[0] > device[0]) != (host[1] > device[1]):
+                flipped.append(seed)
+    assert asked > 11 * len(seeds)
+    assert len(wrong) <= 0.01 * asked, wrong
+    assert not flipped

@@ -1,0 +1,74 @@
+"""The verdict on a trace without GPU ops: operators that compute against everything else."""
+
+from __future__ import annotations
+
+from tracekit.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
+from tracekit.analysis import Facts, Host, Saving, Verdict
+from tracekit.text import duration, share
+from tracekit.thresholds import Thresholds
+
+# What cpu_time counts -> the bottleneck it amounts to.
+_BOTTLENECK = {
+    "dispatch": "dispatch",
+    "view": "dispatch",
+    "python": "python",
+    "untraced": "python",
+    "input": "input",
+    "compilation": "compilation",
+    "runtime": "launch",
+}
+
+
+def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
+    """The verdict on its busiest thread."""
+    span = facts.window.span_ns
+    times = {
+        "compute": host.compute_ns,
+        "dispatch": host.dispatch_ns,
+        "view": host.view_ns,
+        "python": host.python_ns,
+        "input": host.input_ns,
+        "compilation": host.compilation_ns,
+        "runtime": host.runtime_ns,
+        "untraced": host.untraced_ns,
+    }
+    fractions = {name: ns / span if span else 0.0 for name, ns in times.items()}
+    overheads = {name: ns for name, ns in times.items() if name != "compute"}
+    operators_ns = host.compute_ns + host.dispatch_ns + host.view_ns
+    why = [
+        f"The trace has no GPU ops; on its busiest thread, operators that compute took "
+        f"{share(host.compute_ns, span)} of {facts.window.name} "
+        f"({duration(host.compute_ns)} of {duration(span)})."
+    ]
+    if not span or operators_ns < limits.operator_share * span:
+        why.append(
+            f"{host.operators:,} operators cover {share(operators_ns, span)} of it: "
+            "what the host did is not in the trace."
+        )
+        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
+    if host.launches:
+        why.append(
+            f"{host.launches:,} calls launched work on a device, and none of it was recorded: "
+            "whether the device or the host was the slower one the trace does not tell."
+        )
+        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
+    overhead = sum(overheads.values())
+    margin = (host.compute_ns - overhead) / span
+    worst = max(overheads, key=lambda name: overheads[name])
+    ranked: dict[str, int] = {}
+    for name, ns in overheads.items():
+        ranked[_BOTTLENECK[name]] = ranked.get(_BOTTLENECK[name], 0) + ns
+    savings = [
+        Saving(name, ns) for name, ns in sorted(ranked.items(), key=lambda item: -item[1]) if ns > 0
+    ]
+    why.append(
+        f"{share(overhead, span)} is overhead, "
+        f"most of it {worst} ({share(overheads[worst], span)})."
+    )
+    if margin < 0:
+        bottleneck = max(ranked, key=lambda name: ranked[name])
+        return Verdict(
+            OVERHEAD, bottleneck, "high", fractions, why, savings, margin, [NEXT[bottleneck]]
+        )
+    why.append("Which of its operators are limited by memory the trace does not tell.")
+    return Verdict(COMPUTE, "math", "high", fractions, why, savings, margin, [NEXT["math"]])

@@ -1,0 +1,187 @@
+"""What finite changes of a run would gain: the figures that its verdict rests on.
+
+A gain is what a window loses in length when the recorded graph is replayed with a change, as a
+fraction of the window. The share of one path is none: where two chains are equally long, each
+fills the path, and neither gains anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracekit.replay.changes import scale_cause
+from tracekit.replay.path import Path
+from tracekit.replay.sweep import Run, Scale
+from tracekit.replay.whatif import Replay
+from tracekit.replay.windows import Bounds
+
+_HALF = 0.5
+# How many times faster a side is tried to be, and how finely.
+FASTEST = 64.0
+_TRIES = 6
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What a window gains, as fractions of its length."""
+
+    window_ns: int
+    """As replayed: a step lasts from the completion of the one before to its own."""
+    host: float
+    """The host's work in half the time."""
+    device: float
+    """The device's work in half the time."""
+    removed: dict[str, float]
+    """Each cause removed; most first."""
+    cuda_graph: float
+    """Launches free, as in CUDA graphs."""
+    unknown: float
+    """Waits that the trace does not explain, removed."""
+    work_ns: dict[str, int]
+    """What the whole trace spends on each cause, on any thread or device."""
+
+
+@dataclass(frozen=True)
+class Causal:
+    """The verdict's window, proved by replay: the JSON of `causal`, key for key."""
+
+    gains: Gains
+    flip: float | None
+    """How many times faster the side that bounds the window has to be for half of the other side to
+    gain more; None: at no speed up to FASTEST times."""
+    undilated: tuple[float, float] | None
+    """The gains of host and device without the profiler's own cost, where `capture` measured it."""
+    path: dict[str, float]
+    """What the critical path consists of: shares that add up to 1."""
+    links: list[dict[str, Any]]
+    """The longest links of the path (`start_ns` counts from the trace's start)."""
+    clock_shift_ns: int
+    """What had to be added to the device's times for no op to start before its launch."""
+    edges_left_out: int
+    """Dependencies that the times contradict; links of ops that start long before their launch are
+    among them."""
+
+
+class Verdicts:
+    """The windows of a trace, each with its gains: all from the same few replays."""
+
+    def __init__(self, replay: Replay, dilation: float | None = None) -> None:
+        self.replay = replay
+        self.dilation = dilation
+        graph = replay.graph
+        devices = sorted(set(graph.device.device_id.tolist()))
+        self._bounds = {
+            ("gpu_active", device): replay.bounds("gpu_active", device) for device in devices
+        }
+        self._bounds |= {("trace", device): replay.bounds("trace") for device in devices}
+        present = set(graph.host.cause.tolist()) | set(graph.device.cause.tolist())
+        present |= set(graph.edges.fixed_cause.tolist())
+        totals = np.bincount(graph.host.cause, graph.host.ns * ~graph.host.held, len(graph.causes))
+        totals += np.bincount(graph.device.cause, graph.device.ns, len(graph.causes))
+        self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
+        self._runs: dict[str, dict[tuple[str, int], int]] = {"measured": self._lengths(replay.measured)}
+        self._runs["host"] = self._lengths(scaled(replay, host=_HALF))
+        self._runs["device"] = self._lengths(scaled(replay, device=_HALF))
+        for cause in sorted(present):
+            name = graph.causes[cause]
+            self._runs[f"no {name}"] = self._lengths(scaled(replay, **{name: 0.0}))
+        self._runs["no unknown"] = self._lengths(scaled(replay, unknown=0.0))
+        self._runs["cuda-graph"] = self._lengths(replay.run("cuda-graph"))
+
+    def gains(self, kind: str, number: int) -> Gains:
+        """Of `gpu_active` or `trace` of a device, or of a `step`, by their numbers."""
+        key = (kind, number)
+        measured = self._runs["measured"][key]
+
+        def gain(run: str) -> float:
+            return (measured - self._runs[run][key]) / measured if measured else 0.0
+
+        removed = {run[3:]: gain(run) for run in self._runs if run.startswith("no ")}
+        unknown = removed.pop("unknown")
+        return Gains(
+            measured,
+            gain("host"),
+            gain("device"),
+            dict(sorted(removed.items(), key=lambda item: -item[1])),
+            gain("cuda-graph"),
+            unknown,
+            self._work_ns,
+        )
+
+    def causal(self, kind: str, number: int, top: int = 10) -> Causal:
+        """The same, with the critical path and how far the verdict is from flipping."""
+        gains = self.gains(kind, number)
+        window = _Window(self.replay, self._bounds.get((kind, number)), number)
+        path = window.path(self.replay.measured)
+        total = sum(path.by_cause().values())
+        graph = self.replay.graph
+        return Causal(
+            gains=gains,
+            flip=self._flip(window, "host" if gains.host > gains.device else "device"),
+            undilated=self._undilated(window),
+            path={cause: ns / total for cause, ns in path.by_cause().items()},
+            links=path.longest(top),
+            clock_shift_ns=max(graph.device.shift_ns.values(), default=0),
+            edges_left_out=graph.rejected + graph.device.wrong_links,
+        )
+
+    def _lengths(self, run: Run) -> dict[tuple[str, int], int]:
+        found = {key: each.length(run) for key, each in self._bounds.items()}
+        steps = self.replay.steps.lengths(run).tolist()
+        return found | {("step", number): length for number, length in enumerate(steps)}
+
+    def _flip(self, window: _Window, side: str) -> float | None:
+        """How many times faster a side has to be for half of the other one to gain more."""
+        other = "device" if side == "host" else "host"
+
+        def flipped(faster: float) -> bool:
+            mine = window.length(scaled(self.replay, **{side: _HALF / faster}))
+            theirs = window.length(scaled(self.replay, **{side: 1 / faster, other: _HALF}))
+            return theirs < mine
+
+        if not flipped(FASTEST):
+            return None
+        low, high = 0.0, 1.0
+        for _ in range(_TRIES):
+            middle = (low + high) / 2
+            low, high = (low, middle) if flipped(FASTEST**middle) else (middle, high)
+        return float(FASTEST**high)
+
+    def _undilated(self, window: _Window) -> tuple[float, float] | None:
+        if self.dilation is None or self.dilation <= 1:
+            return None
+        real = 1 / self.dilation
+        length = window.length(scaled(self.replay, host=real))
+        host = window.length(scaled(self.replay, host=real * _HALF))
+        device = window.length(scaled(self.replay, host=real, device=_HALF))
+        return ((length - host) / length, (length - device) / length) if length else None
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window whose length and path any replay tells."""
+
+    replay: Replay
+    bounds: Bounds | None
+    step: int
+
+    def length(self, run: Run) -> int:
+        if self.bounds is not None:
+            return self.bounds.length(run)
+        return int(self.replay.steps.lengths(run)[self.step])
+
+    def path(self, run: Run) -> Path:
+        if self.bounds is not None:
+            return self.bounds.path(run)
+        return self.replay.steps.path(run, self.step)
+
+
+def scaled(replay: Replay, **factors: float) -> Run:
+    """A replay with sides or causes scaled."""
+    scale = Scale.of(replay.graph)
+    for what, factor in factors.items():
+        scale_cause(what, factor, scale, replay.graph)
+    return replay.sweep.run(scale)
