@@ -75,7 +75,7 @@ def _step(rng: random.Random, habits: set[str], pace: dict[str, float]) -> list[
             atoms.append(operator("aten::item", 2 * US, Sync(rng.randint(1, 3) * US, COMPUTE)))
         if "side" in habits and number % 10 == 5:
             atoms += _aside(rng, SIDE, "memory-bandwidth")
-        if "burst" in habits and number == operators // 2:
+        if "burst" in habits and number == operators // 2 and rng.random() < 0.4:
             atoms += [a for _ in range(1500) for a in _operator(rng, pace | {"python": 0, "dispatch": 2 * US})]
     if "graph" in habits:
         kernels = tuple(_kernel(rng, pace) for _ in range(rng.randint(10, 60)))

@@ -20,21 +20,44 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
+# Traces that one database holds: a question about one looks through all.
+_AT_ONCE = 25
+
+
 @pytest.mark.parametrize("seeds", [range(250), range(250, 500)], ids=str)
 def test_predictions_are_within_2_percent_and_regimes_agree(seeds, tmp_path):
+    asked, wrong, flipped = 0, [], []
+    for first in range(seeds.start, seeds.stop, _AT_ONCE):
+        for seed, gains in _gains(range(first, first + _AT_ONCE), tmp_path):
+            asked += len(gains)
+            wrong += [
+                (seed, question, predicted, true)
+                for question, (predicted, true) in gains.items()
+                if abs(predicted - true) > 0.02 * (1 - true)
+            ]
+            host, device = gains["host*0.5",], gains["device*0.5",]
+            if abs(host[1] - device[1]) > 0.05 and (host[0] > device[0]) != (host[1] > device[1]):
+                flipped.append(seed)
+    assert asked > 11 * len(seeds)
+    assert len(wrong) <= 0.01 * asked, wrong
+    assert not flipped
+
+
+def _gains(seeds, folder):
+    """Each program's gains by question: as replayed, and as the simulator has it."""
     programs = {seed: random_program(seed) for seed in seeds}
     spans = {}
     for seed, (atoms, machine) in programs.items():
         simulation = Simulation(atoms, machine, seed=seed)
-        write(tmp_path / f"{seed}.json", simulation)
+        write(folder / f"{seed}.json", simulation)
         spans[seed] = simulation.span_ns
-    asked, wrong, flipped = 0, [], []
-    with tracekit.load([tmp_path / f"{seed}.json" for seed in seeds]) as run:
+    with tracekit.load([folder / f"{seed}.json" for seed in seeds]) as run:
         traces = {int(Path(row["path"]).stem): row["trace_id"] for row in run.traces()}
         for seed, (atoms, machine) in programs.items():
             replay = Replay(run, traces[seed])
             bounds = replay.bounds()
             span = bounds.length(replay.measured)
+            # Nothing changed, nothing moves; and the critical path is the window.
             assert span == spans[seed]
             assert np.array_equal(replay.measured.time, replay.graph.time)
             assert sum(bounds.path(replay.measured).by_cause().values()) == span
@@ -45,13 +68,5 @@ def test_predictions_are_within_2_percent_and_regimes_agree(seeds, tmp_path):
                 except TracekitError:
                     continue  # Not every program has matrix products.
                 true = truth(atoms, question, machine, seed)
-                asked += 1
                 gains[question] = (1 - predicted / span, 1 - true / span)
-                if abs(predicted - true) > 0.02 * true:
-                    wrong.append((seed, question, predicted / span, true / span))
-            host, device = gains["host*0.5",], gains["device*0.5",]
-            if abs(host[1] - device[1]) > 0.05 and (host[0] > device[0]) != (host[1] > device[1]):
-                flipped.append(seed)
-    assert asked > 11 * len(seeds)
-    assert len(wrong) <= 0.01 * asked, wrong
-    assert not flipped
+            yield seed, gains

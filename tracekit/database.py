@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Analysis
     from tracekit.diff import Diff
+    from tracekit.replay.whatif import WhatIf
+    from tracekit.thresholds import Thresholds
 
 Config = dict[str, str | bool | int | float | list[str]]
 # Held while a connection's configuration is being locked: two may share one.
@@ -150,7 +152,12 @@ class Database:
         """The loaded traces, as `query("overview")` describes them."""
         return self.ask("overview")
 
-    def verdict(self, trace: int | None = None, window: str | None = None) -> Analysis:
+    def verdict(
+        self,
+        trace: int | None = None,
+        window: str | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> Analysis:
         """What bounds this run, because of what, and what fixing it would save.
 
         Raises:
@@ -158,10 +165,37 @@ class Database:
         """
         from tracekit.analysis import gather
 
-        if trace is None and len(known := self.trace_ids()) != 1:
-            ids = ", ".join(map(str, known))
+        return gather(self, self._one(trace), window, thresholds)[0]
+
+    def whatif(
+        self,
+        *changes: str,
+        trace: int | None = None,
+        window: str | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> WhatIf:
+        """How long the run would have taken with changes such as "host*0.5" or "cuda-graph": what
+        `tracekit.replay.whatif.what_if` says.
+
+        Raises:
+            TracekitError: when one is no change or names nothing in the trace, or when there are
+                several traces and `trace` does not choose one.
+        """
+        from tracekit.replay.whatif import what_if
+
+        return what_if(self, changes, self._one(trace), window, thresholds)
+
+    def _one(self, trace: int | None) -> int:
+        """The trace_id meant."""
+        known = self.trace_ids()
+        if trace is None and len(known) == 1:
+            return known[0]
+        ids = ", ".join(map(str, known))
+        if trace is None:
             raise TracekitError(f"{self.name}: choose a trace by its trace_id: {ids}")
-        return gather(self, trace, window)[0]
+        if trace not in known:
+            raise TracekitError(f"{self.name}: has no trace {trace}; its traces are {ids}")
+        return trace
 
     def diff(self, a: int = 1, b: int = 2, top: int = 20) -> Diff:
         """Run b against run a, by their trace_ids: what `tracekit.diff.diff` says.

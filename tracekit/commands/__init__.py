@@ -17,6 +17,7 @@ from tracekit.commands.export import export
 from tracekit.commands.load import load
 from tracekit.commands.query import query
 from tracekit.commands.sql import sql
+from tracekit.commands.whatif import whatif
 from tracekit.commands.workloads import workloads
 from tracekit.errors import TracekitError
 from tracekit.text import printable
@@ -34,7 +35,7 @@ def cli() -> None:
     """
 
 
-for command in (analyze, capture, crosscheck, diff, export, load, query, sql, workloads):
+for command in (analyze, capture, crosscheck, diff, export, load, query, sql, whatif, workloads):
     cli.add_command(command)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tracekit.commands.options import resource_options
+from tracekit.commands.options import resource_options, threshold_option
 
 
 @click.command()
@@ -18,6 +18,7 @@ from tracekit.commands.options import resource_options
     "--trace-id", type=int, help="Which trace of a database.  [default: all, side by side]"
 )
 @click.option("--window", help="gpu_active, trace, or a step's name.  [default: gpu_active]")
+@threshold_option
 @resource_options
 def analyze(
     trace: str,
@@ -25,15 +26,18 @@ def analyze(
     explain: bool,
     trace_id: int | None,
     window: str | None,
+    thresholds: tuple[str, ...],
     **limits: Any,
 ) -> None:
     """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
     from tracekit.analysis import SCHEMA, gather
     from tracekit.loading import Resources, open_any
     from tracekit.reporters import console
+    from tracekit.thresholds import Thresholds
 
+    judged = Thresholds().updated(thresholds)
     with open_any(trace, Resources(**limits)) as database:
-        analyses = gather(database, trace_id, window)
+        analyses = gather(database, trace_id, window, judged)
     if as_json:
         objects = [each.as_dict() for each in analyses]
         several = {"schema": f"{SCHEMA}+list", "analyses": objects}

@@ -41,3 +41,11 @@ row_options = _all_of(
     ),
     click.option("-o", "--output", help="Write there instead of printing."),
 )
+
+threshold_option = click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a threshold (tracekit/thresholds.py lists them).",
+)

@@ -1,14 +1,14 @@
-"""What could be different: `host*0.5`, `kernel:gemm*0.8`, `cuda-graph`, as changes of a replay."""
+"""Changes made to a replay: what each scales, removes or frees."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.errors import TracekitError
+from tracekit.replay.grammar import PATTERNS, Change
 from tracekit.replay.graph import Graph, Kind
 from tracekit.replay.host import Ints
 from tracekit.replay.sweep import Scale
@@ -16,73 +16,8 @@ from tracekit.replay.sweep import Scale
 if TYPE_CHECKING:
     from tracekit.database import Database
 
-# Other names of causes and sides.
-_ALIASES = {"gpu": "device", "cpu": "host", "network": "communication", "copies": "copy"}
-# What stands before a pattern, with the query that finds what it matches.
-_PATTERNS = {
-    "kernel": "kernels_named",
-    "class": "kernels_of_class",
-    "operator": "operators_named",
-    "module": "modules_named",
-    "sync": "syncs_named",
-}
 _FREED_BY_GRAPHS = ("launch", "dispatch", "python")
 _BORDERS_OF_GRAPHS = ("input", "compilation")
-
-HELP = """\
-host*K, device*K: all work of a side takes K times as long.
-CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, communication,
-memory-bandwidth, math or latency; *0 removes it (sync*0: no call waits for the device).
-kernel:NAME*K, class:NAME*K: kernels whose name contains NAME (or matches it, with ? or [), or of a class.
-operator:NAME*K, module:NAME*K: what is in such an operator or module, and the GPU ops launched there.
-sync:NAME*0: calls of that name, or in an operator of that name, wait no more.
-cuda-graph: launches are free, as in a graph captured between two synchronizations.
-fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change: what of, and how many times as long as measured that takes."""
-
-    text: str
-    what: str
-    pattern: str | None = None
-    factor: float = 0.0
-
-
-def parse(text: str, causes: list[str]) -> Change:
-    """Reads a change as a user writes it.
-
-    Raises:
-        TracekitError: when it is none.
-    """
-    what, colon, rest = text.strip().partition(":")
-    if what == "cuda-graph" and not colon:
-        return Change(text, what)
-    if what == "fuse":
-        return Change(text, what, rest or None)
-    body, star, number = (rest if colon else what).rpartition("*")
-    if not star or not re.fullmatch(r"\d+(\.\d*)?|\.\d+", number):
-        raise TracekitError(
-            f"{text!r} is no change: write WHAT*FACTOR, such as host*0.5 or kernel:gemm*0.8, "
-            "cuda-graph or fuse"
-        )
-    factor = float(number)
-    if not factor < 1e6:
-        raise TracekitError(f"{text!r}: the factor is how many times as long it takes")
-    if colon:
-        if what not in _PATTERNS or not body:
-            kinds = ", ".join(f"{kind}:NAME" for kind in _PATTERNS)
-            raise TracekitError(f"{text!r} is no change: what is named is one of {kinds}")
-        if what == "sync" and factor:
-            raise TracekitError(f"{text!r}: single synchronizations can be removed (*0), not more")
-        return Change(text, what, body, factor)
-    name = _ALIASES.get(body, body)
-    if name not in ("host", "device", *causes) or name == "unknown":
-        known = ", ".join(["host", "device", *causes[:-1]])
-        raise TracekitError(f"{text!r} is no change: {body!r} is none of {known}")
-    return Change(text, name, None, factor)
-
 
 def apply(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:
     """Makes the change to what a replay takes.
@@ -128,7 +63,7 @@ def _scale_named(
     pattern = change.pattern or ""
     if not re.search(r"[*?\[]", pattern):
         pattern = f"*{pattern}*" if change.what != "class" else pattern
-    rows = database.arrays(_PATTERNS[change.what], trace=trace_id, pattern=pattern)
+    rows = database.arrays(PATTERNS[change.what], trace=trace_id, pattern=pattern)
     if not len(rows["event_id"]):
         raise TracekitError(f"{change.text!r} names nothing in this trace")
     if change.what in ("kernel", "class"):

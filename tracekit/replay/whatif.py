@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
 from tracekit.replay.build import build
-from tracekit.replay.changes import apply, parse
+from tracekit.replay.changes import apply
+from tracekit.replay.grammar import parse
 from tracekit.replay.sweep import Run, Scale, Sweep
 from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
 from tracekit.thresholds import Thresholds
@@ -95,7 +96,7 @@ def what_if(
     window: str | None = None,
     limits: Thresholds | None = None,
 ) -> WhatIf:
-    """What a window would have taken with changes such as `host*0.5` (`changes.HELP` lists them).
+    """What a window would have taken with changes such as `host*0.5` (`tracekit.replay.grammar.HELP` lists them).
 
     `window` is `gpu_active` (the default), `trace` or the name of a step.
 

@@ -1,0 +1,46 @@
+"""tracekit whatif"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from tracekit.commands.options import resource_options, threshold_option
+from tracekit.replay.grammar import HELP
+
+
+@click.command(epilog="\b\n" + HELP)
+@click.argument("trace")
+@click.argument("changes", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--trace-id", type=int, help="Which trace of a database.  [default: its only one]")
+@click.option("--window", help="gpu_active, trace, or a step's name.  [default: gpu_active]")
+@threshold_option
+@resource_options
+def whatif(
+    trace: str,
+    changes: tuple[str, ...],
+    as_json: bool,
+    trace_id: int | None,
+    window: str | None,
+    thresholds: tuple[str, ...],
+    **limits: Any,
+) -> None:
+    """Say how long the run in TRACE (or a DB) would have taken with CHANGES, all at once.
+
+    The run is replayed as a graph of host and device work; waits that the trace does not explain
+    are kept as they were.
+    """
+    from tracekit.loading import Resources, open_any
+    from tracekit.reporters import whatif as reporter
+    from tracekit.thresholds import Thresholds
+
+    judged = Thresholds().updated(thresholds)
+    with open_any(trace, Resources(**limits)) as database:
+        found = database.whatif(*changes, trace=trace_id, window=window, thresholds=judged)
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+    else:
+        reporter.render(found)
