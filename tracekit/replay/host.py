@@ -56,7 +56,11 @@ class Host:
 
     def cut(self, keys: Ints) -> Host:
         """The same, with a border at each of these instants."""
-        keys = np.setdiff1d(keys, self.at)
+        keys = np.sort(keys)
+        keys = keys[np.append(True, np.diff(keys) > 0)[: len(keys)]]
+        keys = keys[self.at[self.stretch_of(keys)] != keys]
+        if not len(keys):
+            return self
         stretch = self.stretch_of(keys)
         order = np.argsort(np.concatenate([self.at, keys]), kind="stable")
         source = np.concatenate([np.arange(len(self.at)), stretch])[order]
