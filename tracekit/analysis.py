@@ -266,7 +266,10 @@ def analyze(
             gains = replayed.gains(*_number(replayed, each)) if replayed else None
             regime = judge_briefly(each, gains, limits)
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
-    causal = replayed.causal(*_number(replayed, main)) if replayed else None
+    causal = None
+    if replayed:
+        causal = replayed.causal(*_number(replayed, main))
+        _name(causal.links, database, trace_id)
     step_regimes = [each.regime for each in others if each.window.kind == "step"]
     return Analysis(
         trace=trace,
@@ -308,6 +311,27 @@ def _number(replayed: Verdicts, facts: Facts) -> tuple[str, int]:
     if facts.window.kind != "step":
         return facts.window.kind, int(facts.gpu.device_id or 0)
     return "step", replayed.replay.steps.names.index(facts.window.name)
+
+
+# What stands for a link of the critical path that is no event, by its cause.
+_NAMELESS = {
+    "latency": "(launch latency, or the gap between two ops)",
+    "sync": "(return of a call that waited)",
+    "unknown": "(a wait that the trace does not explain)",
+    "input": "(other processes load)",
+}
+
+
+def _name(links: list[dict[str, Any]], database: Database, trace_id: int) -> None:
+    """Says of each link what it is and where in the program it comes from."""
+    ids = ",".join(str(link["event_id"]) for link in links if link["event_id"] is not None)
+    rows = database.ask("event_sites", trace=trace_id, events=ids)
+    sites = {row["event_id"]: row for row in rows}
+    for link in links:
+        site = sites.get(link["event_id"], {})
+        link["name"] = site.get("name") or _NAMELESS.get(link["cause"], "(no slice recorded)")
+        for key in ("cpu_op", "module", "python_line"):
+            link[key] = site.get(key)
 
 
 def _phases(replayed: Verdicts) -> list[Phase]:

@@ -13,7 +13,7 @@ from tracekit.commands.options import resource_options, threshold_option
 @click.command()
 @click.argument("trace")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--explain", is_flag=True, help="Print the SQL behind the numbers too.")
+@click.option("--explain", is_flag=True, help="Print the critical path, the arithmetic and the SQL too.")
 @click.option(
     "--trace-id", type=int, help="Which trace of a database.  [default: all, side by side]"
 )
@@ -33,6 +33,7 @@ def analyze(
     from tracekit.analysis import SCHEMA, gather
     from tracekit.loading import Resources, open_any
     from tracekit.reporters import console
+    from tracekit.reporters import explain as explaining
     from tracekit.thresholds import Thresholds
 
     judged = Thresholds().updated(thresholds)
@@ -46,5 +47,8 @@ def analyze(
         console.render(analyses[0])
     else:
         console.render_side_by_side(analyses)
+    if explain and not as_json:
+        for analysis in analyses:
+            explaining.render(analysis, judged)
     if explain:
-        console.explain(err=as_json)
+        explaining.render_queries(err=as_json)

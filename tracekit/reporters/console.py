@@ -6,13 +6,11 @@ import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
-import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit import catalog
-from tracekit.analysis import QUERIES, Analysis, Period
+from tracekit.analysis import Analysis, Period
 from tracekit.text import duration, printable, share, size
 
 WIDTH = 100
@@ -42,6 +40,7 @@ def render(analysis: Analysis) -> None:
         out.print(Text("- " + printable(sentence)))
     _time(out, analysis)
     _windows(out, analysis)
+    _phases(out, analysis)
     _kernels(out, analysis)
     _traffic(out, analysis)
     _health(out, analysis)
@@ -75,12 +74,6 @@ def render_side_by_side(analyses: list[Analysis]) -> None:
         if any(str(cell) != "-" for cell in cells):
             table.add_row(name, *cells)
     console().print(table)
-
-
-def explain(*, err: bool = False) -> None:
-    """Prints the SQL of the queries that an analysis asks."""
-    for name in QUERIES:
-        click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
 
 
 def _headline(out: Console, analysis: Analysis) -> None:
@@ -153,10 +146,11 @@ def _windows(out: Console, analysis: Analysis) -> None:
     )
     if len(periods) < 2:
         return
-    section(out, "The same, window by window (shares of each window)")
+    section(out, "The same, window by window (shares of each; gains of half the work)")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     on_gpu = analysis.gpu is not None
-    figures = ["length", "busy", "host late"] if on_gpu else ["length", "compute"]
+    halves = ["half host", "half device"] if on_gpu else []
+    figures = ["length", "busy", "host late", *halves] if on_gpu else ["length", "compute"]
     table.add_column("window")
     for name in figures:
         table.add_column(name, justify="right")
@@ -170,12 +164,41 @@ def _windows(out: Console, analysis: Analysis) -> None:
             duration(span),
             _busy(period),
             *late,
+            *_gains(period),
             Text(period.regime, _REGIME_COLOUR[period.regime]),
             period.bottleneck or "-",
         )
     out.print(table)
     if len(analysis.steps) > 8:
         out.print(f"... and {len(analysis.steps) - 8} more steps")
+
+
+def _gains(period: Period) -> list[str]:
+    """What halves of a side's work gain, where the run was replayed."""
+    gains = period.gains
+    return [share(gains.host, 1), share(gains.device, 1)] if gains else []
+
+
+def _phases(out: Console, analysis: Analysis) -> None:
+    """Of a trace without steps, the longest of its outermost ranges."""
+    if not analysis.phases:
+        return
+    section(out, "Phases (no steps are marked: ranges, from one completion to the next)")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("range")
+    for name in ("length", "half host", "half device"):
+        table.add_column(name, justify="right")
+    longest = sorted(analysis.phases, key=lambda phase: -phase.window_ns)
+    for phase in longest[:5]:
+        table.add_row(
+            clipped(phase.name, 50),
+            duration(phase.window_ns),
+            share(phase.host_gain, 1),
+            share(phase.device_gain, 1),
+        )
+    out.print(table)
+    if len(longest) > 5:
+        out.print(f"... and {len(longest) - 5} shorter ones")
 
 
 def _busy(period: Period) -> str:

@@ -1,0 +1,27 @@
+-- question: What are these events, and where in the program do they come from?
+-- param trace (integer, default all): the trace_id to look at
+-- param events (text, default ''): event_ids, separated by commas
+-- column trace_id (id): the trace
+-- column event_id (id): the event
+-- column name (text): its name
+-- column cpu_op (text): the operator around it, or around the launch of a GPU op; NULL: none
+-- column module (text): the module around it; NULL: none recorded
+-- column python_line (text): the Python frame around it; NULL: none recorded
+-- doubts: no_stacks, no_modules, unlinked_gpu_ops
+WITH given AS (
+    SELECT trace_id, event_id, name, event_kind(category, name) AS kind
+    FROM event
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+      AND event_id IN (SELECT TRY_CAST(unnest(string_split(coalesce(getvariable('events'), ''), ',')) AS BIGINT))
+),
+at_host AS (
+    SELECT g.trace_id, g.event_id AS given_id, coalesce(l.launch_id, g.event_id) AS event_id
+    FROM given AS g LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+),
+site AS (FROM call_site('at_host'))
+SELECT
+    g.trace_id, g.event_id, g.name, CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE s.cpu_op END AS cpu_op, s.module,
+    CASE WHEN g.kind = 'python' THEN g.name ELSE s.python_line END AS python_line
+FROM given AS g JOIN at_host AS h ON g.trace_id = h.trace_id AND g.event_id = h.given_id
+LEFT JOIN site AS s ON h.trace_id = s.trace_id AND h.event_id = s.event_id
+ORDER BY g.trace_id, g.event_id

@@ -1,0 +1,100 @@
+"""What is behind a verdict: the critical path, the arithmetic of its sentences, the queries."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tracekit import catalog
+from tracekit.analysis import QUERIES, Analysis
+from tracekit.replay.gains import FASTEST, Causal
+from tracekit.reporters.console import clipped, console, section
+from tracekit.text import duration, printable, share
+from tracekit.thresholds import Thresholds
+
+
+def render(analysis: Analysis, limits: Thresholds) -> None:
+    """Prints path, arithmetic and thresholds of one analysis."""
+    out = console()
+    if analysis.causal is not None:
+        _arithmetic(out, analysis, analysis.causal)
+        _path(out, analysis.causal)
+        _links(out, analysis.causal)
+    section(out, "Thresholds (--threshold NAME=VALUE sets one)")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(overflow="fold")
+    for each in fields(limits):
+        text = f"{each.metadata['help']} ({each.metadata['source']})"
+        table.add_row(each.name, f"{getattr(limits, each.name):,}", text)
+    out.print(table)
+
+
+def render_queries(*, err: bool = False) -> None:
+    """Prints the SQL of the queries that an analysis asks."""
+    for name in QUERIES:
+        click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
+
+
+def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:
+    """Each gain as the two lengths that it comes from."""
+    gains = causal.gains
+    section(
+        out,
+        f"Replays of {printable(analysis.window.name)}, recorded {duration(gains.window_ns)} "
+        "(tracekit whatif TRACE CHANGE)",
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("change")
+    table.add_column("gain", justify="right")
+    table.add_column("length", justify="right")
+    changes = {"host*0.5": gains.host, "device*0.5": gains.device}
+    changes |= {f"{cause}*0": gain for cause, gain in gains.removed.items()}
+    changes["cuda-graph"] = gains.cuda_graph
+    changes["without unexplained waits"] = gains.unknown
+    for name, gain in changes.items():
+        table.add_row(name, share(gain, 1), duration(round((1 - gain) * gains.window_ns)))
+    out.print(table)
+    margin = gains.device - gains.host
+    out.print(
+        f"margin = device*0.5 - host*0.5 = {share(gains.device, 1)} - {share(gains.host, 1)} = "
+        f"{margin:+.3f} of the window: "
+        + ("overhead-bound" if margin < 0 else "compute-bound")
+        + " where it is plain"
+    )
+    side = "host" if margin < 0 else "device"
+    if causal.flip is None:
+        out.print(f"flip: {side}*K keeps its sign down to K = 1/{FASTEST:.0f}")
+    else:
+        out.print(f"flip: {side}*K changes its sign at K = 1/{causal.flip:.2f}")
+
+
+def _path(out: Console, causal: Causal) -> None:
+    section(out, "Critical path (shares add up to the window)")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    for cause, part in causal.path.items():
+        table.add_row(cause, share(part, 1))
+    out.print(table)
+
+
+def _links(out: Console, causal: Causal) -> None:
+    section(out, "Its longest links")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("length", "at"):
+        table.add_column(name, justify="right")
+    table.add_column("cause")
+    table.add_column("what")
+    for link in causal.links:
+        where = next((link[k] for k in ("module", "python_line", "cpu_op") if link[k]), None)
+        what = Text(clipped(link["name"], 44))
+        if where and where != link["name"]:
+            what.append(" in " + clipped(where, 36), "dim")
+        table.add_row(duration(link["dur_ns"]), duration(link["start_ns"]), link["cause"], what)
+    out.print(table)
