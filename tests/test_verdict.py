@@ -4,104 +4,132 @@ import pytest
 
 from tests import traces
 from tracekit.analysis import Facts, Finding, Gpu, Host, Idle, Launch, Window
-from tracekit.verdict import judge
+from tracekit.errors import TracekitError
+from tracekit.replay.gains import Causal, Gains
+from tracekit.thresholds import Thresholds
+from tracekit.verdict import judge as judge_by
 
 MS = 1_000_000
 SPAN = Window("gpu_active", "GPU-active span", 0, 100 * MS, 100 * MS)
 
 
-def facts(
-    compute=0,
-    comm=0,
-    copies=0,
-    device=0,
-    in_launch=0,
-    unlinked=0,
-    kernels=1000,
-    classes=None,
-    **causes,
-):
-    """A window of 100 ms; the host is late for what is left, as `causes` (in ms) say."""
-    busy = compute + comm + copies
-    late = sum(causes.values())
-    assert busy + device + unlinked + late == 100
-    idle = Idle(
-        late * MS,
-        device * MS,
-        in_launch * MS,
-        unlinked * MS,
-        0,
-        {k: ns * MS for k, ns in causes.items()},
-    )
-    gpu = Gpu(
-        0, kernels, kernels, kernels, busy * MS, compute * MS, comm * MS, copies * MS,
-        (100 - busy) * MS,
-    )  # fmt: skip
-    launch = Launch(kernels, 6000, 9000, 1, 10_000)
-    return Facts(SPAN, gpu, idle, launch, None, {k: v * MS for k, v in (classes or {}).items()})
+def facts(busy=50, late=50, ops=1000):
+    """A window of 100 ms by accounting: the device works, or waits for the host."""
+    assert busy + late == 100
+    idle = Idle(late * MS, 0, 0, 0, 0, {"python": late * MS})
+    gpu = Gpu(0, ops, ops, ops, busy * MS, busy * MS, 0, 0, late * MS)
+    return Facts(SPAN, gpu, idle, Launch(ops, 6000, 9000, 1, 10_000), None)
+
+
+def causal(host=0.0, device=0.0, unknown=0.0, flip=2.0, work=None, undilated=None, shift=0, **removed):
+    """What replays of that window gain."""
+    removed = {name.replace("_", "-"): gain for name, gain in removed.items()}
+    ranked = dict(sorted(removed.items(), key=lambda item: -item[1]))
+    gains = Gains(100 * MS, host, device, ranked, host, unknown, work or {})
+    return Causal(gains, flip, undilated, {"python": 1.0}, [], shift, 0)
+
+
+def judge(given, health=(), found=None, steps=()):
+    return judge_by(given, list(health), found, Thresholds(), steps)
 
 
 @pytest.mark.parametrize(
-    ("cause", "bottleneck"),
-    [
-        ("launch", "launch"), ("runtime", "launch"), ("dispatch", "dispatch"),
-        ("python", "python"), ("untraced", "python"), ("sync", "sync"), ("copy", "copy"),
-        ("input", "input"), ("allocation", "allocation"), ("compilation", "compilation"),
-    ],
-)  # fmt: skip
-def test_an_idle_gpu_is_blamed_on_what_the_host_was_about(cause, bottleneck):
-    verdict = judge(facts(compute=10, **{cause: 90}), [])
-    assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", bottleneck)
-    assert verdict.confidence == "high"
-    assert verdict.savings[0].remove == bottleneck
-    assert verdict.savings[0].saves_at_most_ns == 90 * MS
-    assert verdict.margin == pytest.approx(-0.8)
-
-
-@pytest.mark.parametrize(
-    ("parts", "bottleneck"),
-    [
-        ({"compute": 60, "comm": 30}, "communication"),
-        ({"compute": 60, "copies": 30}, "copy"),
-        ({"compute": 90, "classes": {"gemm": 60, "elementwise": 30}}, "math"),
-        ({"compute": 90, "classes": {"gemm": 30, "elementwise": 60}}, "memory-bandwidth"),
-        ({"compute": 90, "kernels": 45_000}, "latency"),
-    ],
+    "cause",
+    ["launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "copy"],
 )
-def test_a_busy_gpu_is_bound_by_what_it_does(parts, bottleneck):
-    verdict = judge(facts(**parts, python=10), [])
-    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", bottleneck)
+def test_a_run_that_gains_by_a_faster_host_is_blamed_on_what_the_host_does(cause):
+    verdict = judge(facts(10, 90), found=causal(host=0.45, latency=0.99, **{cause: 0.8}))
+    assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", cause)
+    assert verdict.confidence == "high"
+    assert verdict.margin == pytest.approx(-0.45)
+    assert {each.remove: each.saves_at_most_ns for each in verdict.savings}[cause] == 80 * MS
 
 
-def test_idle_time_that_could_turn_the_verdict_leaves_it_open():
-    assert judge(facts(compute=30, unlinked=50, python=20), []).regime == "unknown"
-    assert judge(facts(compute=30, launch_latency=50, python=20), []).regime == "unknown"
-    # It could not: even charged to the host, the GPU's work outweighs it.
-    assert judge(facts(compute=70, unlinked=25, python=5), []).regime == "compute-bound"
+@pytest.mark.parametrize(
+    "cause", ["communication", "copy", "memory_bandwidth", "math", "latency", "sync"]
+)
+def test_a_run_that_gains_by_a_faster_device_is_bound_by_what_that_does(cause):
+    verdict = judge(facts(95, 5), found=causal(device=0.45, python=0.9, **{cause: 0.5}))
+    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", cause.replace("_", "-"))
+
+
+def test_a_busy_device_does_not_make_a_run_compute_bound():
+    # The host dispatches without a pause: faster kernels gain nothing.
+    verdict = judge(facts(86, 14), found=causal(host=0.2, device=0.0, dispatch=0.2))
+    assert verdict.regime == "overhead-bound"
+    assert any("By time alone" in why and "compute-bound" in why for why in verdict.why)
+
+
+def test_where_neither_half_gains_the_accounting_decides_and_the_host_has_no_slack():
+    tied = causal(host=0.01, device=0.02, work={"math": 60, "memory-bandwidth": 40})
+    verdict = judge(facts(99, 1), found=tied)
+    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math")
+    assert any("no slack" in why for why in verdict.why)
+    assert verdict.confidence != "high"
+    assert judge(facts(20, 80), found=tied).regime == "overhead-bound"
+
+
+def test_waits_that_could_turn_the_verdict_leave_it_open():
+    assert judge(facts(), found=causal(host=0.1, device=0.05, unknown=0.5)).regime == "unknown"
+    # They could not: even charged to the host, the device's work outweighs it.
+    sure = judge(facts(70, 30), found=causal(host=0.02, device=0.35, unknown=0.25))
+    assert sure.regime == "compute-bound"
+    assert any("does not explain" in why for why in sure.why)
 
 
 def test_a_close_call_is_said_to_be_one():
-    verdict = judge(facts(compute=52, python=48), [])
+    verdict = judge(facts(), found=causal(host=0.24, device=0.20, python=0.3))
     assert verdict.confidence != "high"
     assert any("close call" in why for why in verdict.why)
+
+
+def test_how_far_the_verdict_is_from_flipping_is_said():
+    said = judge(facts(10, 90), found=causal(host=0.4, flip=2.3)).why
+    assert any("2.3 times as fast" in why for why in said)
+    said = judge(facts(10, 90), found=causal(host=0.4, flip=None)).why
+    assert any("Even 64 times as fast" in why for why in said)
 
 
 @pytest.mark.parametrize("code", ["truncated", "unlinked_gpu_ops", "starts_before_launch"])
 def test_a_doubtful_trace_lowers_the_confidence(code):
     doubt = [Finding(code, "warning", "something", 1)]
-    sure, doubted = (judge(facts(compute=10, python=90), found) for found in ([], doubt))
+    sure, doubted = (judge(facts(10, 90), found, causal(host=0.45)) for found in ([], doubt))
     assert (sure.confidence, doubted.confidence) == ("high", "medium")
     assert len(doubted.why) == len(sure.why) + 1
 
 
+def test_a_mended_clock_is_said_and_lowers_the_confidence():
+    verdict = judge(facts(10, 90), found=causal(host=0.45, shift=3_000))
+    assert verdict.confidence == "medium"
+    assert any("3 us were added to the device's times" in why for why in verdict.why)
+
+
 def test_dilation_by_the_profiler_matters_only_to_overhead():
     slowed = [Finding("profiler_dilation", "warning", "2 times", 1)]
-    assert judge(facts(compute=10, python=90), slowed).confidence == "medium"
-    assert judge(facts(compute=95, python=5), slowed).confidence == "high"
+    assert judge(facts(10, 90), slowed, causal(host=0.45)).confidence == "medium"
+    assert judge(facts(95, 5), slowed, causal(device=0.45)).confidence == "high"
+
+
+def test_what_the_run_would_be_without_the_profiler_is_said_where_it_differs():
+    for gains in ((0.1, 0.4), (0.01, 0.0)):
+        turned = judge(facts(10, 90), found=causal(host=0.45, undilated=gains))
+        assert any("Without what the profiler cost" in why for why in turned.why)
+    same = judge(facts(10, 90), found=causal(host=0.45, undilated=(0.4, 0.1)))
+    assert not any("Without what the profiler cost" in why for why in same.why)
 
 
 def test_few_ops_are_an_anecdote():
-    assert judge(facts(compute=90, python=10, kernels=3), []).confidence == "low"
+    assert judge(facts(90, 10, ops=3), found=causal(device=0.45)).confidence == "low"
+
+
+def test_thresholds_can_be_set_and_nothing_else():
+    close = causal(host=0.24, device=0.20, python=0.3)
+    strict = Thresholds().updated(["close_margin=0.01", "plain_margin=0.02"])
+    assert judge_by(facts(10, 90), [], close, strict).confidence == "high"
+    with pytest.raises(TracekitError, match="no threshold is named 'small'"):
+        Thresholds().updated(["small=1"])
+    with pytest.raises(TracekitError, match="wait_ns is an integer"):
+        Thresholds().updated(["wait_ns=much"])
 
 
 def host(compute, dispatch=0, python=0, untraced=0, launches=0):
@@ -112,16 +140,16 @@ def host(compute, dispatch=0, python=0, untraced=0, launches=0):
 
 
 def test_a_cpu_only_trace_is_judged_on_its_operators():
-    assert judge(host(90, untraced=10), []).regime == "compute-bound"
-    overhead = judge(host(20, dispatch=50, python=30), [])
+    assert judge(host(90, untraced=10)).regime == "compute-bound"
+    overhead = judge(host(20, dispatch=50, python=30))
     assert (overhead.regime, overhead.bottleneck) == ("overhead-bound", "dispatch")
 
 
 def test_a_trace_that_cannot_tell_gets_no_verdict():
-    assert judge(host(0, untraced=100), []).regime == "unknown"
+    assert judge(host(0, untraced=100)).regime == "unknown"
     # Work was launched on a device that was not recorded.
-    assert judge(host(90, untraced=10, launches=5), []).regime == "unknown"
-    assert judge(Facts(SPAN, None, None, None, None), []).regime == "unknown"
+    assert judge(host(90, untraced=10, launches=5)).regime == "unknown"
+    assert judge(Facts(SPAN, None, None, None, None)).regime == "unknown"
 
 
 def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
@@ -138,7 +166,9 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
     with traces.load(tmp_path, busy + slow) as database:
         analysis = database.verdict()
     assert [step.regime for step in analysis.steps] == ["compute-bound", "overhead-bound"]
-    assert any("1 overhead-bound" in why for why in analysis.verdict.why)
+    # Without a wait for the device, the host's time between the two is the limit of both.
+    assert analysis.verdict.regime == "overhead-bound"
+    assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
 @pytest.mark.parametrize("lead_us", [3, 3.5, 4, 4.5, 5])

@@ -280,9 +280,11 @@ def _causal_doubts(
             f"For the replay, {duration(causal.clock_shift_ns)} were added to the device's times: "
             "the least for which no op starts before its launch."
         )
-    if causal.undilated is not None:
+    if causal.undilated is not None and verdict.regime == OVERHEAD:
         host, device = causal.undilated
-        regime = OVERHEAD if host > device else COMPUTE
-        if regime != verdict.regime and max(host, device) >= limits.small_gain:
-            doubts.append(f"Without what the profiler cost the host, it would be {regime}.")
+        if host <= max(device, limits.small_gain):
+            doubts.append(
+                "Without what the profiler cost the host, half of the host's work would gain only "
+                f"{_percent(host)}, half of the device's {_percent(device)}."
+            )
     return doubts

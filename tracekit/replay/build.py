@@ -16,7 +16,7 @@ from tracekit.replay.device import (
     habits_of,
     order_of,
 )
-from tracekit.replay.graph import Edges, Graph, Kind, finished, joined, root_of
+from tracekit.replay.graph import NEVER, Edges, Graph, Kind, finished, joined, root_of
 from tracekit.replay.host import Flags, Host, Ints, host_from
 from tracekit.replay.threads import handovers
 from tracekit.thresholds import Thresholds
@@ -87,6 +87,8 @@ class _Builder:
         self.habits: Habits = habits_of(device, self.order, limits)
         self.launched = Launched(device)
         self.submitted = self._submitted()
+        self.waits = self._stream_waits()
+        self.limited_by = self._limited_by()
 
     def graph(self) -> Graph:
         waits = [
@@ -181,7 +183,7 @@ class _Builder:
         shared = np.where(overlaps & fresh, 0, np.minimum(device.ns[before], device.start[later] - device.start[before]))
         chain = self._edges(
             Kind.STREAM, 1 + before, 1 + later, op=before, op_ns=shared,
-            fixed_ns=np.where(overlaps, 0, self._allowed(later, gap, self.habits.gap_ns)),
+            fixed_ns=np.where(overlaps, 0, self._allowed(Kind.STREAM, later, gap)),
         )  # fmt: skip
         # Of ops that overlapped, the one that ended last may be another than the one before.
         other = np.flatnonzero(
@@ -190,7 +192,7 @@ class _Builder:
         last = order.last[other]
         rest = self._edges(
             Kind.STREAM, 1 + last, 1 + other, op=last, op_ns=device.ns[last],
-            fixed_ns=self._allowed(other, device.start[other] - device.end[last], self.habits.gap_ns),
+            fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - device.end[last]),
         )  # fmt: skip
         return joined([chain, rest])
 
@@ -198,29 +200,18 @@ class _Builder:
         op = np.flatnonzero(self.device.linked)
         key = host.key(self.device.thread[op], host.origin_ns + self.submitted[op])
         source, since = root_of(host, joins, ops, key)
-        delay = self.device.start[op] - self.submitted[op]
-        fixed = np.where(
-            self._is_launch_bound()[op],
-            np.minimum(delay, self.limits.wait_ns),
-            np.minimum(delay, self.habits.latency_ns),
-        )
+        fixed = self._allowed(Kind.LAUNCH, op, self.device.start[op] - self.submitted[op])
         return self._edges(
             Kind.LAUNCH, source, 1 + op, host_from=since, host_to=key, fixed_ns=fixed
         )
 
     def _wait_edges(self) -> Edges:
-        """Where a stream waits for another: as the trace says, or as its calls and its times do."""
-        rows = self.database.arrays("stream_waits", trace=self.trace_id)
-        told, seen = np.stack(self._told_waits(rows)), np.stack(self._seen_waits(rows))
-        target, source = np.unique(np.concatenate([told, seen], axis=1), axis=1)
+        """Where a stream waits for another."""
+        target, source = self.waits
         lag = self.device.start[target] - self.device.end[source]
-        # What it waited for, and not its launch, made it late: then the lag is the device's.
-        held = self.device.end[source] > self._ready()[target]
-        usual = np.where(held, self.limits.wait_ns, self.habits.gap_ns)
-        fixed = np.minimum(lag, usual)
         return self._edges(
             Kind.WAIT, 1 + source, 1 + target, op=source, op_ns=self.device.ns[source],
-            fixed_ns=fixed,
+            fixed_ns=self._allowed(Kind.WAIT, target, lag),
         )  # fmt: skip
 
     # -- what holds an op up -----------------------------------------------------------------------
@@ -249,15 +240,30 @@ class _Builder:
             self.device.start - self.submitted <= self.habits.latency_ns + self.habits.gap_ns
         )
 
-    def _is_launch_bound(self) -> Flags:
-        """Ops that their launch held up, and not the op before."""
-        ready = self.submitted + self.habits.latency_ns
-        return self.device.linked & (ready >= self.order.free + self.habits.gap_ns)
+    def _limited_by(self) -> Ints:
+        """What held each op up, of its launch, its stream and another one: the last to be ready."""
+        held = np.full(len(self.device.start), NEVER, np.int64)
+        np.maximum.at(held, self.waits[0], self.device.end[self.waits[1]])
+        launched = np.where(self.device.linked, self.submitted + self.habits.latency_ns, NEVER)
+        gap_ns = self.habits.gap_ns
+        latest = np.argmax([launched, self.order.free + gap_ns, held + gap_ns], axis=0)
+        return np.array([Kind.LAUNCH, Kind.STREAM, Kind.WAIT])[latest]
 
-    def _allowed(self, op: Ints, gap: Ints, usual_ns: int) -> Ints:
-        """The part of a gap that has the device's own reasons, for ops that follow others."""
-        bound = ~self._is_launch_bound()[op]
-        return np.minimum(gap, np.where(bound, self.limits.wait_ns, usual_ns))
+    def _allowed(self, kind: Kind, op: Ints, lag: Ints) -> Ints:
+        """The part of a lag that is the device's own: what it usually takes, and where this is what
+        held the op up, as long as that is no wait for something else."""
+        usual_ns = self.habits.latency_ns if kind == Kind.LAUNCH else self.habits.gap_ns
+        return np.minimum(
+            lag, np.where(self.limited_by[op] == kind, self.limits.wait_ns, usual_ns)
+        )
+
+    def _stream_waits(self) -> tuple[Ints, Ints]:
+        """Ops that wait for one of another stream, as the trace says, or as its calls and its times
+        do; and those they wait for."""
+        rows = self.database.arrays("stream_waits", trace=self.trace_id)
+        pairs = [np.stack(self._told_waits(rows)), np.stack(self._seen_waits(rows))]
+        target, source = np.unique(np.concatenate(pairs, axis=1), axis=1)
+        return target, source
 
     def _told_waits(self, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
         """Ops that wait, and those they wait for, by the trace's own records (cuda_sync)."""

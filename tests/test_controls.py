@@ -1,0 +1,167 @@
+"""Runs of which one knows what bounds them: each verdict must say so."""
+
+import pytest
+
+import tracekit
+from tests.simulator import (
+    MS,
+    US,
+    BlockingCopy,
+    Call,
+    Fetch,
+    HandOver,
+    Launch,
+    Machine,
+    Simulation,
+    Slice,
+    StreamWait,
+    Sync,
+    Work,
+    operator,
+    step,
+    truth,
+    write,
+)
+
+STEPS, OPERATORS = 4, 40
+
+
+def kernel(cause, us):
+    return operator("aten::mm", 3 * US, Launch(4 * US, ((cause, us * US),)))
+
+
+def loop(*atoms, each=()):
+    """Steps that do `atoms` once and then some operators."""
+    return [step(n, *atoms, *each) for n in range(STEPS)] + [Sync(2 * US)]
+
+
+def communicating(us):
+    return [
+        StreamWait(US, 7, 20),
+        operator("nccl", 3 * US, Launch(4 * US, (("communication", us * US),), 20)),
+        StreamWait(US, 20, 7),
+    ]
+
+
+LIGHT = [kernel("memory-bandwidth", 9) for _ in range(OPERATORS)]
+CONTROLS = {
+    "dispatch": loop(each=[operator("aten::mm", 40 * US, kernel("memory-bandwidth", 9))] * OPERATORS),
+    "launch": loop(each=[operator("mm", US, Launch(40 * US, (("memory-bandwidth", 9 * US),)))] * OPERATORS),
+    "python": loop(each=[a for k in LIGHT for a in (k, Work(60 * US))]),
+    "sync": loop(each=[operator("mm", 20 * US, kernel("math", 20)), Sync(2 * US, 7)] * OPERATORS),
+    "input": loop(Fetch(50 * US, 20 * MS), each=LIGHT),
+    "allocation": loop(each=[a for k in LIGHT for a in (Call("cudaMalloc", 90 * US, "allocation"), k)]),
+    "compilation": loop(
+        Slice("compile (dynamo_timed)", "cpu_op", (Work(9 * MS, "compilation"),)), each=LIGHT
+    ),
+    "math": loop(each=[kernel("math", 200)] * OPERATORS),
+    "memory-bandwidth": loop(each=[kernel("memory-bandwidth", 200)] * OPERATORS),
+    "communication": loop(each=[kernel("math", 60)] * 10 + communicating(6000)),
+    "latency": loop(each=[operator("graph", 5 * US, Launch(30 * US, (("latency", 3 * US),) * 2000))]),
+    "copy": loop(
+        *[operator("aten::copy_", 3 * US, BlockingCopy(20 * US, 900 * US))] * 6, each=LIGHT
+    ),
+}  # fmt: skip
+REGIMES = {
+    "math": "compute-bound", "memory-bandwidth": "compute-bound", "latency": "compute-bound",
+    "communication": "compute-bound", "copy": "compute-bound", "sync": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cause", CONTROLS)
+def test_what_bounds_a_run_is_found(cause, tmp_path):
+    simulation = Simulation(CONTROLS[cause])
+    with tracekit.load(write(tmp_path / "trace.json", simulation)) as run:
+        analysis = run.verdict()
+        # What removing it would save is what the machine then saves.
+        predicted = run.whatif(f"{cause}*0").predicted_ns if cause != "latency" else None
+    assert analysis.verdict.bottleneck == cause, analysis.causal
+    regime = REGIMES.get(cause, "overhead-bound")
+    assert regime is None or analysis.verdict.regime == regime
+    if predicted is not None:
+        assert predicted == pytest.approx(truth(CONTROLS[cause], [f"{cause}*0"]), rel=0.02)
+
+
+def test_a_loop_that_waits_for_its_loader_gains_by_nothing_else(tmp_path):
+    simulation = Simulation(CONTROLS["input"])
+    with tracekit.load(write(tmp_path / "trace.json", simulation)) as run:
+        span = run.whatif("host*1").window_ns
+        for change in ("dispatch*0", "launch*0", "device*0.5", "cuda-graph"):
+            assert run.whatif(change).predicted_ns > 0.99 * span, change
+        assert run.whatif("input*0.5").predicted_ns < 0.6 * span
+
+
+REAL = {
+    "a100-nccl": "dispatch",
+    "h100-timesformer": "memory-bandwidth",
+    "mi300x-resnet-checkpoint": "communication",
+    "mi300x-triton-compiled": "math",
+    "b200-vllm-eager": "python",
+    "a100-alexnet": "allocation",
+    "mi250-minitoy": "launch",
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_what_bounds_a_real_run_is_found(name, shared_database):
+    assert shared_database(f"{name}.json.gz").verdict().verdict.bottleneck == REAL[name]
+
+
+def batch(size):
+    """One model at a batch size: the host does the same, the device in proportion."""
+    return loop(each=[operator("mm", 25 * US, kernel("math", 9 + 4 * size))] * OPERATORS)
+
+
+def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_once(tmp_path):
+    regimes, gains = [], []
+    for size in (0, 1, 2, 4, 8, 16, 32, 64):
+        path = write(tmp_path / f"{size}.json", Simulation(batch(size)))
+        with tracekit.load(path) as run:
+            analysis = run.verdict()
+        regimes.append(analysis.verdict.regime)
+        gains.append(analysis.causal.gains.cuda_graph)
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > gains[-1] + 0.1
+    assert regimes[-1] == "compute-bound"
+    assert sum(a != b for a, b in zip(regimes, regimes[1:], strict=False)) <= 1
+
+
+def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(tmp_path):
+    # Busy for most of it, with a backlog in the middle; the host dispatches without a pause.
+    def work(cause, us, count):
+        return [operator("mm", 16 * US, Launch(4 * US, ((cause, us * US),)))] * count
+
+    atoms = [step(0, *work("math", 12, 60), *work("math", 30, 60), *work("math", 9, 120))]
+    with tracekit.load(write(tmp_path / "trace.json", Simulation([*atoms, *atoms, *atoms]))) as run:
+        analysis = run.verdict()
+        faster = run.whatif("device*0.5")
+    assert analysis.gpu.busy_ns > 0.7 * analysis.window.span_ns
+    assert faster.predicted_ns > 0.98 * faster.window_ns
+    assert analysis.verdict.regime == "overhead-bound"
+
+
+def test_the_profilers_own_cost_is_told(tmp_path):
+    """Profiling slowed the host's operators; without that, the device is the limit."""
+    atoms = loop(each=[kernel("math", 16)] * OPERATORS)
+    slowed = Simulation(atoms, Machine(overhead_ns=14 * US))
+    plain = Simulation(atoms)
+    list(plain.events())
+    path = write(tmp_path / "trace.json", slowed)
+    facts = {"profiled_step_ns": slowed.span_ns // STEPS, "unprofiled_step_ns": plain.span_ns // STEPS}
+    write(path, Simulation(atoms, Machine(overhead_ns=14 * US)), tracekit=facts)
+    with tracekit.load(path) as run:
+        analysis = run.verdict()
+    assert analysis.verdict.regime == "overhead-bound"
+    assert any("Without what the profiler cost" in why for why in analysis.verdict.why)
+    assert analysis.verdict.confidence != "high"
+
+
+def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(tmp_path):
+    backward = HandOver(tuple([operator("MmBackward0", 30 * US, kernel("latency", 3))] * OPERATORS))
+    atoms = loop(each=[*[kernel("latency", 3)] * OPERATORS, backward])
+    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
+        found = run.whatif("operator:MmBackward0*0")
+        host = run.whatif("host*0.5")
+    # Of each step, 40 x 37 us of the worker's time are gone.
+    assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
+    assert host.predicted_ns == pytest.approx(truth(atoms, ["host*0.5"]), rel=0.01)
