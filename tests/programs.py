@@ -1,4 +1,4 @@
-"""Random programs for the simulator: training loops and servers with every habit that bounds a run."""
+"""Random programs for the simulator: loops with every habit that bounds a run, mixed anew."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def random_program(seed: int) -> tuple[list[Any], Machine]:
         # Slow, or never waited for: how far ahead a loader is no trace tells.
         "load": rng.choice([rng.uniform(50, 150) * US, rng.uniform(20, 60) * MS]),
     }
-    steps = [
-        step(number, *_step(rng, habits, pace)) for number in range(rng.randint(2, 5))
-    ]
+    steps = [step(number, *_step(rng, habits, pace)) for number in range(rng.randint(2, 5))]
     return [*steps, Sync(2 * US)], machine
 
 
@@ -76,7 +74,11 @@ def _step(rng: random.Random, habits: set[str], pace: dict[str, float]) -> list[
         if "side" in habits and number % 10 == 5:
             atoms += _aside(rng, SIDE, "memory-bandwidth")
         if "burst" in habits and number == operators // 2 and rng.random() < 0.4:
-            atoms += [a for _ in range(1500) for a in _operator(rng, pace | {"python": 0, "dispatch": 2 * US})]
+            atoms += [
+                a
+                for _ in range(1500)
+                for a in _operator(rng, pace | {"python": 0, "dispatch": 2 * US})
+            ]
     if "graph" in habits:
         kernels = tuple(_kernel(rng, pace) for _ in range(rng.randint(10, 60)))
         atoms.append(operator("graph", 5 * US, Launch(30 * US, kernels, name="cudaGraphLaunch")))
@@ -95,7 +97,11 @@ def _backward(
     atoms: list[Any] = []
     for number in range(operators):
         atoms.append(
-            operator("autograd::engine::evaluate_function: MmBackward0", 3 * US, *_operator(rng, pace | {"python": 0}))
+            operator(
+                "autograd::engine::evaluate_function: MmBackward0",
+                3 * US,
+                *_operator(rng, pace | {"python": 0}),
+            )
         )
         if "comm" in habits and number % 12 == 11:
             atoms += _aside(rng, COMM, "communication", joins=number + 12 >= operators)
@@ -118,9 +124,7 @@ def _kernel(rng: random.Random, pace: dict[str, float]) -> tuple[str, int]:
     return rng.choice(["math", "memory-bandwidth"]), max(ns, 8_500)
 
 
-def _aside(
-    rng: random.Random, stream: int, cause: str, joins: bool = True
-) -> list[Any]:
+def _aside(rng: random.Random, stream: int, cause: str, joins: bool = True) -> list[Any]:
     """Work on another stream, after what the compute stream has, and before what it gets next."""
     ns = rng.randint(20, 600) * US
     back = [StreamWait(US, stream, COMPUTE)] if joins else []

@@ -391,9 +391,7 @@ class Freed:
     free: bool
 
 
-def _slice(
-    category: str, name: str, tid: int, begin: int, end: int, **args: Any
-) -> dict[str, Any]:
+def _slice(category: str, name: str, tid: int, begin: int, end: int, **args: Any) -> dict[str, Any]:
     return {
         "cat": category, "name": name, "pid": HOST, "tid": tid, "begin": begin, "end": end,
         "args": args,
@@ -480,7 +478,9 @@ def write(path: Path, simulation: Simulation, **metadata: Any) -> Path:
     events = [trace_event(event) for event in simulation.events()]
     devices = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
     path.write_text(
-        json.dumps({"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events, **metadata})
+        json.dumps(
+            {"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events, **metadata}
+        )
     )
     return path
 

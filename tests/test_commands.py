@@ -32,7 +32,7 @@ def test_analyze_prints_the_verdict_top_down_within_100_columns(run, trace):
     done = run("analyze", "t.json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    order = ["compute-bound", "Why", "Where the time went", "Top kernels", "What to try next"]
+    order = ["overhead-bound", "Why", "Where the time went", "Top kernels", "What to try next"]
     places = [done.stdout.index(each) for each in order]
     assert places == sorted(places)
     assert max(map(len, done.stdout.splitlines())) <= 100
@@ -53,7 +53,10 @@ def test_analyze_json_is_the_object_that_the_design_fixes(run, trace):
     }  # fmt: skip
     assert found["idle"]["causes"] == {"untraced": 10_000, "launch": 5_000, "launch_latency": 5_000}
     assert found["launch"]["count"] == 2
-    assert found["verdict"]["regime"] == "compute-bound"
+    # No call waits for the device: a faster host launches the copy sooner.
+    assert found["verdict"]["regime"] == "overhead-bound"
+    assert found["causal"]["gains"]["host"] > found["causal"]["gains"]["device"]
+    assert sum(found["causal"]["path"].values()) == pytest.approx(1)
     assert {"bottleneck", "confidence", "shares", "why", "savings"} <= set(found["verdict"])
     assert [step["window"]["name"] for step in found["steps"]] == ["ProfilerStep#3"]
 
@@ -74,12 +77,18 @@ def test_explain_prints_the_sql_behind_the_numbers(run, trace):
     done = run("analyze", "t.json", "--explain")
     assert "-- tracekit query partition" in done.stdout
     assert "FROM window_timeline" in done.stdout
+    for heading in ("Replays of GPU-active span", "Critical path", "longest links", "Thresholds"):
+        assert heading in done.stdout
+    # The path's shares, in percent, add up.
+    path = done.stdout.split("Critical path")[1].split("Its longest links")[0].splitlines()[1:]
+    shares = [float(line.split()[-2].strip("<")) for line in path if line.strip()]
+    assert sum(shares) == pytest.approx(100, abs=0.5)
 
 
 def test_several_traces_stand_side_by_side(run, trace):
     assert run("load", "t.json", "t.json", "-o", "two.duckdb").returncode == 0
     done = run("analyze", "two.duckdb")
-    assert done.stdout.count("compute-bound") == 2
+    assert done.stdout.count("overhead-bound") == 2
     several = json.loads(run("analyze", "two.duckdb", "--json").stdout)
     assert [each["trace"]["trace_id"] for each in several["analyses"]] == [1, 2]
     one = json.loads(run("analyze", "two.duckdb", "--json", "--trace-id", "2").stdout)

@@ -1,5 +1,7 @@
 """Runs of which one knows what bounds them: each verdict must say so."""
 
+from itertools import pairwise
+
 import pytest
 
 import tracekit
@@ -44,24 +46,27 @@ def communicating(us):
 
 
 LIGHT = [kernel("memory-bandwidth", 9) for _ in range(OPERATORS)]
+SLOW_OPERATOR = operator("aten::mm", 40 * US, kernel("memory-bandwidth", 9))
+SLOW_CALL = operator("mm", US, Launch(40 * US, (("memory-bandwidth", 9 * US),)))
+EVEN = operator("mm", 20 * US, kernel("math", 20))
+MALLOC = Call("cudaMalloc", 90 * US, "allocation")
+COPY = operator("aten::copy_", 3 * US, BlockingCopy(20 * US, 900 * US))
+COMPILE = Slice("compile (dynamo_timed)", "cpu_op", (Work(9 * MS, "compilation"),))
+GRAPH = operator("graph", 5 * US, Launch(30 * US, (("latency", 3 * US),) * 2000))
 CONTROLS = {
-    "dispatch": loop(each=[operator("aten::mm", 40 * US, kernel("memory-bandwidth", 9))] * OPERATORS),
-    "launch": loop(each=[operator("mm", US, Launch(40 * US, (("memory-bandwidth", 9 * US),)))] * OPERATORS),
+    "dispatch": loop(each=[SLOW_OPERATOR] * OPERATORS),
+    "launch": loop(each=[SLOW_CALL] * OPERATORS),
     "python": loop(each=[a for k in LIGHT for a in (k, Work(60 * US))]),
-    "sync": loop(each=[operator("mm", 20 * US, kernel("math", 20)), Sync(2 * US, 7)] * OPERATORS),
+    "sync": loop(each=[EVEN, Sync(2 * US, 7)] * OPERATORS),
     "input": loop(Fetch(50 * US, 20 * MS), each=LIGHT),
-    "allocation": loop(each=[a for k in LIGHT for a in (Call("cudaMalloc", 90 * US, "allocation"), k)]),
-    "compilation": loop(
-        Slice("compile (dynamo_timed)", "cpu_op", (Work(9 * MS, "compilation"),)), each=LIGHT
-    ),
+    "allocation": loop(each=[a for k in LIGHT for a in (MALLOC, k)]),
+    "compilation": loop(COMPILE, each=LIGHT),
     "math": loop(each=[kernel("math", 200)] * OPERATORS),
     "memory-bandwidth": loop(each=[kernel("memory-bandwidth", 200)] * OPERATORS),
     "communication": loop(each=[kernel("math", 60)] * 10 + communicating(6000)),
-    "latency": loop(each=[operator("graph", 5 * US, Launch(30 * US, (("latency", 3 * US),) * 2000))]),
-    "copy": loop(
-        *[operator("aten::copy_", 3 * US, BlockingCopy(20 * US, 900 * US))] * 6, each=LIGHT
-    ),
-}  # fmt: skip
+    "latency": loop(each=[GRAPH]),
+    "copy": loop(*[COPY] * 6, each=LIGHT),
+}
 REGIMES = {
     "math": "compute-bound", "memory-bandwidth": "compute-bound", "latency": "compute-bound",
     "communication": "compute-bound", "copy": "compute-bound", "sync": None,
@@ -123,7 +128,7 @@ def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_
     assert gains == sorted(gains, reverse=True)
     assert gains[0] > gains[-1] + 0.1
     assert regimes[-1] == "compute-bound"
-    assert sum(a != b for a, b in zip(regimes, regimes[1:], strict=False)) <= 1
+    assert sum(a != b for a, b in pairwise(regimes)) <= 1
 
 
 def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(tmp_path):
@@ -147,7 +152,10 @@ def test_the_profilers_own_cost_is_told(tmp_path):
     plain = Simulation(atoms)
     list(plain.events())
     path = write(tmp_path / "trace.json", slowed)
-    facts = {"profiled_step_ns": slowed.span_ns // STEPS, "unprofiled_step_ns": plain.span_ns // STEPS}
+    facts = {
+        "profiled_step_ns": slowed.span_ns // STEPS,
+        "unprofiled_step_ns": plain.span_ns // STEPS,
+    }
     write(path, Simulation(atoms, Machine(overhead_ns=14 * US)), tracekit=facts)
     with tracekit.load(path) as run:
         analysis = run.verdict()

@@ -21,7 +21,9 @@ def facts(busy=50, late=50, ops=1000):
     return Facts(SPAN, gpu, idle, Launch(ops, 6000, 9000, 1, 10_000), None)
 
 
-def causal(host=0.0, device=0.0, unknown=0.0, flip=2.0, work=None, undilated=None, shift=0, **removed):
+def causal(
+    host=0.0, device=0.0, unknown=0.0, flip=2.0, work=None, undilated=None, shift=0, **removed
+):
     """What replays of that window gain."""
     removed = {name.replace("_", "-"): gain for name, gain in removed.items()}
     ranked = dict(sorted(removed.items(), key=lambda item: -item[1]))

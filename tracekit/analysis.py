@@ -289,9 +289,7 @@ def analyze(
     )
 
 
-def _replayed(
-    database: Database, trace: Trace, main: Facts, limits: Thresholds
-) -> Verdicts | None:
+def _replayed(database: Database, trace: Trace, main: Facts, limits: Thresholds) -> Verdicts | None:
     """The replays of a trace with GPU ops."""
     if main.gpu is None:
         return None

@@ -33,6 +33,9 @@ class Thresholds:
         0.20, "this share of waits that the trace does not explain leaves the regime open"
     )
     doubtful_share: float = _limit(0.05, "this share of such waits lowers the confidence")
+    exposed_share: float = _limit(
+        0.05, "communication or copies that no kernel covers are named from this share on"
+    )
     close_margin: float = _limit(0.10, "a margin under this is a close call")
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
@@ -86,7 +89,7 @@ class Thresholds:
                 names = ", ".join(known)
                 raise TracekitError(f"no threshold is named {name!r}; there are: {names}")
             try:
-                values[name] = known[name](text)
+                values[name] = int(text) if known[name] is int else float(text)
             except ValueError:
                 kind = "an integer" if known[name] is int else "a number"
                 raise TracekitError(f"threshold {name} is {kind}, not {text!r}") from None

@@ -66,9 +66,7 @@ def judge_briefly(facts: Facts, gains: Gains | None, limits: Thresholds) -> tupl
 # -- regime and bottleneck -------------------------------------------------------------------------
 
 
-def regime_of(
-    gains: Gains, gpu: Gpu, idle: Idle, limits: Thresholds
-) -> tuple[str, str | None]:
+def regime_of(gains: Gains, gpu: Gpu, idle: Idle, limits: Thresholds) -> tuple[str, str | None]:
     """Regime and bottleneck by gains; where neither side gains, by the accounting."""
     # Unexplained waits, charged to either side, gain half of what they are.
     if gains.unknown >= limits.unknown_share and gains.unknown / 2 > abs(gains.device - gains.host):
@@ -105,9 +103,7 @@ def _bottleneck(regime: str, gains: Gains) -> str:
 # -- a device --------------------------------------------------------------------------------------
 
 
-def _judge_gpu(
-    facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, limits: Thresholds
-) -> Verdict:
+def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, limits: Thresholds) -> Verdict:
     gains, span = causal.gains, facts.window.span_ns
     shares = {
         "busy": gpu.busy_ns,
@@ -138,11 +134,10 @@ def _judge_gpu(
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
     why += _gain_sentences(facts, gpu, causal, regime, bottleneck, limits)
+    why += _exposed_sentences(gpu, span, limits)
     if facts.launch is not None:
         why.append(_launch_sentence(facts, limits))
-    return Verdict(
-        regime, bottleneck, "high", fractions, why, savings, margin, [NEXT[bottleneck]]
-    )
+    return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, [NEXT[bottleneck]])
 
 
 def _busy_sentence(facts: Facts, gpu: Gpu) -> str:
@@ -172,7 +167,8 @@ def _gain_sentences(
             "Neither gains: chains of host and of device work are about equally long, and the host "
             f"has no slack. The device, busy for {busy}, is what remains once the other is shorter."
             if regime == COMPUTE
-            else "Neither gains much; by time alone, the GPU waited for the host longer than it worked."
+            else "Neither gains much; by time alone, the GPU waited for the host longer than it "
+            "worked."
         )
     elif causal.flip is not None:
         side, other = ("host", "device") if regime == OVERHEAD else ("device", "host")
@@ -199,6 +195,19 @@ def _gain_sentences(
             f"With launches free, as in CUDA graphs, it is {_gained(gains.cuda_graph)}."
         )
     return sentences
+
+
+def _exposed_sentences(gpu: Gpu, span_ns: int, limits: Thresholds) -> list[str]:
+    """What by accounting could be hidden behind compute, and is not."""
+    exposed = [
+        (gpu.exposed_comm_ns, "communication that no compute covers"),
+        (gpu.exposed_memcpy_ns, "copies and fills that no kernel covers"),
+    ]
+    return [
+        f"{share(ns, span_ns)} of it ({duration(ns)}) is {what}."
+        for ns, what in sorted(exposed, reverse=True)
+        if ns >= limits.exposed_share * span_ns
+    ]
 
 
 def _gained(gain: float) -> str:
@@ -234,10 +243,11 @@ def _doubted(
     limits: Thresholds,
 ) -> Verdict:
     """The verdict with its confidence lowered by what makes it doubtful, said in sentences."""
-    if verdict.regime == UNKNOWN or verdict.margin is None:
+    margin = verdict.margin
+    if verdict.regime == UNKNOWN or margin is None:
         return verdict
     doubts = []
-    if abs(verdict.margin) < limits.close_margin:
+    if abs(margin) < limits.close_margin:
         doubts.append(f"The two sides are within {limits.close_margin:.0%}: a close call.")
     ops = facts.gpu.gpu_ops if facts.gpu else facts.host.operators if facts.host else 0
     if ops < limits.few_ops:
@@ -252,7 +262,7 @@ def _doubted(
     if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
-    plain = abs(verdict.margin) >= limits.plain_margin
+    plain = abs(margin) >= limits.plain_margin
     level = min(2, len(doubts) + (0 if plain else 1))
     if ops < limits.few_ops:
         level = 2
@@ -260,9 +270,7 @@ def _doubted(
     return replace(verdict, confidence=confidence, why=verdict.why + doubts)
 
 
-def _causal_doubts(
-    verdict: Verdict, facts: Facts, causal: Causal, limits: Thresholds
-) -> list[str]:
+def _causal_doubts(verdict: Verdict, facts: Facts, causal: Causal, limits: Thresholds) -> list[str]:
     doubts = []
     if causal.gains.unknown >= limits.doubtful_share:
         doubts.append(

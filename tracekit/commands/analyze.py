@@ -13,7 +13,9 @@ from tracekit.commands.options import resource_options, threshold_option
 @click.command()
 @click.argument("trace")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--explain", is_flag=True, help="Print the critical path, the arithmetic and the SQL too.")
+@click.option(
+    "--explain", is_flag=True, help="Print the critical path, the arithmetic and the SQL too."
+)
 @click.option(
     "--trace-id", type=int, help="Which trace of a database.  [default: all, side by side]"
 )

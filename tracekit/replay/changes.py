@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _FREED_BY_GRAPHS = ("launch", "dispatch", "python")
 _BORDERS_OF_GRAPHS = ("input", "compilation")
 
+
 def apply(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:
     """Makes the change to what a replay takes.
 

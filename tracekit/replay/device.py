@@ -1,8 +1,9 @@
-"""GPU ops as arrays: who launched them, what ran before them, and what the device takes for both."""
+"""GPU ops as arrays: who launched them, what ran before, and what the device takes for both."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ class Device:
         return self.thread >= 0
 
 
-def device_from(rows: dict[str, NDArray], host: Host, limits: Thresholds) -> Device:
+def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -> Device:
     """From the rows of queries/replay/device_work.sql, of one trace."""
 
     def filled(name: str) -> Ints:
@@ -120,7 +121,7 @@ def order_of(device: Device) -> Order:
 
 @dataclass(frozen=True)
 class Habits:
-    """What this device takes where nothing else holds an op up, from the ops for which that is so."""
+    """What this device takes where nothing else holds an op up: of the ops for which that is so."""
 
     latency_ns: int
     """From a launch, submitted, to the op's start on an idle stream."""

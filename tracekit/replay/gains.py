@@ -79,10 +79,13 @@ class Verdicts:
         self._bounds |= {("trace", device): replay.bounds("trace") for device in devices}
         present = set(graph.host.cause.tolist()) | set(graph.device.cause.tolist())
         present |= set(graph.edges.fixed_cause.tolist())
-        totals = np.bincount(graph.host.cause, graph.host.ns * ~graph.host.held, len(graph.causes))
-        totals += np.bincount(graph.device.cause, graph.device.ns, len(graph.causes))
+        worked = graph.host.ns * ~graph.host.held
+        cause = np.concatenate([graph.host.cause, graph.device.cause])
+        totals = np.bincount(cause, np.concatenate([worked, graph.device.ns]), len(graph.causes))
         self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
-        self._runs: dict[str, dict[tuple[str, int], int]] = {"measured": self._lengths(replay.measured)}
+        self._runs: dict[str, dict[tuple[str, int], int]] = {
+            "measured": self._lengths(replay.measured)
+        }
         self._runs["host"] = self._lengths(scaled(replay, host=_HALF))
         self._runs["device"] = self._lengths(scaled(replay, device=_HALF))
         for cause in sorted(present):

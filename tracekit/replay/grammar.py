@@ -21,8 +21,9 @@ HELP = """\
 host*K, device*K: all work of a side takes K times as long.
 CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, communication,
 memory-bandwidth, math or latency; *0 removes it (sync*0: no call waits for the device).
-kernel:NAME*K, class:NAME*K: kernels whose name contains NAME (or matches it, with ? or [), or of a class.
-operator:NAME*K, module:NAME*K: what is in such an operator or module, and the GPU ops launched there.
+kernel:NAME*K, class:NAME*K: kernels whose name contains NAME (or matches it, with *, ? or [), or of
+such a class.
+operator:NAME*K, module:NAME*K: what is in such an operator or module, and the ops launched there.
 sync:NAME*0: calls of that name, or in an operator of that name, wait no more.
 cuda-graph: launches are free, as in a graph captured between two synchronizations.
 fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip."""

@@ -30,7 +30,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.device import Device, Habits
+from tracekit.replay.device import Device
 from tracekit.replay.host import Flags, Host, Ints
 
 # A time before all others.
@@ -82,7 +82,6 @@ class Graph:
     causes: list[str]
     host: Host
     device: Device
-    habits: Habits
     edges: Edges
     time: Ints
     """When each node was measured."""
@@ -121,15 +120,12 @@ def root_of(host: Host, joins: Ints, ops: int, key: Ints, side: str = "right") -
     return np.where(mine, 1 + ops + place, 0), np.where(mine, joins[place], thread * host.span_ns)
 
 
-def finished(
-    causes: list[str], host: Host, device: Device, habits: Habits, joins: Ints, edges: Edges
-) -> Graph:
+def finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: Edges) -> Graph:
     """A graph of these edges, whose fixed times are made to fit what was measured.
 
     An edge that would put its target later than it was is shortened; one whose source was
     measured after its target is left out.
     """
-    ops = len(device.start)
     time = np.concatenate([[0], device.start, host.time_of(joins)]).astype(np.int64)
     kept = time[edges.source] <= time[edges.target]
     edges = edges.take(kept)
@@ -159,9 +155,7 @@ def finished(
         [edges, Edges(zeros.astype(np.int8), zeros, orphans, zeros, zeros, nothing, zeros, zeros,
                       zeros.astype(np.int8))]
     )  # fmt: skip
-    return Graph(
-        causes, host, device, habits, edges, time, time - latest, order, rank, joins, rejected
-    )
+    return Graph(causes, host, device, edges, time, time - latest, order, rank, joins, rejected)
 
 
 def joined(parts: list[Edges]) -> Edges:

@@ -7,7 +7,8 @@ somebody else, no work is done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,10 +86,7 @@ class Host:
         np.add.at(depth, np.searchsorted(host.at, start), 1)
         np.add.at(depth, np.searchsorted(host.at, end), -1)
         held = host.held | (np.cumsum(depth[:-1]) > 0)
-        return Host(
-            host.origin_ns, host.span_ns, host.threads, host.at, host.ns, host.cause, host.event,
-            held,
-        )  # fmt: skip
+        return replace(host, held=held)
 
     def work(self, rate: Floats, key: Ints, stretch: Ints) -> Ints:
         """The work done until each instant, in ns: comparable within a thread.
@@ -97,13 +95,13 @@ class Host:
         """
         rate = np.where(self.held, 0.0, rate)
         done = np.cumsum(np.append(np.int64(0), np.rint(self.ns * rate).astype(np.int64)))
-        if not len(key):
-            return key
+        if not len(self.at):
+            return np.zeros(len(key), np.int64)
         inside = np.rint((key - self.at[stretch]) * rate[stretch]).astype(np.int64)
         return done[stretch] + inside
 
 
-def host_from(rows: dict[str, NDArray], origin_ns: int, end_ns: int) -> Host:
+def host_from(rows: dict[str, NDArray[Any]], origin_ns: int, end_ns: int) -> Host:
     """From the rows of queries/replay/host_work.sql, of one trace.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The critical path of a replay: the chain of host and device work that a window's length consists of."""
+"""The critical path of a replay: the chain of work that a window's length consists of."""
 
 from __future__ import annotations
 
@@ -26,6 +26,19 @@ class Path:
     event: Ints
     on_device: NDArray[np.bool_]
     causes: list[str]
+
+    def between(self, start: int, end: int) -> Path:
+        """What of it lies between two instants."""
+        since, until = np.maximum(self.start, start), np.minimum(self.start + self.ns, end)
+        kept = until > since
+        return Path(
+            since[kept],
+            (until - since)[kept],
+            self.cause[kept],
+            self.event[kept],
+            self.on_device[kept],
+            self.causes,
+        )
 
     def by_cause(self) -> dict[str, int]:
         """The path's time by cause, most first; it adds up to the window."""
@@ -56,7 +69,9 @@ class Path:
         ]
 
 
-def critical_path(run: Run, start: int, end: int, node: int, tail_op: int = -1, key: int = -1) -> Path:
+def critical_path(
+    run: Run, start: int, end: int, node: int, tail_op: int = -1, key: int = -1
+) -> Path:
     """The path from `end` back to `start` (ns since the trace's start, as replayed).
 
     The end is that of the op `tail_op`, whose start is `node`, or the instant `key` of the host,
@@ -71,35 +86,32 @@ def critical_path(run: Run, start: int, end: int, node: int, tail_op: int = -1, 
         chain.append(edge)
         at = int(source[edge])
     links = np.array(chain, np.int64)
-    parts = [_tail(run, node, tail_op, key, end)]
-    parts += _pieces(run, links)
-    begun = np.concatenate([p.start for p in parts])
-    ns = np.concatenate([p.ns for p in parts])
-    every = Path(
-        np.maximum(begun, start),
-        np.maximum(0, np.minimum(begun + ns, end) - np.maximum(begun, start)),
-        np.concatenate([p.cause for p in parts]),
-        np.concatenate([p.event for p in parts]),
-        np.concatenate([p.on_device for p in parts]),
+    parts = [_tail(run, node, tail_op, key), *_pieces(run, links)]
+    path = Path(
+        np.concatenate([part.start for part in parts]),
+        np.concatenate([part.ns for part in parts]),
+        np.concatenate([part.cause for part in parts]),
+        np.concatenate([part.event for part in parts]),
+        np.concatenate([part.on_device for part in parts]),
         graph.causes,
-    )
-    kept = every.ns > 0
-    every = Path(*(getattr(every, n)[kept] for n in ("start", "ns", "cause", "event", "on_device")), graph.causes)  # type: ignore[arg-type]
-    missing = end - start - int(every.ns.sum())
-    if missing <= 0:
-        return every
+    ).between(start, end)
     # Before the trace's first record nothing is known.
+    missing = end - start - int(path.ns.sum())
+    if missing <= 0:
+        return path
+    unknown = np.array([graph.number("unknown")], np.int8)
+    first = _links(run, np.array([start]), np.array([missing]), unknown, None, False)
     return Path(
-        np.append(every.start, start),
-        np.append(every.ns, missing),
-        np.append(every.cause, np.int8(graph.number("unknown"))),
-        np.append(every.event, -1),
-        np.append(every.on_device, False),
+        np.append(path.start, first.start),
+        np.append(path.ns, first.ns),
+        np.append(path.cause, first.cause),
+        np.append(path.event, first.event),
+        np.append(path.on_device, first.on_device),
         graph.causes,
     )
 
 
-def _tail(run: Run, node: int, op: int, key: int, end: int) -> Path:
+def _tail(run: Run, node: int, op: int, key: int) -> Path:
     """From the last node to the path's end: an op's own time, or a thread's work."""
     graph = run.graph
     if op >= 0:
@@ -120,7 +132,7 @@ def _pieces(run: Run, chain: Ints) -> list[Path]:
     wait that nothing explains."""
     graph, edges = run.graph, run.graph.edges
     begun = run.time[edges.source[chain]]
-    on_host = (edges.host_to[chain] > edges.host_from[chain])
+    on_host = edges.host_to[chain] > edges.host_from[chain]
     host = chain[on_host]
     parts = [_host_links(run, edges.host_from[host], edges.host_to[host], begun[on_host])]
     points = np.concatenate([edges.host_from[chain], edges.host_to[chain]])
@@ -134,16 +146,32 @@ def _pieces(run: Run, chain: Ints) -> list[Path]:
     fixed = np.rint(edges.fixed_ns[chain] * run.scale.fixed[chain]).astype(np.int64)
     shown = op_part + np.minimum(fixed, 0)
     parts.append(
-        _links(run, after_host[by_op], shown[by_op], graph.device.cause[op], graph.device.op_id[op], True)
+        _links(
+            run,
+            after_host[by_op],
+            shown[by_op],
+            graph.device.cause[op],
+            graph.device.op_id[op],
+            True,
+        )
     )
     kind = edges.kind[chain]
     on_device = (kind != Kind.HOST) & (kind != Kind.SYNC)
     parts.append(
-        _links(run, after_host + shown, np.maximum(fixed, 0), edges.fixed_cause[chain], None, on_device)
+        _links(
+            run, after_host + shown, np.maximum(fixed, 0), edges.fixed_cause[chain], None, on_device
+        )
     )
     unknown = np.full(len(chain), graph.number("unknown"), np.int8)
     parts.append(
-        _links(run, after_host + op_part + fixed, run.wait[edges.target[chain]], unknown, None, on_device)
+        _links(
+            run,
+            after_host + op_part + fixed,
+            run.wait[edges.target[chain]],
+            unknown,
+            None,
+            on_device,
+        )
     )
     return parts
 
@@ -154,7 +182,11 @@ def _host_links(run: Run, since: Ints, until: Ints, begun: Ints) -> Path:
     first, last = host.stretch_of(since), host.stretch_of(until)
     count = last - first + 1
     index = np.repeat(np.arange(len(since)), count)
-    stretch = np.repeat(first, count) + np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    stretch = (
+        np.repeat(first, count)
+        + np.arange(int(count.sum()))
+        - np.repeat(np.cumsum(count) - count, count)
+    )
     begin = np.maximum(since[index], host.at[stretch])
     end = np.minimum(until[index], (host.at + host.ns)[stretch])
     end = np.maximum(end, begin)
@@ -163,7 +195,9 @@ def _host_links(run: Run, since: Ints, until: Ints, begun: Ints) -> Path:
     work = host.work(run.scale.host, points, where)
     n = len(stretch)
     start = begun[index] + work[:n] - work[2 * n :][index]
-    return _links(run, start, work[n : 2 * n] - work[:n], host.cause[stretch], host.event[stretch], False)
+    return _links(
+        run, start, work[n : 2 * n] - work[:n], host.cause[stretch], host.event[stretch], False
+    )
 
 
 def _links(

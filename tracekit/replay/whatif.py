@@ -1,4 +1,4 @@
-"""What a run would have taken, had something been faster: the recorded graph, replayed with changes."""
+"""What a run would have taken, had something been faster: its graph, replayed with changes."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ class WhatIf:
 class Replay:
     """One trace as a graph, to be replayed with changes."""
 
-    def __init__(
-        self, database: Database, trace_id: int, limits: Thresholds | None = None
-    ) -> None:
+    def __init__(self, database: Database, trace_id: int, limits: Thresholds | None = None) -> None:
         self.database = database
         self.trace_id = trace_id
         self.limits = limits or Thresholds()
@@ -96,12 +94,15 @@ def what_if(
     window: str | None = None,
     limits: Thresholds | None = None,
 ) -> WhatIf:
-    """What a window would have taken with changes such as `host*0.5` (`tracekit.replay.grammar.HELP` lists them).
+    """What a window would have taken with changes such as `host*0.5`.
+
+    `tracekit.replay.grammar.HELP` lists them.
 
     `window` is `gpu_active` (the default), `trace` or the name of a step.
 
     Raises:
-        TracekitError: when a change is none or names nothing in the trace, or there is no such window.
+        TracekitError: when a change is none or names nothing in the trace, or there is no such
+            window.
     """
     replay = Replay(database, trace_id, limits)
     before, after = replay.measured, replay.run(*changes)
@@ -133,5 +134,3 @@ def what_if(
             for each, a, b in zip(steps.names, old, new, strict=True)
         ],
     )
-
-

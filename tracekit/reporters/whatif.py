@@ -32,8 +32,8 @@ def render(found: WhatIf) -> None:
     out.print(table)
     if found.unknown_ns:
         out.print(
-            f"{duration(found.unknown_ns)} of it are waits that the trace does not explain: they are "
-            "kept as they were."
+            f"{duration(found.unknown_ns)} of it are waits that the trace does not explain: they "
+            "are kept as they were."
         )
     if len(found.steps) > 1:
         section(out, "Step by step (from the completion of the one before to its own)")

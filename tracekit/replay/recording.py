@@ -1,0 +1,96 @@
+"""What a trace recorded of host and device, and what both usually take: the ground of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.errors import TracekitError
+from tracekit.replay.device import (
+    Device,
+    Habits,
+    Launched,
+    Order,
+    device_from,
+    habits_of,
+    order_of,
+)
+from tracekit.replay.host import Flags, Host, Ints, host_from
+from tracekit.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from tracekit.database import Database
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One trace's host threads and devices."""
+
+    database: Database
+    trace_id: int
+    limits: Thresholds
+    causes: list[str]
+    host: Host
+    device: Device
+
+    @cached_property
+    def order(self) -> Order:
+        return order_of(self.device)
+
+    @cached_property
+    def habits(self) -> Habits:
+        return habits_of(self.device, self.order, self.limits)
+
+    @cached_property
+    def launched(self) -> Launched:
+        return Launched(self.device)
+
+    @cached_property
+    def submitted(self) -> Ints:
+        """The instant in each launch call from which the op could start.
+
+        A copy that blocks is prepared by its call, and then waited for: where the stream had other
+        work, for most of it.
+        """
+        device, habits = self.device, self.habits
+        start = np.clip(device.start - habits.least_latency_ns, device.call, device.call_end)
+        queued = device.is_blocking & (self.order.free > device.call)
+        start = np.where(queued, np.minimum(start, device.call + habits.call_ns), start)
+        return np.where(device.linked, start, 0)
+
+    @cached_property
+    def ready(self) -> Ints:
+        """When its launch and its stream would have let each op start."""
+        return np.maximum(
+            self.submitted + self.habits.latency_ns, self.order.free + self.habits.gap_ns
+        )
+
+    @cached_property
+    def fresh(self) -> Flags:
+        """Ops that start about as soon after their launch as on an idle stream."""
+        return self.device.linked & (
+            self.device.start - self.submitted <= self.habits.latency_ns + self.habits.gap_ns
+        )
+
+
+def recording_of(database: Database, trace_id: int, limits: Thresholds) -> Recording:
+    """Reads a trace's recording.
+
+    Raises:
+        TracekitError: when it has no events with a time, or times beyond what 64 bits hold.
+    """
+    causes = database.fetch("SELECT causes()")[1][0][0]
+    spans = database.fetch(
+        "SELECT start_ns, end_ns FROM trace_span WHERE trace_id = getvariable('trace')",
+        {"trace": trace_id},
+    )[1]
+    if not spans:
+        raise TracekitError("the trace has no events with a time: there is nothing to replay")
+    start, end = spans[0]
+    host = host_from(database.arrays("host_work", trace=trace_id), start, end)
+    rows = database.arrays("device_work", trace=trace_id, short_ns=limits.launch_floor_ns)
+    device = device_from(rows, host, limits)
+    return Recording(database, trace_id, limits, causes, host, device)

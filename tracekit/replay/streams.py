@@ -1,0 +1,129 @@
+"""What holds streams up: other streams, as the trace says it or as its calls and times show it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracekit.replay.graph import NEVER
+from tracekit.replay.host import Ints
+from tracekit.replay.recording import Recording
+
+
+def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:
+    """Ops that wait for one of another stream, as the trace says, or as its calls and its times
+    do; and those they wait for."""
+    rows = recorded.database.arrays("stream_waits", trace=recorded.trace_id)
+    pairs = [np.stack(_told_waits(recorded, rows)), np.stack(_seen_waits(recorded, rows))]
+    target, source = np.unique(np.concatenate(pairs, axis=1), axis=1)
+    return target, source
+
+
+def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
+    """Ops that wait, and those they wait for, by the trace's own records (cuda_sync)."""
+    device, origin = recorded.device, recorded.host.origin_ns
+    told = ~np.ma.getmaskarray(rows["until_ns"])
+    call = rows["start_ns"][told] - origin
+    until = np.ma.getdata(rows["until_ns"])[told] - origin
+    stream = np.ma.filled(rows["stream"], -1)[told]
+    other = np.ma.filled(rows["wait_on_stream"], -1)[told]
+    source, _ = recorded.launched.before(until, np.full(len(until), -NEVER), other)
+    target = np.full(len(call), -1, np.int64)
+    for number in np.unique(stream):
+        mine = np.flatnonzero(device.linked & (device.stream == number))
+        mine = mine[np.argsort(device.call[mine], kind="stable")]
+        place = np.searchsorted(device.call[mine], call, "left")
+        found = (stream == number) & (place < len(mine))
+        target[found] = mine[place[found]]
+    good = (target >= 0) & (source >= 0) & (other >= 0)
+    return target[good], source[good]
+
+
+def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
+    """Ops before which a call makes streams wait, and what they wait for, as it seems.
+
+    An op launched right after such a call waits for what its thread launched right before it,
+    where that is another stream's. One that starts late waits for what ended last before it:
+    of another stream, launched before a call since the launch before on its own; in a graph,
+    of the same one.
+    """
+    device, order, ready = recorded.device, recorded.order, recorded.ready
+    late = device.linked & (device.start > ready + recorded.habits.gap_ns)
+    calls = np.sort(
+        recorded.host.key(recorded.host.numbers(rows["pid"], rows["tid"]), rows["start_ns"])
+    )
+    key = recorded.host.key(device.thread, recorded.host.origin_ns + device.call)
+    pairs = [_neighbours(recorded, calls, key)]
+    if len(calls):
+        same = (order.before >= 0) & (device.thread[order.before] == device.thread)
+        since = np.where(same, key[order.before], device.thread * recorded.host.span_ns)
+        place = np.searchsorted(calls, key) - 1
+        waits = late & (place >= 0) & (calls[place] >= since) & ~device.is_graph
+        op = np.flatnonzero(waits)
+        pairs.append(
+            _late(
+                recorded,
+                op,
+                _ended_before(recorded, op, recorded.host.time_of(calls[place[op]])),
+                ready,
+            )
+        )
+    op = np.flatnonzero(late & device.is_graph)
+    source = _ended_before(recorded, op, device.call_end[op] + 1)
+    other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
+    pairs.append(_late(recorded, op, np.where(other, -1, source), ready))
+    every = np.unique(np.concatenate([np.stack(pair) for pair in pairs], axis=1), axis=1)
+    return every[0], every[1]
+
+
+def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
+    """Ops of different streams that a thread launched right after each other, but for a call
+    in between that makes a stream wait."""
+    device = recorded.device
+    op = np.flatnonzero(device.linked)
+    op = op[np.argsort(key[op], kind="stable")]
+    first, second = op[:-1], op[1:]
+    if not len(calls):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    place = np.searchsorted(calls, key[second]) - 1
+    waits = (place >= 0) & (calls[place] >= key[first])
+    good = (
+        waits
+        & (device.thread[first] == device.thread[second])
+        & (device.queue[first] != device.queue[second])
+        & (device.device_id[first] == device.device_id[second])
+        & (device.end[first] <= device.start[second] + recorded.limits.clock_tick_ns)
+        & (device.start[first] < device.start[second])
+    )
+    return second[good], first[good]
+
+
+def _late(recorded: Recording, op: Ints, source: Ints, ready: Ints) -> tuple[Ints, Ints]:
+    """Only what ended after an op could have started explains that it did not."""
+    good = source >= 0
+    good[good] = recorded.device.end[source[good]] > ready[op[good]]
+    return op[good], source[good]
+
+
+def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
+    """For each op, the one of another stream of its device that ended last before its start,
+    among those launched before `until`; -1: none."""
+    device = recorded.device
+    best = np.full(len(op), -1, np.int64)
+    best_end = np.full(len(op), NEVER)
+    for number in np.unique(device.queue):
+        mine = np.flatnonzero(device.queue == number)
+        mine = mine[np.argsort(device.end[mine], kind="stable")]
+        latest = device.start[op] + recorded.limits.clock_tick_ns
+        place = np.searchsorted(device.end[mine], latest, "right") - 1
+        candidate = mine[np.maximum(place, 0)]
+        good = (
+            (place >= 0)
+            & (device.queue[op] != number)
+            & (device.device_id[op] == device.device_id[candidate])
+            & (device.end[candidate] > best_end)
+            & (device.start[candidate] < device.start[op])
+            & (~device.linked[candidate] | (device.call[candidate] < until))
+        )
+        best = np.where(good, candidate, best)
+        best_end = np.where(good, device.end[candidate], best_end)
+    return best
