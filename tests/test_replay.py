@@ -1,0 +1,248 @@
+"""The graph of small traces made by hand: what waits for what, and what changes would do."""
+
+import numpy as np
+import pytest
+
+from tests import traces
+from tests.conftest import shared_trace_names
+from tests.traces import frame, gpu_op, launch, operator, slice_event, step
+from tracekit.errors import TracekitError
+from tracekit.replay.graph import Kind
+from tracekit.replay.whatif import Replay
+
+US = 1_000
+
+
+def replayed(folder, events):
+    """The replay of a trace, which stays open."""
+    return Replay(traces.load(folder, events), 1)
+
+
+def edges(replay, kind):
+    """(source op, target op) of the edges of a kind between ops."""
+    found = replay.graph.edges
+    chosen = found.kind == kind
+    ids = replay.graph.device.op_id
+    ends = zip(found.source[chosen] - 1, found.target[chosen] - 1, strict=True)
+    return {(int(ids[a]), int(ids[b])) for a, b in ends if 0 <= a < len(ids) and b < len(ids)}
+
+
+def predicted(replay, *changes):
+    """The GPU-active span with changes, in us."""
+    return replay.bounds().length(replay.run(*changes)) / US
+
+
+@pytest.mark.parametrize("name", shared_trace_names())
+def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_database):
+    database = shared_database(name)
+    replay = Replay(database, 1)
+    graph = replay.graph
+    if not graph.ops:
+        return
+    assert np.array_equal(replay.measured.time, graph.time)
+    bounds = replay.bounds()
+    path = bounds.path(replay.measured).by_cause()
+    assert sum(path.values()) == bounds.length(replay.measured)
+    for number, length in enumerate(replay.steps.lengths(replay.measured)):
+        assert sum(replay.steps.path(replay.measured, number).by_cause().values()) == length
+
+
+PLAIN = [
+    "h100-bert-small", "h100-timesformer", "a100-nccl", "v100-ns-resolution", "v100-compiled-ddp",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_less_than_5_percent_of_a_plain_run_is_unexplained(name, shared_database):
+    replay = Replay(shared_database(f"{name}.json.gz"), 1)
+    graph, bounds = replay.graph, replay.bounds()
+    span = bounds.length(replay.measured)
+    assert bounds.path(replay.measured).by_cause().get("unknown", 0) < 0.05 * span
+    # Not only of the path: of everything that waits.
+    assert graph.unknown[1 : 1 + graph.ops].sum() < 0.05 * span
+
+
+def test_an_op_waits_for_its_launch_and_for_its_stream(tmp_path):
+    events = [launch(0, 5, 1), gpu_op(7, 50, 1), launch(10, 5, 2), gpu_op(58, 20, 2)]
+    replay = replayed(tmp_path, events)
+    assert edges(replay, Kind.STREAM) == {(1, 3)}
+    # The second is held up by the first: 1 us between them, which stays.
+    assert predicted(replay) == 71
+    assert predicted(replay, "device*0.5") == 36
+    # Then its launch holds it up: submitted at 15 us, it takes the 2 us that the first took.
+    assert predicted(replay, "device*0.1") == 12
+
+
+def test_the_host_waits_for_what_it_synchronizes_with(tmp_path):
+    events = [
+        launch(0, 5, 1), gpu_op(7, 100, 1), launch(10, 100, 2, name="cudaDeviceSynchronize"),
+        launch(120, 5, 3), gpu_op(127, 10, 3),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, events)
+    # Return 3 us after the op, 15 us to the end of the next launch, 2 us to its start.
+    assert predicted(replay, "device*0.5") == 50 + 3 + 15 + 2 + 5
+    # Without the wait the launch follows at once, and the op its stream (1 us is usual).
+    assert predicted(replay, "sync*0") == 100 + 1 + 10
+    # What waits is no work of the host.
+    assert predicted(replay, "host*0.5") == 100 + 3 + 7.5 + 2 + 10
+
+
+def test_a_copy_that_blocks_holds_its_thread(tmp_path):
+    events = [
+        launch(0, 5, 1), gpu_op(7, 100, 1),
+        launch(10, 112, 2, name="cudaMemcpyAsync"),
+        gpu_op(108, 12, 2, category="gpu_memcpy", name="Memcpy DtoH (Device -> Pageable)"),
+        launch(130, 5, 3), gpu_op(137, 10, 3),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, events)
+    assert predicted(replay) == 140
+    # The call's length is the device's: it shrinks with the kernel before the copy.
+    assert predicted(replay, "kernel:sgemm*0.5") == pytest.approx(140 - 50 - 5)
+    assert predicted(replay, "host*0.5") > 130
+
+
+def test_a_stream_waits_for_the_event_that_the_trace_names(tmp_path):
+    events = [
+        launch(0, 5, 1), gpu_op(7, 100, 1, stream=7),
+        launch(6, 1, 2, name="cudaEventRecord"), launch(8, 1, 3, name="cudaStreamWaitEvent"),
+        slice_event(
+            "cuda_sync", "Stream Wait Event", 8, 1,
+            args={"stream": 9, "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 2,
+                  "correlation": 3, "device": 0},
+        ),
+        launch(10, 5, 4), gpu_op(108, 10, 4, stream=9),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, events)
+    assert edges(replay, Kind.WAIT) == {(1, 6)}
+    assert predicted(replay, "device*0.5") == 50 + 1 + 5
+
+
+def test_without_a_call_between_them_streams_do_not_wait_for_each_other(tmp_path):
+    apart = [
+        launch(0, 5, 1), gpu_op(7, 100, 1, stream=7), launch(10, 5, 4), gpu_op(308, 10, 4, stream=9),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, apart)
+    assert edges(replay, Kind.WAIT) == set()
+    # 20 us are what a launch may take; the rest has no reason in the trace.
+    path = replay.bounds().path(replay.measured).by_cause()
+    assert path["unknown"] == (308 - 15 - 20) * US
+    assert predicted(replay, "host*0", "latency*0") > 200
+
+
+def test_kernels_of_a_graph_wait_for_each_other(tmp_path):
+    events = [
+        launch(0, 5, 1, name="cudaGraphLaunch"),
+        gpu_op(7, 50, 1, stream=7), gpu_op(58, 50, 1, stream=8), gpu_op(109, 10, 1, stream=7),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, events)
+    assert edges(replay, Kind.WAIT) == {(1, 2), (2, 3)}
+    assert predicted(replay, "device*0.5") == 25 + 1 + 25 + 1 + 5
+
+
+def test_work_of_another_thread_is_waited_for_by_the_one_that_stands_still(tmp_path):
+    worker = {"tid": 200}
+    events = [
+        operator("forward", 0, 10), launch(1, 5, 1), gpu_op(8, 5, 1),
+        frame("backward", 12, 100),
+        operator("MmBackward0", 20, 40) | worker, launch(30, 5, 2) | worker, gpu_op(37, 5, 2),
+        operator("AddBackward0", 65, 30) | worker,
+        operator("optimizer", 115, 20), launch(120, 5, 3), gpu_op(127, 5, 3),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, events)
+    kinds = replay.graph.edges.kind
+    assert (kinds == Kind.HANDOVER).sum() == 2
+    # 40 of the worker's us are gone, and so is the op that they launched.
+    assert predicted(replay, "operator:MmBackward0*0") == predicted(replay) - 40
+
+
+def test_a_device_clock_that_runs_ahead_is_set_right_by_the_least_that_mends_it(tmp_path):
+    events = [launch(100, 5, 1), gpu_op(97, 20, 1), launch(200, 5, 2), gpu_op(203, 20, 2)]
+    replay = replayed(tmp_path, events)
+    assert replay.graph.device.shift_ns == {0: 3 * US}
+    assert predicted(replay) == 126
+    analysis = replay.database.verdict()
+    assert analysis.causal.clock_shift_ns == 3 * US
+    assert any("added to the device's times" in why for why in analysis.verdict.why)
+
+
+def test_an_op_long_before_its_launch_is_not_linked_to_it(tmp_path):
+    events = [launch(9_000, 5, 1), gpu_op(97, 20, 1), launch(9_100, 5, 2), gpu_op(9_107, 20, 2)]
+    replay = replayed(tmp_path, events)
+    assert replay.graph.device.wrong_links == 1
+    assert replay.graph.device.shift_ns == {0: 0}
+
+
+def test_a_change_scales_only_what_it_names(tmp_path):
+    events = [
+        operator("aten::mm", 0, 20), launch(5, 5, 1), gpu_op(12, 100, 1, name="gemm_128"),
+        operator("aten::add", 30, 20), launch(35, 5, 2), gpu_op(113, 40, 2, name="elementwise_add"),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, events)
+    assert predicted(replay) == 141
+    assert predicted(replay, "kernel:GEMM*0.5") == 91
+    assert predicted(replay, "kernel:*add*0.5") == 121
+    assert predicted(replay, "class:elementwise*0.5") == 121
+    assert predicted(replay, "operator:add*0") == pytest.approx(101)
+    assert predicted(replay, "kernel:gemm*0.5", "kernel:add*0.5") == 71
+    assert predicted(replay, "device*2") == 281
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("host", "is no change"), ("host*", "is no change"), ("host*-1", "is no change"),
+        ("host*1e5", "is no change"), ("gpus*0.5", "none of host, device"),
+        ("unknown*0", "none of host"), ("nothing:x*0.5", "one of kernel:NAME"),
+        ("kernel:*0.5", "one of kernel:NAME"), ("sync:x*0.5", r"removed \(\*0\)"),
+        ("kernel:nosuch*0.5", "names nothing"), ("fuse", "no neighbouring operators"),
+        ("host*9999999", "how many times as long"), ("cuda-graph:x", "is no change"),
+    ],
+)  # fmt: skip
+def test_what_is_no_change_is_refused_in_one_line(change, said, tmp_path):
+    replay = replayed(tmp_path, [launch(0, 5, 1), gpu_op(7, 50, 1)])
+    with pytest.raises(TracekitError, match=said):
+        replay.run(change)
+
+
+def test_fused_operators_move_their_intermediate_no_more(tmp_path):
+    shape, types = [[1000, 1000], [1000, 1000]], ["c10::BFloat16"] * 2
+    events = [
+        *traces.launched([operator("aten::mul", 0, 10, shape, types)], 5, 30, 99, 1),
+        *traces.launched([operator("aten::add", 10, 10, shape, types)], 15, 130, 99, 2),
+    ]
+    replay = replayed(tmp_path, events)
+    # Each moves 6 MB, of which 2 are the intermediate.
+    assert predicted(replay) - predicted(replay, "fuse") == pytest.approx(2 * 99 / 3)
+    assert predicted(replay, "fuse:aten") == predicted(replay, "fuse")
+    # Both have to have the name.
+    with pytest.raises(TracekitError, match="no neighbouring operators"):
+        replay.run("fuse:mul")
+
+
+def test_a_step_lasts_from_the_completion_of_the_one_before(tmp_path):
+    events = [
+        step(1, 0, 50), launch(10, 5, 1), gpu_op(17, 100, 1),
+        step(2, 50, 50), launch(60, 5, 2), gpu_op(118, 100, 2),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, events)
+    # The host leaves both long before the device has done what it launched in them.
+    assert replay.steps.lengths(replay.measured).tolist() == [117 * US, 101 * US]
+    assert replay.steps.lengths(replay.run("device*0.5")).tolist() == [67 * US, 51 * US]
+
+
+def test_without_steps_the_outermost_ranges_are_the_phases(tmp_path):
+    events = [
+        slice_event("user_annotation", "prefill", 0, 40), launch(10, 5, 1), gpu_op(17, 100, 1),
+        slice_event("user_annotation", "decode", 50, 40), launch(60, 5, 2), gpu_op(118, 50, 2),
+        slice_event("user_annotation", "inner", 55, 10),
+    ]  # fmt: skip
+    with traces.load(tmp_path, events) as run:
+        phases = run.verdict().phases
+    assert [(phase.name, phase.window_ns) for phase in phases] == [
+        ("prefill", 117 * US), ("decode", 51 * US),
+    ]  # fmt: skip
+
+
+def test_a_trace_without_events_cannot_be_replayed(tmp_path):
+    with traces.load(tmp_path, []) as run, pytest.raises(TracekitError, match="nothing to replay"):
+        run.whatif("host*0.5")
