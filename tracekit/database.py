@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,12 +125,19 @@ class Database:
             answer = cursor.execute(query)
             return [column[0] for column in answer.description or ()], answer.fetchall()
 
-    def arrays(self, name: str, **parameters: Value) -> dict[str, numpy.ndarray]:
-        """What `query` returns as NumPy arrays, causes as their numbers: for large answers."""
+    def arrays(
+        self, name: str, columns: Sequence[str] = (), **parameters: Value
+    ) -> dict[str, numpy.ndarray]:
+        """What `query` returns as NumPy arrays, all columns or some, for large answers.
+
+        Causes come as their numbers.
+        """
         question = catalog.query(name)
-        coded = any(column.name == "cause" for column in question.columns)
-        columns = "* REPLACE (cause_number(cause) AS cause)" if coded else "*"
-        sql = f"SELECT {columns} FROM ({question.sql})"
+        wanted = ", ".join(
+            "cause_number(cause) AS cause" if column == "cause" else column
+            for column in columns or [column.name for column in question.columns]
+        )
+        sql = f"SELECT {wanted} FROM ({question.sql})"
         with self._reading(sql, question.checked(parameters)) as cursor:
             return cursor.execute(sql).fetchnumpy()
 

@@ -30,6 +30,7 @@ class _Builder:
     def __init__(self, recorded: Recording) -> None:
         self.recorded = recorded
         self.causes = recorded.causes
+        self.latency = recorded.causes.index("latency")
         self.device = recorded.device
         self.order = recorded.order
         self.stream_waits = stream_waits(recorded)
@@ -50,31 +51,6 @@ class _Builder:
         ]
         return finished(self.causes, host, self.device, joins, joined(parts))
 
-    def _edges(
-        self,
-        kind: Kind | Ints,
-        source: Ints,
-        target: Ints,
-        *,
-        host_from: Ints | int = 0,
-        host_to: Ints | int = 0,
-        op: Ints | int = -1,
-        op_ns: Ints | int = 0,
-        fixed_ns: Ints | int = 0,
-        cause: Ints | int | str = "latency",
-    ) -> Edges:
-        n = len(source)
-        number = self.causes.index(cause) if isinstance(cause, str) else cause
-
-        def column(value: Ints | int) -> Ints:
-            return np.broadcast_to(value, n).astype(np.int64)
-
-        return Edges(
-            column(kind).astype(np.int8), column(source), column(target), column(host_from),
-            column(host_to), column(op), column(op_ns), column(fixed_ns),
-            column(number).astype(np.int8),
-        )  # fmt: skip
-
     def _thread_edges(self, host: Host, joins: Ints, waits: Waits, join: Ints) -> Edges:
         """From each join of a thread to the next, over the work between them."""
         node = 1 + len(self.device.start) + np.arange(len(joins))
@@ -83,7 +59,7 @@ class _Builder:
         np.minimum.at(own_ns, join, waits.own_ns)
         cause = np.zeros(len(joins), np.int64)
         cause[join] = waits.own_cause
-        return self._edges(
+        return Edges.make(
             Kind.HOST, source, node, host_from=since, host_to=joins, fixed_ns=own_ns, cause=cause
         )
 
@@ -92,13 +68,13 @@ class _Builder:
         by_op = waits.op >= 0
         op = waits.op[by_op]
         length = np.where(waits.kind[by_op] == Kind.QUEUE, 0, self.device.ns[op])
-        released = self._edges(
+        released = Edges.make(
             waits.kind[by_op], 1 + op, 1 + ops + join[by_op], op=op, op_ns=length,
             fixed_ns=waits.lag_ns[by_op], cause=waits.own_cause[by_op],
         )  # fmt: skip
         instant = waits.instant[~by_op]
         source, since = root_of(host, joins, ops, instant)
-        handed = self._edges(
+        handed = Edges.make(
             waits.kind[~by_op], source, 1 + ops + join[~by_op], host_from=since, host_to=instant,
             fixed_ns=waits.lag_ns[~by_op], cause=waits.own_cause[~by_op],
         )  # fmt: skip
@@ -117,18 +93,18 @@ class _Builder:
             0,
             np.minimum(device.ns[before], device.start[later] - device.start[before]),
         )
-        chain = self._edges(
+        chain = Edges.make(
             Kind.STREAM, 1 + before, 1 + later, op=before, op_ns=shared,
-            fixed_ns=np.where(overlaps, 0, self._allowed(Kind.STREAM, later, gap)),
+            fixed_ns=np.where(overlaps, 0, self._allowed(Kind.STREAM, later, gap)), cause=self.latency,
         )  # fmt: skip
         # Of ops that overlapped, the one that ended last may be another than the one before.
         other = np.flatnonzero(
             (order.last >= 0) & (order.last != order.before) & (order.free <= device.start)
         )
         last = order.last[other]
-        rest = self._edges(
+        rest = Edges.make(
             Kind.STREAM, 1 + last, 1 + other, op=last, op_ns=device.ns[last],
-            fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - device.end[last]),
+            fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - device.end[last]), cause=self.latency,
         )  # fmt: skip
         return joined([chain, rest])
 
@@ -137,17 +113,23 @@ class _Builder:
         key = host.key(self.device.thread[op], host.origin_ns + self.recorded.submitted[op])
         source, since = root_of(host, joins, ops, key)
         fixed = self._allowed(Kind.LAUNCH, op, self.device.start[op] - self.recorded.submitted[op])
-        return self._edges(
-            Kind.LAUNCH, source, 1 + op, host_from=since, host_to=key, fixed_ns=fixed
+        return Edges.make(
+            Kind.LAUNCH,
+            source,
+            1 + op,
+            host_from=since,
+            host_to=key,
+            fixed_ns=fixed,
+            cause=self.latency,
         )
 
     def _wait_edges(self) -> Edges:
         """Where a stream waits for another."""
         target, source = self.stream_waits
         lag = self.device.start[target] - self.device.end[source]
-        return self._edges(
+        return Edges.make(
             Kind.WAIT, 1 + source, 1 + target, op=source, op_ns=self.device.ns[source],
-            fixed_ns=self._allowed(Kind.WAIT, target, lag),
+            fixed_ns=self._allowed(Kind.WAIT, target, lag), cause=self.latency,
         )  # fmt: skip
 
     def _limited_by(self) -> Ints:

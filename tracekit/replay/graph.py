@@ -23,9 +23,10 @@ The idea of replaying such a graph is Daydream's (https://www.usenix.org/confere
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,14 +60,38 @@ class Edges:
     """
 
     kind: NDArray[np.int8]
-    source: Ints
-    target: Ints
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
     host_from: Ints
     host_to: Ints
-    op: Ints
+    op: NDArray[np.int32]
     op_ns: Ints
     fixed_ns: Ints
     fixed_cause: NDArray[np.int8]
+
+    @staticmethod
+    def make(
+        kind: Ints | int,
+        source: Ints,
+        target: Ints,
+        *,
+        host_from: Ints | int = 0,
+        host_to: Ints | int = 0,
+        op: Ints | int = -1,
+        op_ns: Ints | int = 0,
+        fixed_ns: Ints | int = 0,
+        cause: Ints | int = 0,
+    ) -> Edges:
+        """Edges, columns or one value for all."""
+
+        def column(value: Ints | int, kind: Any = np.int64) -> NDArray[Any]:
+            return np.broadcast_to(value, len(source)).astype(kind)
+
+        return Edges(
+            column(kind, np.int8), column(source, np.int32), column(target, np.int32),
+            column(host_from), column(host_to), column(op, np.int32), column(op_ns),
+            column(fixed_ns), column(cause, np.int8),
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -128,10 +153,13 @@ def finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: 
     """
     time = np.concatenate([[0], device.start, host.time_of(joins)]).astype(np.int64)
     kept = time[edges.source] <= time[edges.target]
-    edges = edges.take(kept)
+    rejected = int((~kept).sum())
+    if rejected:
+        edges = edges.take(kept)
     order, tied = _ordered(time, edges)
-    rejected = int((~kept).sum()) + len(tied)
-    edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
+    if len(tied):
+        rejected += len(tied)
+        edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     points = np.concatenate([edges.host_from, edges.host_to])
@@ -139,22 +167,15 @@ def finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: 
     known = work[len(edges) :] - work[: len(edges)] + edges.op_ns
     room = time[edges.target] - time[edges.source] - known
     fixed_ns = np.minimum(edges.fixed_ns, room)
-    edges = Edges(
-        edges.kind, edges.source, edges.target, edges.host_from, edges.host_to, edges.op,
-        edges.op_ns, fixed_ns, edges.fixed_cause,
-    )  # fmt: skip
+    edges = replace(edges, fixed_ns=fixed_ns)
     latest = np.full(len(time), NEVER)
     latest[0] = 0
     np.maximum.at(latest, edges.target, time[edges.source] + known + fixed_ns)
     # What nothing in the trace leads to starts when it was seen to start.
     orphans = np.flatnonzero(latest == NEVER)
     latest[orphans] = 0
-    zeros = np.zeros(len(orphans), np.int64)
-    nothing = np.full(len(orphans), -1, np.int64)
-    edges = joined(
-        [edges, Edges(zeros.astype(np.int8), zeros, orphans, zeros, zeros, nothing, zeros, zeros,
-                      zeros.astype(np.int8))]
-    )  # fmt: skip
+    if len(orphans):
+        edges = joined([edges, Edges.make(Kind.HOST, np.zeros_like(orphans), orphans)])
     return Graph(causes, host, device, edges, time, time - latest, order, rank, joins, rejected)
 
 

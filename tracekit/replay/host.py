@@ -101,28 +101,29 @@ class Host:
         return done[stretch] + inside
 
 
-def host_from(rows: dict[str, NDArray[Any]], origin_ns: int, end_ns: int) -> Host:
-    """From the rows of queries/replay/host_work.sql, of one trace.
+def host_from(
+    rows: dict[str, NDArray[Any]], threads: list[tuple[int, int]], origin_ns: int, end_ns: int
+) -> Host:
+    """From the rows of queries/replay/host_work.sql, of one trace, and its threads in their order.
 
     Raises:
         TracekitError: when the trace's span, times its threads, is beyond 64 bits.
     """
-    pid, tid = rows["pid"], rows["tid"]
-    changes = np.flatnonzero((np.diff(pid) != 0) | (np.diff(tid) != 0)) + 1
-    firsts = np.concatenate([[0], changes]).astype(np.int64) if len(pid) else np.zeros(0, np.int64)
+    ns: Ints = rows["dur_ns"].astype(np.int64, copy=False)
     span_ns = end_ns - origin_ns + 1
-    if span_ns * max(1, len(firsts)) > 1 << 62:
+    if span_ns * max(1, len(threads)) > 1 << 62:
         raise TracekitError("its time spans centuries: durations are absurd")
-    thread = np.zeros(len(pid), np.int64)
-    thread[firsts[1:]] = 1
-    thread = np.cumsum(thread)
+    # Every thread's stretches cover the trace: where one is full, the next begins.
+    done = np.cumsum(ns)
+    at = done - ns
+    at += at // max(1, span_ns - 1)
     return Host(
         origin_ns,
         span_ns,
-        [(int(pid[i]), int(tid[i])) for i in firsts],
-        thread * span_ns + (rows["start_ns"] - origin_ns),
-        rows["dur_ns"].astype(np.int64),
+        threads,
+        at,
+        ns,
         rows["cause"],
-        np.ma.filled(rows["event_id"], -1).astype(np.int64),
-        np.zeros(len(pid), np.bool_),
+        np.ma.filled(rows["event_id"], -1).astype(np.int64, copy=False),
+        np.zeros(len(ns), np.bool_),
     )

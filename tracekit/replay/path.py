@@ -12,6 +12,10 @@ from tracekit.replay.host import Ints
 from tracekit.replay.sweep import Run
 
 
+# So many edges of the path are taken apart at once.
+_AT_ONCE = 50_000
+
+
 @dataclass(frozen=True)
 class Path:
     """Links of the path, from its end to its start, without gap or overlap.
@@ -134,7 +138,11 @@ def _pieces(run: Run, chain: Ints) -> list[Path]:
     begun = run.time[edges.source[chain]]
     on_host = edges.host_to[chain] > edges.host_from[chain]
     host = chain[on_host]
-    parts = [_host_links(run, edges.host_from[host], edges.host_to[host], begun[on_host])]
+    since, until, when = edges.host_from[host], edges.host_to[host], begun[on_host]
+    parts = [
+        _host_links(run, since[i : i + _AT_ONCE], until[i : i + _AT_ONCE], when[i : i + _AT_ONCE])
+        for i in range(0, len(host), _AT_ONCE)
+    ]
     points = np.concatenate([edges.host_from[chain], edges.host_to[chain]])
     work = graph.host.work(run.scale.host, points, graph.host.stretch_of(points))
     after_host = begun + work[len(chain) :] - work[: len(chain)]

@@ -90,7 +90,13 @@ def recording_of(database: Database, trace_id: int, limits: Thresholds) -> Recor
     if not spans:
         raise TracekitError("the trace has no events with a time: there is nothing to replay")
     start, end = spans[0]
-    host = host_from(database.arrays("host_work", trace=trace_id), start, end)
+    threads = database.fetch(
+        "SELECT pid, tid FROM host_segment WHERE trace_id = getvariable('trace')"
+        " GROUP BY pid, tid ORDER BY min(segment)",
+        {"trace": trace_id},
+    )[1]
+    work = database.arrays("host_work", ("dur_ns", "cause", "event_id"), trace=trace_id)
+    host = host_from(work, threads, start, end)
     rows = database.arrays("device_work", trace=trace_id, short_ns=limits.launch_floor_ns)
     device = device_from(rows, host, limits)
     return Recording(database, trace_id, limits, causes, host, device)
