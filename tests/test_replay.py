@@ -175,7 +175,8 @@ def test_an_op_long_before_its_launch_is_not_linked_to_it(tmp_path):
 def test_a_change_scales_only_what_it_names(tmp_path):
     events = [
         operator("aten::mm", 0, 20), launch(5, 5, 1), gpu_op(12, 100, 1, name="gemm_128"),
-        operator("aten::add", 30, 20), launch(35, 5, 2), gpu_op(113, 40, 2, name="elementwise_add"),
+        operator("aten::add", 30, 20), launch(35, 5, 2),
+        gpu_op(113, 40, 2, name="elementwise_add"),
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
     assert predicted(replay) == 141

@@ -95,7 +95,8 @@ class _Builder:
         )
         chain = Edges.make(
             Kind.STREAM, 1 + before, 1 + later, op=before, op_ns=shared,
-            fixed_ns=np.where(overlaps, 0, self._allowed(Kind.STREAM, later, gap)), cause=self.latency,
+            fixed_ns=np.where(overlaps, 0, self._allowed(Kind.STREAM, later, gap)),
+            cause=self.latency,
         )  # fmt: skip
         # Of ops that overlapped, the one that ended last may be another than the one before.
         other = np.flatnonzero(
@@ -104,7 +105,8 @@ class _Builder:
         last = order.last[other]
         rest = Edges.make(
             Kind.STREAM, 1 + last, 1 + other, op=last, op_ns=device.ns[last],
-            fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - device.end[last]), cause=self.latency,
+            fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - device.end[last]),
+            cause=self.latency,
         )  # fmt: skip
         return joined([chain, rest])
 

@@ -163,7 +163,7 @@ def finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: 
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     points = np.concatenate([edges.host_from, edges.host_to])
-    work = host.work(np.ones(len(host.at)), points, host.stretch_of(points))
+    work = host.worked(np.ones(len(host.at))).until(points)
     known = work[len(edges) :] - work[: len(edges)] + edges.op_ns
     room = time[edges.target] - time[edges.source] - known
     fixed_ns = np.minimum(edges.fixed_ns, room)

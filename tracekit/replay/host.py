@@ -88,17 +88,32 @@ class Host:
         held = host.held | (np.cumsum(depth[:-1]) > 0)
         return replace(host, held=held)
 
-    def work(self, rate: Floats, key: Ints, stretch: Ints) -> Ints:
+    def worked(self, rate: Floats) -> Worked:
+        """How threads get on where each stretch takes `rate` of its measured time."""
+        rate = np.where(self.held, 0.0, rate)
+        return Worked(self, rate, np.cumsum(np.rint(self.ns * rate).astype(np.int64)))
+
+
+@dataclass(frozen=True)
+class Worked:
+    """The work of threads, at some rates."""
+
+    host: Host
+    rate: Floats
+    done: Ints
+    """When each stretch is done, in ns of work from the first one on."""
+
+    def until(self, key: Ints, stretch: Ints | None = None) -> Ints:
         """The work done until each instant, in ns: comparable within a thread.
 
-        `rate` is what each stretch takes of its measured time; `stretch` is `stretch_of(key)`.
+        `stretch`, where it is known already, is `Host.stretch_of(key)`.
         """
-        rate = np.where(self.held, 0.0, rate)
-        done = np.cumsum(np.append(np.int64(0), np.rint(self.ns * rate).astype(np.int64)))
-        if not len(self.at):
+        if not len(self.done):
             return np.zeros(len(key), np.int64)
-        inside = np.rint((key - self.at[stretch]) * rate[stretch]).astype(np.int64)
-        return done[stretch] + inside
+        host = self.host
+        stretch = host.stretch_of(key) if stretch is None else stretch
+        left = host.ns[stretch] - (key - host.at[stretch])
+        return self.done[stretch] - np.rint(left * self.rate[stretch]).astype(np.int64)
 
 
 def host_from(

@@ -11,7 +11,6 @@ from tracekit.replay.graph import Kind
 from tracekit.replay.host import Ints
 from tracekit.replay.sweep import Run
 
-
 # So many edges of the path are taken apart at once.
 _AT_ONCE = 50_000
 
@@ -144,7 +143,7 @@ def _pieces(run: Run, chain: Ints) -> list[Path]:
         for i in range(0, len(host), _AT_ONCE)
     ]
     points = np.concatenate([edges.host_from[chain], edges.host_to[chain]])
-    work = graph.host.work(run.scale.host, points, graph.host.stretch_of(points))
+    work = run.worked.until(points)
     after_host = begun + work[len(chain) :] - work[: len(chain)]
     by_op = edges.op[chain] >= 0
     op = edges.op[chain][by_op]
@@ -200,7 +199,7 @@ def _host_links(run: Run, since: Ints, until: Ints, begun: Ints) -> Path:
     end = np.maximum(end, begin)
     points = np.concatenate([begin, end, since])
     where = np.concatenate([stretch, stretch, first])
-    work = host.work(run.scale.host, points, where)
+    work = run.worked.until(points, where)
     n = len(stretch)
     start = begun[index] + work[:n] - work[2 * n :][index]
     return _links(

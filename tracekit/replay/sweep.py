@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tracekit.replay.graph import NEVER, Graph
-from tracekit.replay.host import Flags, Floats, Ints
+from tracekit.replay.host import Flags, Floats, Ints, Worked
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Run:
 
     graph: Graph
     scale: Scale
+    worked: Worked
     time: Ints
     """When each node comes."""
     length: Ints
@@ -72,8 +73,7 @@ class Run:
         """When threads reach instants of the host (places on its axis)."""
         root, since = self.graph.root(key)
         both = np.concatenate([since, key])
-        host = self.graph.host
-        work = host.work(self.scale.host, both, host.stretch_of(both))
+        work = self.worked.until(both)
         return self.time[root] + work[len(key) :] - work[: len(key)]
 
 
@@ -124,7 +124,8 @@ class Sweep:
         """The replay. With nothing changed, every node comes when it was measured."""
         graph, edges, host = self.graph, self.graph.edges, self.graph.host
         scale = scale or Scale.of(graph)
-        work = host.work(scale.host, self._points, self._stretch)
+        worked = host.worked(scale.host)
+        work = worked.until(self._points, self._stretch)
         op_ns = np.rint(graph.device.ns * scale.op).astype(np.int64)
         op_part = np.zeros(len(edges), np.int64)
         by_op = edges.op >= 0
@@ -148,4 +149,4 @@ class Sweep:
             append(x if x >= y else y)
         every = np.array(times, np.int64)
         time = every[self._place][graph.rank]
-        return Run(graph, scale, time, length, wait, op_ns)
+        return Run(graph, scale, worked, time, length, wait, op_ns)
