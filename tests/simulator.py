@@ -214,6 +214,7 @@ class Simulation:
         self.first_op: int | None = None
         self.last_op = 0
         self.free = False
+        self.recorded: list[dict[str, Any]] = []
 
     @property
     def span_ns(self) -> int:
@@ -475,7 +476,7 @@ def trace_event(event: dict[str, Any]) -> dict[str, Any]:
 
 def write(path: Path, simulation: Simulation, **metadata: Any) -> Path:
     """Runs it and writes its trace."""
-    events = [trace_event(event) for event in simulation.events()]
+    events = [trace_event(event) for event in simulation.recorded or simulation.events()]
     devices = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
     path.write_text(
         json.dumps(
@@ -495,3 +496,29 @@ def truth(
     for _ in simulation.events():
         pass
     return simulation.span_ns
+
+
+def ranks(programs: list[list[Any]], seed: int = 0) -> list[Simulation]:
+    """Runs of ranks that meet in collectives: each ends for all when the last has begun it.
+
+    They are run again until nobody's collectives begin later than the others took them to.
+    """
+    begun: list[list[int]] = [[] for _ in programs]
+    while True:
+        runs, seen = [], []
+        for own, program in enumerate(programs):
+            starts: list[int] = []
+
+            def meet(start: int, own: int = own, starts: list[int] = starts) -> int:
+                starts.append(start)
+                place = len(starts) - 1
+                others = [b[place] for i, b in enumerate(begun) if i != own and place < len(b)]
+                return max([start, *others])
+
+            run = Simulation(program, seed=seed + own, collective=meet)
+            run.recorded = list(run.events())
+            runs.append(run)
+            seen.append(starts)
+        if seen == begun:
+            return runs
+        begun = seen

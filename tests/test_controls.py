@@ -20,6 +20,7 @@ from tests.simulator import (
     Sync,
     Work,
     operator,
+    ranks,
     step,
     truth,
     write,
@@ -173,3 +174,21 @@ def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(tmp_
     # Of each step, 40 x 37 us of the worker's time are gone.
     assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
     assert host.predicted_ns == pytest.approx(truth(atoms, ["host*0.5"]), rel=0.01)
+
+
+def test_a_rank_that_waits_for_a_slower_one_is_bound_by_communication(tmp_path):
+    """The same kernels on both; the second rank's host is slow between the collectives."""
+    fast = loop(each=[kernel("math", 50)] * 10 + communicating(300))
+    slow = loop(each=[kernel("math", 50), Work(400 * US)] * 10 + communicating(300))
+    runs = ranks([fast, slow])
+    files = []
+    for rank, simulation in enumerate(runs):
+        job = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        files.append(write(tmp_path / f"rank{rank}.json", simulation, distributedInfo=job))
+    with tracekit.load(files) as run:
+        bottlenecks = [run.verdict(trace=rank + 1).verdict.bottleneck for rank in range(2)]
+        rows = run.ask("stragglers")
+    assert bottlenecks == ["communication", "python"]
+    # In each step the second comes last, and the first waits for what its host takes longer.
+    assert {row["rank"] for row in rows if row["times_last"]} == {1}
+    assert sum(row["waited_ns"] for row in rows) > 0.8 * STEPS * 10 * 350 * US

@@ -119,7 +119,8 @@ def test_a_stream_waits_for_the_event_that_the_trace_names(tmp_path):
 
 def test_without_a_call_between_them_streams_do_not_wait_for_each_other(tmp_path):
     apart = [
-        launch(0, 5, 1), gpu_op(7, 100, 1, stream=7), launch(10, 5, 4), gpu_op(308, 10, 4, stream=9),
+        launch(0, 5, 1), gpu_op(7, 100, 1, stream=7),
+        launch(10, 5, 4), gpu_op(308, 10, 4, stream=9),
     ]  # fmt: skip
     replay = replayed(tmp_path, apart)
     assert edges(replay, Kind.WAIT) == set()

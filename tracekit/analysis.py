@@ -14,7 +14,7 @@ from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from tracekit.database import Database
-    from tracekit.replay.gains import Causal, Gains, Verdicts
+    from tracekit.replay.gains import Causal, Gains, WindowGains
 
 SCHEMA = "tracekit/analysis/1"
 
@@ -289,21 +289,23 @@ def analyze(
     )
 
 
-def _replayed(database: Database, trace: Trace, main: Facts, limits: Thresholds) -> Verdicts | None:
+def _replayed(
+    database: Database, trace: Trace, main: Facts, limits: Thresholds
+) -> WindowGains | None:
     """The replays of a trace with GPU ops."""
     if main.gpu is None:
         return None
-    from tracekit.replay.gains import Verdicts
+    from tracekit.replay.gains import WindowGains
     from tracekit.replay.whatif import Replay
 
     captured = trace.capture or {}
     profiled, plain = captured.get("profiled_step_ns"), captured.get("unprofiled_step_ns")
     known = isinstance(profiled, int) and isinstance(plain, int) and plain > 0
     dilation = profiled / plain if known else None  # type: ignore[operator]
-    return Verdicts(Replay(database, trace.trace_id, limits), dilation)
+    return WindowGains(Replay(database, trace.trace_id, limits), dilation)
 
 
-def _number(replayed: Verdicts, facts: Facts) -> tuple[str, int]:
+def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:
     """Which of the replayed windows this is."""
     assert facts.gpu is not None
     if facts.window.kind != "step":
@@ -332,7 +334,7 @@ def _name(links: list[dict[str, Any]], database: Database, trace_id: int) -> Non
             link[key] = site.get(key)
 
 
-def _phases(replayed: Verdicts) -> list[Phase]:
+def _phases(replayed: WindowGains) -> list[Phase]:
     steps = replayed.replay.steps
     found = []
     for number in range(len(steps) if "phase" in steps.kinds else 0):

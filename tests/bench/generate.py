@@ -1,9 +1,10 @@
-"""Writes a Kineto trace of any size from a seed: a training loop, spread in time as a real run is.
+"""Writes a Kineto trace of any size from a seed: a simulated training loop, as a real run is.
 
     python tests/bench/generate.py 1GB trace.json --seed 1
 
-Each step is a chain of operators on one host thread; most launch a kernel that runs after the one
-before it. Names and arguments are those that torch.profiler writes on an A100 with record_shapes.
+What happens when is tests/simulator.py's: a host thread dispatches operators, most launch a kernel,
+one in ten or so is communication on a stream of its own. Names and arguments are those that
+torch.profiler writes on an A100 with record_shapes.
 """
 
 from __future__ import annotations
@@ -11,108 +12,94 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-# Operator, kernel (None: it launches none), mean kernel time in us.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.simulator import US, Launch, Simulation, Slice, StreamWait, Work, operator, step
+
+# Operator, what limits its kernel (None: it launches none), mean kernel time in us.
 _OPERATORS = [
-    ("aten::addmm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 14.0),
-    ("aten::mm", "ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_nn", 18.0),
-    (
-        "aten::gelu",
-        "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl("
-        "at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}, at::detail::Array<char*, "
-        "2> >(int, at::native::GeluCUDAKernelImpl, at::detail::Array<char*, 2>)",
-        6.0,
-    ),
-    (
-        "aten::add_",
-        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add"
-        "<c10::BFloat16>, at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add"
-        "<c10::BFloat16>, at::detail::Array<char*, 3>)",
-        4.0,
-    ),
-    (
-        "aten::native_layer_norm",
-        "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, "
-        "float>(int, float, c10::BFloat16 const*)",
-        5.0,
-    ),
-    ("aten::view", None, 0.0),
-    ("aten::transpose", None, 0.0),
-    (
-        "c10d::allreduce_",
-        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-        20.0,
-    ),
+    ("aten::addmm", "math", 16),
+    ("aten::mm", "math", 20),
+    ("aten::gelu", "memory-bandwidth", 11),
+    ("aten::add_", "memory-bandwidth", 10),
+    ("aten::fill_", "latency", 3),
+    ("aten::view", None, 0),
+    ("aten::transpose", None, 0),
 ]
-_HOST, _THREAD, _STREAM = 41_000, 41_000, 7
-_OPERATORS_PER_STEP = 1500
+_OPERATORS_PER_STEP, _COMMUNICATION_EVERY = 1500, 12
+
+
+def _program(rng: random.Random) -> Iterator[Slice]:
+    """Training steps without end."""
+    number = 0
+    while True:
+        number += 1
+        atoms: list[Any] = []
+        for place in range(_OPERATORS_PER_STEP):
+            name, cause, mean_us = rng.choice(_OPERATORS)
+            before = rng.randint(2 * US, 9 * US)
+            launch = ()
+            if cause is not None:
+                ns = int(mean_us * US * rng.uniform(0.7, 1.5))
+                launch = (Launch(rng.randint(3 * US, 6 * US), ((cause, ns),)),)
+            atoms.append(operator(name, before, *launch, after_ns=before // 4))
+            atoms.append(Work(rng.randint(500, 4 * US)))
+            if place % _COMMUNICATION_EVERY == 0:
+                ns = rng.randint(20 * US, 60 * US)
+                reduce = Launch(5 * US, (("communication", ns),), 20)
+                atoms += [StreamWait(US, 7, 20), operator("c10d::allreduce_", 4 * US, reduce)]
+        yield step(number, *atoms)
+
+
+def _text(event: dict[str, Any], rng: random.Random, external: int) -> Iterator[str]:
+    """An event as JSON text, and the arrow that Kineto draws to or from it."""
+    args, correlation = event["args"], event["args"].get("correlation")
+    if event["cat"] == "cpu_op":
+        rows, columns = 1 << rng.randrange(5, 13), 1 << rng.randrange(5, 13)
+        args = {
+            "External id": external, "Record function id": 0, "Concrete Inputs": ["", ""],
+            "Input type": ["c10::BFloat16", "c10::BFloat16"],
+            "Input Strides": [[columns, 1], [columns, 1]],
+            "Input Dims": [[rows, columns], [rows, columns]], "Ev Idx": external,
+        }  # fmt: skip
+    elif event["cat"] == "cuda_runtime":
+        args = {"External id": external, "cbid": 211, "correlation": correlation}
+    elif event["cat"] == "kernel":
+        args = {
+            "External id": external, "queued": 0, "device": 0, "context": 1,
+            "stream": event["tid"], "correlation": correlation, "registers per thread": 32,
+            "shared memory": 0, "blocks per SM": 0.592593, "warps per SM": 2.37037,
+            "grid": [1 << rng.randrange(5, 13), 1, 1], "block": [128, 1, 1],
+            "est. achieved occupancy %": 4,
+        }  # fmt: skip
+    members = ", ".join(f'"{key}": {json.dumps(value)}' for key, value in args.items())
+    begin, length = event["begin"] / 1000, (event["end"] - event["begin"]) / 1000
+    yield (
+        f'{{\n    "ph": "X", "cat": "{event["cat"]}", "name": {json.dumps(event["name"])}, '
+        f'"pid": {event["pid"]}, "tid": {event["tid"]},\n    "ts": {begin:.3f}, '
+        f'"dur": {length:.3f},\n    "args": {{\n      {members}\n    }}\n  }}'
+    )
+    launches = event["name"] == "cudaLaunchKernel"
+    if launches or event["cat"] == "kernel":
+        phase, bind = ("s", "") if launches else ("f", ', "bp": "e"')
+        yield (
+            f'{{\n    "ph": "{phase}", "id": {correlation}, "pid": {event["pid"]}, '
+            f'"tid": {event["tid"]}, "ts": {begin:.3f},\n    "cat": "ac2g", "name": "ac2g"'
+            f"{bind}\n  }}"
+        )
 
 
 def events(seed: int) -> Iterator[str]:
-    """Events without end, as JSON text, in the order in which Kineto writes a step."""
+    """Events without end, as JSON text, in the order in which they end."""
     rng = random.Random(seed)
-    now_us, gpu_free_us = 4_458_676_388_068.751, 0.0
-    external = correlation = step = 0
-    while True:
-        began_us = now_us
-        for _ in range(_OPERATORS_PER_STEP):
-            name, kernel, mean_us = rng.choice(_OPERATORS)
-            external += 1
-            dispatch_us = 2 + rng.expovariate(1 / 9)
-            rows, columns = 1 << rng.randrange(5, 13), 1 << rng.randrange(5, 13)
-            yield _event(
-                "cpu_op", name, _HOST, _THREAD, now_us, dispatch_us,
-                {"External id": external, "Record function id": 0, "Concrete Inputs": ["", ""],
-                 "Input type": ["c10::BFloat16", "c10::BFloat16"],
-                 "Input Strides": [[columns, 1], [columns, 1]],
-                 "Input Dims": [[rows, columns], [rows, columns]], "Ev Idx": external},
-            )  # fmt: skip
-            if kernel is not None:
-                correlation += 1
-                call_us, call_length_us = now_us + 0.6 * dispatch_us, 0.35 * dispatch_us
-                yield _event(
-                    "cuda_runtime", "cudaLaunchKernel", _HOST, _THREAD, call_us, call_length_us,
-                    {"External id": external, "cbid": 211, "correlation": correlation},
-                )  # fmt: skip
-                start_us = max(call_us + rng.uniform(4, 8), gpu_free_us)
-                length_us = rng.expovariate(1 / mean_us) + 1
-                gpu_free_us = start_us + length_us
-                yield _event(
-                    "kernel", kernel, 0, _STREAM, start_us, length_us,
-                    {"External id": external, "queued": 0, "device": 0, "context": 1,
-                     "stream": _STREAM, "correlation": correlation, "registers per thread": 32,
-                     "shared memory": 0, "blocks per SM": 0.592593, "warps per SM": 2.37037,
-                     "grid": [rows, 1, 1], "block": [128, 1, 1],
-                     "est. achieved occupancy %": 4},
-                )  # fmt: skip
-                for phase, pid, at in (("s", _HOST, call_us), ("f", 0, start_us)):
-                    bind = ', "bp": "e"' if phase == "f" else ""
-                    tid = _THREAD if phase == "s" else _STREAM
-                    yield (
-                        f'{{\n    "ph": "{phase}", "id": {correlation}, "pid": {pid}, '
-                        f'"tid": {tid}, "ts": {at:.3f},\n    "cat": "ac2g", "name": "ac2g"'
-                        f"{bind}\n  }}"
-                    )
-            now_us += dispatch_us + rng.expovariate(1 / 3)
-        step += 1
-        yield _event(
-            "user_annotation", f"ProfilerStep#{step}", _HOST, _THREAD, began_us, now_us - began_us,
-            {"External id": external, "Record function id": 0},
-        )  # fmt: skip
-        now_us += 50
-
-
-def _event(
-    category: str, name: str, pid: int, tid: int, start_us: float, length_us: float, args: dict
-) -> str:
-    members = ", ".join(f'"{key}": {json.dumps(value)}' for key, value in args.items())
-    return (
-        f'{{\n    "ph": "X", "cat": "{category}", "name": {json.dumps(name)}, "pid": {pid}, '
-        f'"tid": {tid},\n    "ts": {start_us:.3f}, "dur": {length_us:.3f},\n'
-        f'    "args": {{\n      {members}\n    }}\n  }}'
-    )
+    simulation = Simulation(_program(random.Random(seed)), seed=seed)
+    for external, event in enumerate(simulation.events()):
+        yield from _text(event, rng, external)
 
 
 def write(path: Path, n_bytes: int, seed: int = 0) -> int:

@@ -65,7 +65,7 @@ class Causal:
     among them."""
 
 
-class Verdicts:
+class WindowGains:
     """The windows of a trace, each with its gains: all from the same few replays."""
 
     def __init__(self, replay: Replay, dilation: float | None = None) -> None:
