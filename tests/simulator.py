@@ -509,11 +509,14 @@ def ranks(programs: list[list[Any]], seed: int = 0) -> list[Simulation]:
         for own, program in enumerate(programs):
             starts: list[int] = []
 
-            def meet(start: int, own: int = own, starts: list[int] = starts) -> int:
+            others = [each for other, each in enumerate(begun) if other != own]
+
+            def meet(
+                start: int, starts: list[int] = starts, others: list[list[int]] = others
+            ) -> int:
+                place = len(starts)
                 starts.append(start)
-                place = len(starts) - 1
-                others = [b[place] for i, b in enumerate(begun) if i != own and place < len(b)]
-                return max([start, *others])
+                return max([start, *(each[place] for each in others if place < len(each))])
 
             run = Simulation(program, seed=seed + own, collective=meet)
             run.recorded = list(run.events())
