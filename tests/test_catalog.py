@@ -7,7 +7,7 @@ import pytest
 
 import tracekit
 from tracekit import catalog
-from tracekit.analysis import QUERIES
+from tracekit.gathering import QUERIES
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
 

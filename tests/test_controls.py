@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 import tracekit
+from tests.simulated import ranks, truth, write
 from tests.simulator import (
     MS,
     US,
@@ -20,10 +21,7 @@ from tests.simulator import (
     Sync,
     Work,
     operator,
-    ranks,
     step,
-    truth,
-    write,
 )
 
 STEPS, OPERATORS = 4, 40

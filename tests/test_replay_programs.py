@@ -9,7 +9,8 @@ import pytest
 
 import tracekit
 from tests.programs import random_program
-from tests.simulator import Simulation, truth, write
+from tests.simulated import truth, write
+from tests.simulator import Simulation
 from tracekit.errors import TracekitError
 from tracekit.replay.whatif import Replay
 

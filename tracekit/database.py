@@ -170,7 +170,7 @@ class Database:
         Raises:
             TracekitError: when there are several traces and `trace` does not choose one.
         """
-        from tracekit.analysis import gather
+        from tracekit.gathering import gather
 
         return gather(self, self._one(trace), window, thresholds)[0]
 

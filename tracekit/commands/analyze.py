@@ -32,7 +32,8 @@ def analyze(
     **limits: Any,
 ) -> None:
     """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
-    from tracekit.analysis import SCHEMA, gather
+    from tracekit.analysis import SCHEMA
+    from tracekit.gathering import gather
     from tracekit.loading import Resources, open_any
     from tracekit.reporters import console
     from tracekit.reporters import explain as explaining

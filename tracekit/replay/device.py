@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,23 @@ class Device:
     shift_ns: dict[int, int]
     wrong_links: int
 
-    @property
+    @cached_property
+    def queues(self) -> list[Ints]:
+        """The ops of each queue, in order of their starts."""
+        border = np.flatnonzero(np.diff(self.queue)) + 1
+        return np.split(np.arange(len(self.queue)), border) if len(self.queue) else []
+
+    @cached_property
+    def launched(self) -> list[Ints]:
+        """The linked ops of each queue that has some, in order of their launches."""
+        linked = (ops[self.linked[ops]] for ops in self.queues)
+        return [ops[np.argsort(self.call[ops], kind="stable")] for ops in linked if len(ops)]
+
+    @cached_property
     def end(self) -> Ints:
         return self.start + self.ns
 
-    @property
+    @cached_property
     def linked(self) -> Flags:
         return self.thread >= 0
 
@@ -153,9 +166,7 @@ def habits_of(device: Device, order: Order, limits: Thresholds) -> Habits:
 def depth_of(device: Device) -> Ints:
     """How many launches of its stream had not started when each op's launch began."""
     depth = np.zeros(len(device.start), np.int64)
-    for number in np.unique(device.queue[device.linked]):
-        op = np.flatnonzero((device.queue == number) & device.linked)
-        op = op[np.argsort(device.call[op], kind="stable")]
+    for op in device.launched:
         first = np.append(True, np.diff(device.launch_id[op]) != 0)
         launches = np.cumsum(first) - 1
         started = np.searchsorted(np.sort(device.start[op[first]]), device.call[op], "right")
@@ -168,9 +179,7 @@ class Launched:
 
     def __init__(self, device: Device) -> None:
         self.streams: list[tuple[int, int, Ints, Ints, Ints]] = []
-        for number in np.unique(device.queue[device.linked]):
-            ops = np.flatnonzero((device.queue == number) & device.linked)
-            ops = ops[np.argsort(device.call[ops], kind="stable")]
+        for ops in device.launched:
             end = device.end[ops]
             most = np.maximum.accumulate(end)
             last = np.maximum.accumulate(np.where(end >= most, np.arange(len(ops)), 0))

@@ -110,15 +110,14 @@ def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
     device = recorded.device
     best = np.full(len(op), -1, np.int64)
     best_end = np.full(len(op), NEVER)
-    for number in np.unique(device.queue):
-        mine = np.flatnonzero(device.queue == number)
-        mine = mine[np.argsort(device.end[mine], kind="stable")]
+    for queue in device.queues if len(op) else []:
+        mine = queue[np.argsort(device.end[queue], kind="stable")]
         latest = device.start[op] + recorded.limits.clock_tick_ns
         place = np.searchsorted(device.end[mine], latest, "right") - 1
         candidate = mine[np.maximum(place, 0)]
         good = (
             (place >= 0)
-            & (device.queue[op] != number)
+            & (device.queue[op] != device.queue[queue[0]])
             & (device.device_id[op] == device.device_id[candidate])
             & (device.end[candidate] > best_end)
             & (device.start[candidate] < device.start[op])

@@ -14,6 +14,9 @@ import numpy as np
 from tracekit.replay.host import Flags, Host, Ints
 from tracekit.thresholds import Thresholds
 
+# So many threads are asked, of those that worked first, beside those that launch.
+_MOST = 64
+
 
 @dataclass(frozen=True)
 class Handovers:
@@ -32,12 +35,15 @@ class Handovers:
 
 def handovers(host: Host, launching: Ints, limits: Thresholds) -> Handovers:
     """What the threads numbered `launching` were given to do by others."""
-    runs = [_runs(host, thread) for thread in range(len(host.threads))]
     # Who could give work to whom: the process's first thread to all, then whoever worked earlier.
-    turn = sorted(
-        (t for t in range(len(runs)) if len(runs[t][0])),
-        key=lambda t: (host.threads[t][0] != host.threads[t][1], int(runs[t][0][0] % host.span_ns)),
-    )
+    recorded = np.flatnonzero(host.event >= 0)
+    thread, first = np.unique(host.thread_of(host.at[recorded]), return_index=True)
+    begun = host.time_of(host.at[recorded[first]])
+    is_other = np.array([host.threads[each][0] != host.threads[each][1] for each in thread], bool)
+    order = thread[np.lexsort((begun, is_other))].tolist()
+    taken = set(order[:_MOST]) | set(launching.tolist())
+    turn = [each for each in order if each in taken]
+    runs = {each: _runs(host, each) for each in turn}
     found: list[Handovers] = []
     for place, worker in enumerate(turn):
         if worker not in launching:

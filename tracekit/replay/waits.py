@@ -123,9 +123,8 @@ def _full_queues(recorded: Recording) -> Waits:
     """Launch calls that found their stream's queue full, and those that could have."""
     device, limits = recorded.device, recorded.limits
     found: list[Waits] = []
-    for number in np.unique(device.queue[device.linked]):
-        op = np.flatnonzero((device.queue == number) & device.linked & ~device.is_blocking)
-        op = op[np.argsort(device.call[op], kind="stable")]
+    for launched in device.launched:
+        op = launched[~device.is_blocking[launched]]
         op = op[np.append(True, np.diff(device.launch_id[op]) != 0)[: len(op)]]
         if not len(op):
             continue

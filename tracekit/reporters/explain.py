@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit import catalog
-from tracekit.analysis import QUERIES, Analysis
+from tracekit.analysis import Analysis
+from tracekit.gathering import QUERIES
 from tracekit.replay.gains import FASTEST, Causal
 from tracekit.reporters.console import clipped, console, section
 from tracekit.text import duration, printable, share

@@ -1,0 +1,254 @@
+"""From a database to an analysis: asks the queries about a trace, replays it, has it judged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import (
+    Analysis,
+    Facts,
+    Finding,
+    Gpu,
+    Host,
+    Idle,
+    Launch,
+    Period,
+    Phase,
+    Trace,
+    Window,
+)
+from tracekit.errors import TracekitError
+from tracekit.thresholds import Thresholds
+from tracekit.verdict import judge, judge_briefly
+
+if TYPE_CHECKING:
+    from tracekit.database import Database
+    from tracekit.replay.gains import WindowGains
+
+# The queries whose answers an analysis holds; `--explain` prints them.
+QUERIES = (
+    "overview",
+    "health",
+    "capture_facts",
+    "partition",
+    "idle_causes",
+    "launch_stats",
+    "kernel_classes",
+    "cpu_time",
+    "top_kernels",
+    "memory_traffic",
+    "host_work",
+    "device_work",
+    "host_waits",
+    "stream_waits",
+    "replay_steps",
+)
+
+
+# Windows in the order in which one is taken for the verdict.
+_ORDER = ("gpu_active", "host_active", "step", "trace")
+
+
+def gather(
+    database: Database,
+    trace_id: int | None = None,
+    window: str | None = None,
+    limits: Thresholds | None = None,
+) -> list[Analysis]:
+    """The analyses of one trace, or of all in the database.
+
+    Raises:
+        TracekitError: when there is no such trace or window.
+    """
+    known = database.trace_ids()
+    if trace_id is not None and trace_id not in known:
+        ids = ", ".join(map(str, known))
+        raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
+    chosen = known if trace_id is None else [trace_id]
+    return [analyze(database, each, window, limits) for each in chosen]
+
+
+def analyze(
+    database: Database,
+    trace_id: int,
+    window: str | None = None,
+    limits: Thresholds | None = None,
+) -> Analysis:
+    """Asks the queries about one trace, replays it, and judges the answers.
+
+    `window` is `gpu_active`, `trace` or the name of a step; by default the GPU-active span, or, in
+    a trace without GPU ops, the span of the host's busiest thread.
+
+    Raises:
+        TracekitError: when the trace has no such window.
+    """
+    limits = limits or Thresholds()
+    trace = _trace(database, trace_id)
+    periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
+    main = periods[0] if window is None else _chosen(periods, window)
+    replayed = _replayed(database, trace, main, limits)
+    others = []
+    for each in periods:
+        if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
+            gains = replayed.gains(*_number(replayed, each)) if replayed else None
+            regime = judge_briefly(each, gains, limits)
+            others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
+    causal = None
+    if replayed:
+        causal = replayed.causal(*_number(replayed, main))
+        _name(causal.links, database, trace_id)
+    step_regimes = [each.regime for each in others if each.window.kind == "step"]
+    return Analysis(
+        trace=trace,
+        window=main.window,
+        gpu=main.gpu,
+        idle=main.idle,
+        launch=main.launch,
+        host=main.host,
+        verdict=judge(main, trace.health, causal, limits, step_regimes),
+        causal=causal,
+        steps=[each for each in others if each.window.kind == "step"],
+        phases=_phases(replayed) if replayed else [],
+        windows=[each for each in others if each.window.kind != "step"],
+        devices=[f.gpu for f in periods if f.gpu and f.window.kind == "gpu_active"],
+        top_kernels=database.ask("top_kernels", trace=trace_id, top=10),
+        memory_traffic=database.ask("memory_traffic", trace=trace_id),
+    )
+
+
+def _replayed(
+    database: Database, trace: Trace, main: Facts, limits: Thresholds
+) -> WindowGains | None:
+    """The replays of a trace with GPU ops."""
+    if main.gpu is None:
+        return None
+    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.whatif import Replay
+
+    captured = trace.capture or {}
+    profiled, plain = captured.get("profiled_step_ns"), captured.get("unprofiled_step_ns")
+    known = isinstance(profiled, int) and isinstance(plain, int) and plain > 0
+    dilation = profiled / plain if known else None  # type: ignore[operator]
+    return WindowGains(Replay(database, trace.trace_id, limits), dilation)
+
+
+def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:
+    """Which of the replayed windows this is."""
+    assert facts.gpu is not None
+    if facts.window.kind != "step":
+        return facts.window.kind, int(facts.gpu.device_id or 0)
+    return "step", replayed.replay.steps.names.index(facts.window.name)
+
+
+# What stands for a link of the critical path that is no event, by its cause.
+_NAMELESS = {
+    "latency": "(launch latency, or the gap between two ops)",
+    "sync": "(return of a call that waited)",
+    "unknown": "(a wait that the trace does not explain)",
+    "input": "(other processes load)",
+}
+
+
+def _name(links: list[dict[str, Any]], database: Database, trace_id: int) -> None:
+    """Says of each link what it is and where in the program it comes from."""
+    ids = ",".join(str(link["event_id"]) for link in links if link["event_id"] is not None)
+    rows = database.ask("event_sites", trace=trace_id, events=ids)
+    sites = {row["event_id"]: row for row in rows}
+    for link in links:
+        site = sites.get(link["event_id"], {})
+        link["name"] = site.get("name") or _NAMELESS.get(link["cause"], "(no slice recorded)")
+        for key in ("cpu_op", "module", "python_line"):
+            link[key] = site.get(key)
+
+
+def _phases(replayed: WindowGains) -> list[Phase]:
+    steps = replayed.replay.steps
+    found = []
+    for number in range(len(steps) if "phase" in steps.kinds else 0):
+        gains = replayed.gains("step", number)
+        found.append(Phase(steps.names[number], gains.window_ns, gains.host, gains.device))
+    return found
+
+
+def _chosen(periods: list[Facts], window: str) -> Facts:
+    for facts in periods:
+        if window in (facts.window.kind, facts.window.name) and window != "step":
+            return facts
+    known = ", ".join(dict.fromkeys(f.window.name for f in periods))
+    raise TracekitError(f"no window is named {window!r}; this trace has: {known}")
+
+
+def _trace(database: Database, trace_id: int) -> Trace:
+    facts = database.ask("overview", trace=trace_id)[0]
+    health = database.ask("health", trace=trace_id)
+    captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
+    return Trace(
+        **_pick(Trace, facts, health=None, capture=None),
+        health=[Finding(**_pick(Finding, row)) for row in health],
+        capture=captured if isinstance(captured, dict) else None,
+    )
+
+
+def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
+    """The windows of all devices: the one with most kernel time first, its active span first."""
+    causes: dict[tuple[Any, ...], dict[str, int]] = {}
+    for row in database.ask("idle_causes", trace=trace_id):
+        key = _window_key(row)
+        causes.setdefault(key, {})[row["cause"]] = row["idle_ns"]
+    launches = {
+        row["device_id"]: Launch(row["launches"], **_pick(Launch, row, count=None))
+        for row in database.ask("launch_stats", trace=trace_id)
+    }
+    classes: dict[Any, dict[str, int]] = {}
+    for row in database.ask("kernel_classes", trace=trace_id):
+        classes.setdefault(row["device_id"], {})[row["class"]] = row["total_ns"]
+    found = []
+    for row in database.ask("partition", trace=trace_id):
+        device = row["device_id"]
+        found.append(
+            Facts(
+                Window(**_pick(Window, row)),
+                Gpu(**_pick(Gpu, row)),
+                Idle(**_pick(Idle, row, causes=None), causes=causes.get(_window_key(row), {})),
+                launches.get(device),
+                None,
+                classes.get(device, {}),
+            )
+        )
+    return sorted(
+        found,
+        key=lambda f: (
+            -sum(f.kernel_class_ns.values()),
+            f.gpu.device_id if f.gpu and f.gpu.device_id is not None else -1,
+            _ORDER.index(f.window.kind),
+            f.window.start_ns,
+        ),
+    )
+
+
+def _window_key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("device_id", "kind", "name", "start_ns", "end_ns"))
+
+
+def _host_facts(database: Database, trace_id: int) -> list[Facts]:
+    """The windows of a trace without GPU ops; one empty window where it has no operators either."""
+    rows = database.ask("cpu_time", trace=trace_id)
+    found = [
+        Facts(Window(**_pick(Window, row)), None, None, None, Host(**_pick(Host, row)))
+        for row in rows
+    ]
+    if found:
+        return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
+    overview = database.ask("overview", trace=trace_id)[0]
+    start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
+    return [
+        Facts(Window("trace", "whole trace", start, start + span, span), None, None, None, None)
+    ]
+
+
+def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:
+    """The values of `row` that `kind` has fields for."""
+    names = [each.name for each in fields(kind) if each.name not in without]
+    return {name: row[name] for name in names}
