@@ -15,14 +15,16 @@ from tracekit.errors import TracekitError
 if TYPE_CHECKING:
     from tracekit.database import Database, open_database
     from tracekit.loading import load
+    from tracekit.profiling import profile
 
 __version__ = "0.1.0"
-__all__ = ["Database", "TracekitError", "load", "open_database"]
+__all__ = ["Database", "TracekitError", "load", "open_database", "profile"]
 
 _HOMES = {
     "Database": "tracekit.database",
     "load": "tracekit.loading",
     "open_database": "tracekit.database",
+    "profile": "tracekit.profiling",
 }
 
 

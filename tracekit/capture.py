@@ -71,7 +71,7 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
         TracekitError: when torch or the target is missing, the target fails or gives a wrong
             answer, or the output cannot be written.
     """
-    torch = _import_torch()
+    torch = import_torch()
     options = options or Options()
     if options.warmup < 0 or options.active < 1:
         raise TracekitError(
@@ -90,7 +90,7 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
         except TracekitError:
             raise
         except Exception as error:
-            raise TracekitError(f"{target}: failed while it ran: {_first_line(error)}") from error
+            raise TracekitError(f"{target}: failed while it ran: {first_line(error)}") from error
         facts |= {
             "profiled_step_ns": profiled_ns,
             "unprofiled_step_ns": unprofiled_ns,
@@ -98,11 +98,12 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
             "warmup_steps": options.warmup,
             "torch": torch.__version__,
         }
-        _compress(exported, beside, facts)
+        compress(exported, beside, facts)
     return Captured(str(output), profiled_ns, unprofiled_ns, facts.get("note"))
 
 
-def _import_torch() -> Any:
+def import_torch() -> Any:
+    """torch, told to log nothing; in one line, where it is missing."""
     # Kineto logs to standard error unless told not to, and reads this once.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     try:
@@ -148,7 +149,7 @@ def _prepare(
         workload = module.build(shape)
         error, limit = error_of(workload, dtype)
     except Exception as failure:
-        raise TracekitError(f"{target}: cannot run: {_first_line(failure)}") from failure
+        raise TracekitError(f"{target}: cannot run: {first_line(failure)}") from failure
     if not error <= limit:
         raise TracekitError(
             f"{target}: wrong answer: off by {error:.2g} of the largest value, {limit:.2g} allowed"
@@ -175,7 +176,7 @@ def _user_function(target: str) -> Callable[[], object]:
         module = importlib.import_module(module_name)
     except Exception as error:
         raise TracekitError(
-            f"{target}: cannot import {module_name}: {_first_line(error)}"
+            f"{target}: cannot import {module_name}: {first_line(error)}"
         ) from error
     function = getattr(module, name, None)
     if not callable(function):
@@ -239,7 +240,7 @@ def _record(
     return (ended - began) // options.active
 
 
-def _compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
+def compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
     """Copies the trace with one more top-level key, without parsing it."""
     member = b'{"tracekit": ' + json.dumps(facts).encode() + b","
     with exported.open("rb") as source, gzip.open(output, "wb", compresslevel=6) as sink:
@@ -248,6 +249,7 @@ def _compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
         shutil.copyfileobj(source, sink)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """An exception in one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
