@@ -1,4 +1,4 @@
-"""A training step to profile: tracekit capture examples.train:step"""
+"""A training step to profile: tracekit capture examples.train:step, or examples/train.py."""
 
 import torch
 
@@ -15,3 +15,8 @@ def step() -> None:
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+
+
+if __name__ == "__main__":
+    for _ in range(5):
+        step()

@@ -21,7 +21,7 @@ from tracekit.replay.windows import Bounds
 _HALF = 0.5
 # How many times faster a side is tried to be, and how finely.
 FASTEST = 64.0
-_TRIES = 6
+_TRIES = 5
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,8 @@ class Sweep:
     """A graph, laid out to be replayed often: a pass over its nodes, in order."""
 
     graph: Graph
+    _hosted: Ints = field(init=False)
+    """Edges that have host work."""
     _points: Ints = field(init=False)
     _stretch: Ints = field(init=False)
     _rows: tuple[Ints, Ints, Ints, Ints] = field(init=False)
@@ -89,8 +91,10 @@ class Sweep:
 
     def __post_init__(self) -> None:
         graph, edges = self.graph, self.graph.edges
-        points = np.concatenate([edges.host_from, edges.host_to])
+        hosted = np.flatnonzero(edges.host_to != edges.host_from)
+        points = np.concatenate([edges.host_from[hosted], edges.host_to[hosted]])
         set_ = object.__setattr__
+        set_(self, "_hosted", hosted)
         set_(self, "_points", points)
         set_(self, "_stretch", graph.host.stretch_of(points))
         # A row takes the later of two edges; a node with more has rows before its own, each of
@@ -131,7 +135,8 @@ class Sweep:
         by_op = edges.op >= 0
         op_part[by_op] = np.rint(edges.op_ns[by_op] * scale.op[edges.op[by_op]])
         fixed = np.rint(edges.fixed_ns * scale.fixed).astype(np.int64)
-        length = work[len(edges) :] - work[: len(edges)] + op_part + fixed
+        length = op_part + fixed
+        length[self._hosted] += work[len(self._hosted) :] - work[: len(self._hosted)]
         length[scale.dropped] = NEVER // 2
         wait = np.rint(graph.unknown * scale.unknown).astype(np.int64)
         a_edge, a_source, b_edge, b_source = self._rows
