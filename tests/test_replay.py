@@ -173,6 +173,16 @@ def test_an_op_long_before_its_launch_is_not_linked_to_it(tmp_path):
     assert replay.graph.device.shift_ns == {0: 0}
 
 
+def test_gaps_before_ops_without_a_launch_are_nobodys(tmp_path):
+    events = [gpu_op(10 * place, 4, 100 + place) for place in range(50)]
+    replay = replayed(tmp_path, [launch(0, 1, 1), *events])
+    # 1 us of each gap is what a device takes; why the other 5 were waited, nobody knows.
+    path = replay.bounds().path(replay.measured).by_cause()
+    assert path["unknown"] == 49 * 5 * US
+    with traces.load(tmp_path, [launch(0, 1, 1), *events]) as run:
+        assert run.verdict().verdict.regime == "unknown"
+
+
 def test_a_change_scales_only_what_it_names(tmp_path):
     events = [
         operator("aten::mm", 0, 20), launch(5, 5, 1), gpu_op(12, 100, 1, name="gemm_128"),

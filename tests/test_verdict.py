@@ -92,7 +92,9 @@ def test_how_far_the_verdict_is_from_flipping_is_said():
     assert any("Even 64 times as fast" in why for why in said)
 
 
-@pytest.mark.parametrize("code", ["truncated", "unlinked_gpu_ops", "starts_before_launch"])
+@pytest.mark.parametrize(
+    "code", ["truncated", "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch"]
+)
 def test_a_doubtful_trace_lowers_the_confidence(code):
     doubt = [Finding(code, "warning", "something", 1)]
     sure, doubted = (judge(facts(10, 90), found, causal(host=0.45)) for found in ([], doubt))

@@ -28,6 +28,7 @@ _SERIOUS = {
     "truncated": "The trace is cut off, and what is missing could change the verdict.",
     "rejected_events": "Parts of the trace could not be read.",
     "unlinked_gpu_ops": "Some GPU ops have no launch in the trace.",
+    "graph_without_kernels": "What CUDA graphs did is not in the trace.",
     "starts_before_launch": "Device and host clocks differ.",
     "profiler_dilation": "The profiler slowed the host: unprofiled, the overhead is smaller.",
 }

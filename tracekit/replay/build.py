@@ -135,7 +135,10 @@ class _Builder:
         )  # fmt: skip
 
     def _limited_by(self) -> Ints:
-        """What held each op up, of its launch, its stream and another one: the last to be ready."""
+        """What held each op up, of its launch, its stream and another one: the last to be ready.
+
+        Without a launch in the trace nobody knows: then it is none of them.
+        """
         held = np.full(len(self.device.start), NEVER, np.int64)
         np.maximum.at(held, self.stream_waits[0], self.device.end[self.stream_waits[1]])
         launched = np.where(
@@ -144,8 +147,7 @@ class _Builder:
         gap_ns = self.recorded.habits.gap_ns
         latest = np.argmax([launched, self.order.free + gap_ns, held + gap_ns], axis=0)
         kinds: Ints = np.array([Kind.LAUNCH, Kind.STREAM, Kind.WAIT], np.int64)
-        limits: Ints = kinds[latest]
-        return limits
+        return np.where(self.device.linked, kinds[latest], -1)
 
     def _allowed(self, kind: Kind, op: Ints, lag: Ints) -> Ints:
         """The part of a lag that is the device's own: what it usually takes, and where this is what
