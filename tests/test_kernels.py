@@ -1,71 +1,174 @@
-"""The Triton kernel in Triton's interpreter, against float64."""
+"""The Triton kernels in Triton's interpreter, and every variant of the MLP, against float64."""
+
+import importlib
 
 import pytest
 import torch
 
-from tracekit.workloads import mlp
+from tracekit.workloads import WORKLOADS, mlp
 from tracekit.workloads.base import Shape, error_of
-from tracekit.workloads.kernels.geglu import geglu
+from tracekit.workloads.kernels.activations import NAMES
+from tracekit.workloads.kernels.block import block
+from tracekit.workloads.kernels.gate_up import gate_up
+from tracekit.workloads.kernels.glu import glu
 
 # Half a unit in the last place of the largest result, and float32 arithmetic before it. The
 # interpreter rounds bfloat16 toward zero: a whole unit there.
 LIMIT = {torch.float32: 1e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7}
+# Gradients pass through a few roundings to the dtype.
+GRADIENT_LIMIT = {torch.float32: 2e-6, torch.float16: 2**-9, torch.bfloat16: 2**-6}
 SHAPES = [(1, 1), (3, 5), (2, 3, 1), (1, 1024), (2, 1025), (4, 7, 300), (0, 8)]
+every_dtype = pytest.mark.parametrize("dtype", LIMIT, ids=str)
+every_activation = pytest.mark.parametrize("activation", NAMES)
 
 
-def check(gate: torch.Tensor, up: torch.Tensor) -> None:
-    expected = mlp.geglu(gate.double(), up.double())
-    actual = geglu(gate, up)
+def close(actual: torch.Tensor, expected: torch.Tensor, limit: float) -> None:
     assert actual.shape == expected.shape
-    assert actual.dtype == gate.dtype
     if expected.numel():
-        error = (actual.double() - expected).abs().max() / expected.abs().max()
-        assert error <= LIMIT[gate.dtype]
+        error = (actual.double() - expected).abs().max() / expected.abs().max().clamp_min(1e-30)
+        assert error <= limit
 
 
-@pytest.mark.parametrize("dtype", LIMIT, ids=str)
+def check(fused, unfused, inputs: list[torch.Tensor]) -> None:
+    """Answer and gradients, against the same in float64."""
+    dtype = inputs[0].dtype
+    ours = [each.detach().requires_grad_() for each in inputs]
+    exact = [each.detach().double().requires_grad_() for each in inputs]
+    actual, expected = fused(*ours), unfused(*exact)
+    assert actual.dtype == dtype
+    close(actual, expected, LIMIT[dtype])
+    torch.manual_seed(1)
+    grad = torch.randn(expected.shape).to(dtype)
+    found = torch.autograd.grad(actual, ours, grad)
+    for a, b in zip(found, torch.autograd.grad(expected, exact, grad.double()), strict=True):
+        close(a, b, GRADIENT_LIMIT[dtype])
+
+
+def weights(dtype: torch.dtype, hidden: int, dim: int) -> list[torch.Tensor]:
+    return [
+        (torch.randn(rows, columns) * columns**-0.5).to(dtype)
+        for rows, columns in ((hidden, dim), (hidden, dim), (dim, hidden))
+    ]
+
+
+@every_dtype
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_geglu_is_exact_to_the_dtype_in_any_shape(shape, dtype):
+def test_glu_is_exact_to_the_dtype_in_any_shape(shape, dtype):
     torch.manual_seed(0)
-    check(torch.randn(shape).to(dtype), torch.randn(shape).to(dtype))
+    gelu = mlp.ACTIVATIONS["gelu-tanh"]
+    inputs = [torch.randn(shape).to(dtype) for _ in range(2)]
+    check(glu, lambda gate, up: gelu(gate) * up, inputs)
 
 
-def test_geglu_reads_the_halves_of_a_packed_projection():
-    check(*torch.randn(6, 66).chunk(2, dim=-1))
+@every_dtype
+@every_activation
+def test_every_activation_is_computed_with_its_gradients(activation, dtype):
+    torch.manual_seed(0)
+    act = mlp.ACTIVATIONS[activation]
+    x = torch.randn(3, 7, 37).to(dtype)
+    gate, up, down = weights(dtype, 70, 37)
+
+    check(
+        lambda gate, up: glu(gate, up, activation),
+        lambda gate, up: act(gate) * up,
+        [torch.randn(5, 33).to(dtype) for _ in range(2)],
+    )
+    check(
+        lambda *given: gate_up(*given, activation),
+        lambda x, gate, up: act(x @ gate.T) * (x @ up.T),
+        [x, gate, up],
+    )
+    check(
+        lambda *given: block(*given, activation),
+        lambda x, gate, up, down: (act(x @ gate.T) * (x @ up.T)) @ down.T,
+        [x, gate, up, down],
+    )
 
 
-def test_geglu_reads_transposed_and_expanded_inputs():
+@pytest.mark.parametrize("rows", [1, 15, 17, 64])
+@pytest.mark.parametrize(("hidden", "dim"), [(1, 1), (33, 65), (64, 64), (130, 70)])
+def test_products_hold_for_any_size_of_rows_and_features(rows, hidden, dim):
+    torch.manual_seed(0)
+    gelu = mlp.ACTIVATIONS["gelu-tanh"]
+    x, (gate, up, down) = torch.randn(rows, dim), weights(torch.float32, hidden, dim)
+    inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
+    close(gate_up(x, gate, up), inner, 2e-6)
+    close(block(x, gate, up, down), inner @ down.double().T, 2e-6)
+
+
+def test_kernels_read_any_strides():
+    torch.manual_seed(0)
+    gelu = mlp.ACTIVATIONS["gelu-tanh"]
     packed = torch.randn(8, 6)
-    check(packed.t()[:3], packed.t()[3:])
-    check(torch.randn(1, 5).expand(4, 5), torch.randn(4, 5))
+    for gate, up in (packed.chunk(2, dim=-1), (packed.t()[:3], packed.t()[3:])):
+        check(glu, lambda gate, up: gelu(gate) * up, [gate, up])
+    x, (gate, up, _) = torch.randn(6, 9).t(), weights(torch.float32, 12, 6)
+    inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
+    close(gate_up(x, gate, up), inner, 2e-6)
+    close(gate_up(x, gate.t().contiguous().t(), up), inner, 2e-6)
+    close(glu(torch.randn(1, 5).expand(4, 5), torch.zeros(4, 5)), torch.zeros(4, 5).double(), 0)
 
 
-def test_geglu_holds_at_extreme_values():
-    gate = torch.tensor([[-1e4, -40.0, -0.0, 40.0, 1e4]])
-    check(gate, torch.ones_like(gate))
+@every_activation
+def test_activations_and_slopes_hold_at_extreme_values(activation):
+    gate = torch.tensor([[-1e30, -1e4, -40.0, -0.0, 40.0, 1e4, 1e30]], requires_grad=True)
+    out = glu(gate, torch.ones_like(gate), activation)
+    (slope,) = torch.autograd.grad(out.sum(), gate)
+    assert torch.isfinite(out).all()
+    assert slope.tolist()[0][:3] == pytest.approx([0, 0, 0], abs=1e-12)
+    assert slope.tolist()[0][4:] == pytest.approx([1, 1, 1], abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("gate", "up"),
+    ("kernel", "given"),
     [
-        (torch.ones(2, 2, dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64)),
-        (torch.ones(2, 2), torch.ones(2, 3)),
-        (torch.ones(2, 2), torch.ones(2, 2).half()),
+        (glu, [torch.ones(2, 2, dtype=torch.float64)] * 2),
+        (glu, [torch.ones(2, 2), torch.ones(2, 3)]),
+        (glu, [torch.ones(2, 2), torch.ones(2, 2).half()]),
+        (glu, [torch.ones(2, 2), torch.ones(2, 2), "tanh"]),
+        (gate_up, [torch.ones(2, 3), torch.ones(4, 2), torch.ones(4, 2)]),
+        (gate_up, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 3).half()]),
+        (block, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 3), torch.ones(4, 3)]),
+        (block, [torch.ones(65, 3), torch.ones(4, 3), torch.ones(4, 3), torch.ones(3, 4)]),
     ],
 )
-def test_geglu_refuses_what_it_does_not_compute(gate, up):
+def test_what_the_kernels_do_not_compute_is_refused(kernel, given):
     with pytest.raises(ValueError):
-        geglu(gate, up)
+        kernel(*given)
 
 
-@pytest.mark.parametrize("name", ["matmul_add", "linear", "mlp_eager", "mlp_triton"])
-@pytest.mark.parametrize("dtype", LIMIT, ids=str)
+INTERPRETED = [
+    "matmul-add", "linear", "mlp-eager", "mlp-torch-fused", "mlp-triton", "mlp-triton-gate-up",
+    "mlp-triton-full",
+]  # fmt: skip
+
+
+@every_dtype
+@pytest.mark.parametrize("name", INTERPRETED)
 def test_every_workload_agrees_with_its_reference(name, dtype):
-    import importlib
+    for activation in NAMES if name.startswith("mlp") else NAMES[:1]:
+        shape = Shape(2, 3, 20, 35, dtype, torch.device("cpu"), activation)
+        module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
+        workload = module.build(shape)
+        error, limit = error_of(workload, dtype)
+        assert error <= limit
+        if name.startswith("mlp-triton"):
+            assert workload.variant.startswith("triton")
 
-    shape = Shape(2, 3, 20, 35, dtype, torch.device("cpu"))
-    workload = importlib.import_module(f"tracekit.workloads.{name}").build(shape)
-    error, limit = error_of(workload, dtype)
-    assert error <= limit
-    if name == "mlp_triton":
-        assert workload.variant == "triton"
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_torchscript_takes_the_fused_module_as_it_is():
+    from tracekit.workloads.mlp_torch_fused import FusedMlp
+
+    shape = Shape(2, 3, 20, 35, torch.float32, torch.device("cpu"), "silu")
+    plain = mlp.Mlp(shape)
+    scripted = torch.jit.script(FusedMlp(plain, shape.activation))
+    x = shape.random(2, 3, 20, seed=7)
+    close(scripted(x), plain.double()(x.double()), 1e-5)
+
+
+def test_a_graph_without_a_device_is_refused():
+    from tracekit.workloads.mlp_cudagraph import build
+
+    with pytest.raises(ValueError, match="need a CUDA device"):
+        build(Shape(2, 3, 20, 35, torch.float32, torch.device("cpu")))

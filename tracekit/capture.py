@@ -42,6 +42,7 @@ class Options:
     dim: int | None = None
     hidden: int | None = None
     dtype: str | None = None
+    activation: str = "gelu-tanh"
     device: str = "auto"
     warmup: int = 5
     active: int = 5
@@ -141,7 +142,10 @@ def _prepare(
         raise TracekitError("batch, seq, dim and hidden must be at least 1")
     dtype = getattr(torch, _DTYPES[str(sizes["dtype"])])
     shape = Shape(
-        *(int(sizes[k]) for k in ("batch", "seq", "dim", "hidden")), dtype=dtype, device=device
+        *(int(sizes[k]) for k in ("batch", "seq", "dim", "hidden")),
+        dtype=dtype,
+        device=device,
+        activation=options.activation,
     )
     _check_compiler(target, device)
     try:
@@ -159,6 +163,7 @@ def _prepare(
         "variant": workload.variant,
         "parameters": {
             **{size: sizes[size] for size in (*WORKLOADS[target].sizes, "dtype")},
+            **({"activation": options.activation} if target.startswith("mlp-") else {}),
             "device": device.type,
         },
         "error": error,
@@ -185,10 +190,10 @@ def _user_function(target: str) -> Callable[[], object]:
 
 
 def _check_compiler(target: str, device: torch.device) -> None:
-    if target == "mlp-compiled" and device.type == "cpu":
+    if target.startswith("mlp-compiled") and device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++"]
         if not any(shutil.which(each) for each in compilers if each):
-            raise TracekitError("mlp-compiled: torch.compile needs a C++ compiler (g++ or clang++)")
+            raise TracekitError(f"{target}: torch.compile needs a C++ compiler (g++ or clang++)")
 
 
 def _time(step: Callable[[], object], count: int, synchronize: Callable[[], None]) -> int:

@@ -17,9 +17,25 @@ _MLP = ("batch", "seq", "dim", "hidden")
 WORKLOADS = {
     "matmul-add": Entry("matmul_add", ("dim",), "a @ b + c on square matrices of size --dim"),
     "linear": Entry("linear", _MLP, "one nn.Linear, --dim to --hidden, over --batch x --seq rows"),
-    "mlp-eager": Entry("mlp_eager", _MLP, "GeGLU MLP, eager: 5 kernels a forward on a GPU"),
+    "mlp-eager": Entry("mlp_eager", _MLP, "gated MLP, eager: 5 kernels a forward on a GPU"),
     "mlp-compiled": Entry("mlp_compiled", _MLP, "the same MLP under torch.compile: 4 kernels"),
+    "mlp-compiled-reduce-overhead": Entry(
+        "mlp_compiled_reduce_overhead", _MLP, "the same, compiled into CUDA graphs"
+    ),
+    "mlp-compiled-max-autotune": Entry(
+        "mlp_compiled_max_autotune", _MLP, "the same, compiled with tuned products"
+    ),
+    "mlp-cudagraph": Entry("mlp_cudagraph", _MLP, "the eager MLP as one CUDA graph"),
+    "mlp-torch-fused": Entry(
+        "mlp_torch_fused", _MLP, "the same MLP in plain PyTorch: one packed product, in place"
+    ),
     "mlp-triton": Entry(
-        "mlp_triton", _MLP, "the same MLP, gelu(gate) * up in one Triton kernel: 4 kernels"
+        "mlp_triton", _MLP, "the same MLP, act(gate) * up in one Triton kernel: 4 kernels"
+    ),
+    "mlp-triton-gate-up": Entry(
+        "mlp_triton_gate_up", _MLP, "the same MLP, all but the down product in one: 2 kernels"
+    ),
+    "mlp-triton-full": Entry(
+        "mlp_triton_full", _MLP, "the same MLP in one kernel, for up to 64 rows"
     ),
 }

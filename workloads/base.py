@@ -11,7 +11,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a workload: (batch, seq) rows, `dim` features in and out, `hidden` within."""
+    """Sizes of a workload: (batch, seq) rows, `dim` features in and out, `hidden` within, and the
+    activation of the MLPs."""
 
     batch: int
     seq: int
@@ -19,6 +20,7 @@ class Shape:
     hidden: int
     dtype: torch.dtype
     device: torch.device
+    activation: str = "gelu-tanh"
 
     def random(self, *sizes: int, seed: int, scale: float = 1.0) -> Tensor:
         """Normal values, the same on every device: drawn in float32 on the CPU."""

@@ -1,4 +1,6 @@
-"""The GeGLU MLP under torch.compile: Inductor fuses gelu and mul into one kernel."""
+"""The gated MLP under torch.compile: Inductor fuses act and mul into one kernel."""
+
+from functools import partial
 
 import torch
 
@@ -6,8 +8,10 @@ from tracekit.workloads import mlp
 from tracekit.workloads.base import Shape, Workload
 
 
-def build(shape: Shape) -> Workload:
-    """Compiled for these sizes; the first call compiles, and needs a C++ compiler on the CPU."""
-    return mlp.workload(
-        shape, "torch.compile", wrap=lambda module: torch.compile(module, dynamic=False)
-    )
+def build(shape: Shape, mode: str = "default") -> Workload:
+    """Compiled for these sizes; the first call compiles, and needs a C++ compiler on the CPU.
+
+    `mode` is torch.compile's: default, reduce-overhead (CUDA graphs) or max-autotune.
+    """
+    name = "torch.compile" if mode == "default" else f"torch.compile {mode}"
+    return mlp.workload(shape, name, partial(torch.compile, dynamic=False, mode=mode))

@@ -1,29 +1,39 @@
-"""The GeGLU MLP with gelu(gate) * up in one Triton kernel between the vendor's GEMMs.
+"""The gated MLP with act(gate) * up in one Triton kernel between the vendor's GEMMs.
 
-Where Triton cannot run, the same fusion in PyTorch takes over: the multiplication writes into
-gelu's result, so that no third intermediate is made.
+Where Triton cannot run, the same fusion in PyTorch takes over: the multiplication writes into the
+activation's result, so that no third intermediate is made.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor
-from torch.nn import functional
 
 from tracekit.workloads import mlp
 from tracekit.workloads.base import Shape, Workload
 
-
-def geglu_in_place(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu_tanh(gate) * up, multiplied in place."""
-    return functional.gelu(gate, approximate="tanh").mul_(up)
+Forward = Callable[[Tensor], Tensor]
 
 
 def build(shape: Shape) -> Workload:
+    def forward(module: mlp.Mlp) -> Forward:
+        from tracekit.workloads.kernels.glu import glu
+
+        return lambda x: module.down(glu(module.gate(x), module.up(x), shape.activation))
+
+    return fused(shape, "triton", forward)
+
+
+def fused(shape: Shape, variant: str, forward: Callable[[mlp.Mlp], Forward]) -> Workload:
+    """The MLP by Triton kernels, or what comes closest where Triton cannot run."""
     reason = why_not(shape)
     if reason is None:
-        from tracekit.workloads.kernels.geglu import geglu
+        return mlp.workload(shape, variant, forward)
+    note = f"{reason}: act and mul run in PyTorch, in place, instead of in one Triton kernel"
+    return mlp.workload(shape, "pytorch-in-place", _in_place, note)
 
-        return mlp.workload(shape, "triton", geglu)
-    note = f"{reason}: gelu and mul run in PyTorch, in place, instead of in one Triton kernel"
-    return mlp.workload(shape, "pytorch-in-place", geglu_in_place, note=note)
+
+def _in_place(module: mlp.Mlp) -> Forward:
+    return lambda x: module.down(module.activation(module.gate(x)).mul_(module.up(x)))
 
 
 def why_not(shape: Shape) -> str | None:

@@ -22,6 +22,13 @@ from tracekit.text import duration
     "--dtype", type=click.Choice(["fp32", "fp16", "bf16"]), help="[default: bf16, on a CPU fp32]"
 )
 @click.option(
+    "--activation",
+    type=click.Choice(["gelu-tanh", "gelu", "silu", "relu"]),
+    default="gelu-tanh",
+    show_default=True,
+    help="Of the MLPs.",
+)
+@click.option(
     "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True
 )
 @click.option("--warmup", type=int, default=5, show_default=True, help="Steps before the profiler.")

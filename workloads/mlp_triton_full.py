@@ -1,0 +1,17 @@
+"""The gated MLP as one Triton kernel, for batches of up to 64 rows."""
+
+from tracekit.workloads import mlp
+from tracekit.workloads.base import Shape, Workload
+from tracekit.workloads.mlp_triton import Forward, fused
+
+
+def build(shape: Shape) -> Workload:
+    """Raises ValueError for more rows than one tile has."""
+
+    def forward(module: mlp.Mlp) -> Forward:
+        from tracekit.workloads.kernels.block import block
+
+        weights = module.gate.weight, module.up.weight, module.down.weight
+        return lambda x: block(x, *weights, shape.activation)
+
+    return fused(shape, "triton-full", forward)
