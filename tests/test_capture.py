@@ -82,6 +82,26 @@ def test_a_small_product_is_overhead_bound_and_a_large_one_compute_bound(run, tm
         assert steps.count(regime) > len(steps) / 2
 
 
+@pytest.mark.parametrize(
+    ("name", "bottleneck"), [("input-bound", "input"), ("python-bound", "python")]
+)
+def test_the_controls_are_bound_by_what_they_are_named_after(name, bottleneck, run, tmp_path):
+    done = run("capture", name, *SMALL, *STEPS, "--stacks")
+    assert done.returncode == 0, done.stderr
+    with tracekit.load(tmp_path / f"{name}.json.gz") as database:
+        verdict = database.verdict().verdict
+    assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", bottleneck)
+
+
+def test_a_training_step_trains_and_is_captured(run, tmp_path):
+    done = run("capture", "train-step", *SMALL, *STEPS)
+    assert done.returncode == 0, done.stderr
+    calls = operators(tmp_path, "train-step")
+    # Three products forward, six backward, of which the input's gradient is not wanted twice.
+    assert calls["aten::mm"] / 3 == 3 + 6 - 2
+    assert calls["aten::addcdiv_"] == 3 * 3
+
+
 def test_shapes_stacks_and_memory_are_recorded_when_asked(run, tmp_path):
     asked = ["--shapes", "--stacks", "--memory", "-o", "all.json.gz"]
     assert run("capture", "matmul-add", "--dim", "8", *STEPS, *asked).returncode == 0

@@ -139,7 +139,8 @@ def test_what_the_kernels_do_not_compute_is_refused(kernel, given):
 
 INTERPRETED = [
     "matmul-add", "linear", "mlp-eager", "mlp-torch-fused", "mlp-triton", "mlp-triton-gate-up",
-    "mlp-triton-full",
+    "mlp-triton-full", "attention-block", "train-step", "sync-bound", "python-bound", "copy-bound",
+    "input-bound",
 ]  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def test_every_workload_agrees_with_its_reference(name, dtype):
     for activation in NAMES if name.startswith("mlp") else NAMES[:1]:
         shape = Shape(2, 3, 20, 35, dtype, torch.device("cpu"), activation)
         module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
-        workload = module.build(shape)
+        workload = getattr(module, WORKLOADS[name].build)(shape)
         error, limit = error_of(workload, dtype)
         assert error <= limit
         if name.startswith("mlp-triton"):

@@ -149,8 +149,9 @@ def _prepare(
     )
     _check_compiler(target, device)
     try:
-        module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[target].module}")
-        workload = module.build(shape)
+        entry = WORKLOADS[target]
+        module = importlib.import_module(f"tracekit.workloads.{entry.module}")
+        workload = getattr(module, entry.build)(shape)
         error, limit = error_of(workload, dtype)
     except Exception as failure:
         raise TracekitError(f"{target}: cannot run: {first_line(failure)}") from failure
@@ -163,7 +164,7 @@ def _prepare(
         "variant": workload.variant,
         "parameters": {
             **{size: sizes[size] for size in (*WORKLOADS[target].sizes, "dtype")},
-            **({"activation": options.activation} if target.startswith("mlp-") else {}),
+            **({"activation": options.activation} if "hidden" in entry.sizes else {}),
             "device": device.type,
         },
         "error": error,

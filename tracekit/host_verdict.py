@@ -34,16 +34,16 @@ def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
     }
     fractions = {name: ns / span if span else 0.0 for name, ns in times.items()}
     overheads = {name: ns for name, ns in times.items() if name != "compute"}
-    operators_ns = host.compute_ns + host.dispatch_ns + host.view_ns
+    explained_ns = sum(times.values()) - host.untraced_ns
     why = [
         f"The trace has no GPU ops; on its busiest thread, operators that compute took "
         f"{share(host.compute_ns, span)} of {facts.window.name} "
         f"({duration(host.compute_ns)} of {duration(span)})."
     ]
-    if not span or operators_ns < limits.operator_share * span:
+    if not span or explained_ns < limits.recorded_share * span:
         why.append(
-            f"{host.operators:,} operators cover {share(operators_ns, span)} of it: "
-            "what the host did is not in the trace."
+            f"{host.operators:,} operators and what else was recorded cover "
+            f"{share(explained_ns, span)} of it: what the host did is not in the trace."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
     if host.launches:

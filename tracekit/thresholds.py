@@ -39,8 +39,8 @@ class Thresholds:
     close_margin: float = _limit(0.10, "a margin under this is a close call")
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
-    operator_share: float = _limit(
-        0.01, "operators that cover less of a CPU-only window than this leave it unexplained"
+    recorded_share: float = _limit(
+        0.01, "recorded slices that cover less of a CPU-only window than this leave it unexplained"
     )
     launch_floor_ns: int = _limit(8_000, "a launch reaches an idle device in this time", _SKIP)
     launch_latency_ns: int = _limit(

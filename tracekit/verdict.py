@@ -174,8 +174,8 @@ def _gain_sentences(
     elif causal.flip is not None:
         side, other = ("host", "device") if regime == OVERHEAD else ("device", "host")
         sentences.append(
-            f"The {side} would have to be {causal.flip:.1f} times as fast before the {other} were "
-            "the slower side."
+            f"The {side} would have to be about {causal.flip:.2g} times as fast before the {other} "
+            "were the slower side."
         )
     else:
         side = "host" if regime == OVERHEAD else "device"

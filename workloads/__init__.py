@@ -4,14 +4,16 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """Where a workload lives (a module of this package, with `build`), its sizes, what it does."""
+    """A workload: its module in this package, its sizes, what it does, and what builds it."""
 
     module: str
     sizes: tuple[str, ...]
     summary: str
+    build: str = "build"
 
 
 _MLP = ("batch", "seq", "dim", "hidden")
+_ROWS = ("batch", "seq", "dim")
 
 
 WORKLOADS = {
@@ -38,4 +40,14 @@ WORKLOADS = {
     "mlp-triton-full": Entry(
         "mlp_triton_full", _MLP, "the same MLP in one kernel, for up to 64 rows"
     ),
+    "attention-block": Entry(
+        "attention_block", _MLP, "a transformer block, eager: attention and the gated MLP"
+    ),
+    "train-step": Entry(
+        "train_step", _MLP, "a training step of the gated MLP: forward, backward, AdamW"
+    ),
+    "sync-bound": Entry("controls", _ROWS, "products, each read back by the host", "sync_bound"),
+    "python-bound": Entry("controls", _ROWS, "products with Python in between", "python_bound"),
+    "input-bound": Entry("controls", _ROWS, "products of what a slow loader yields", "input_bound"),
+    "copy-bound": Entry("controls", _ROWS, "products after a large blocking copy", "copy_bound"),
 }

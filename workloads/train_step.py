@@ -1,0 +1,32 @@
+"""A training step of the gated MLP: forward, loss, backward, and AdamW's update."""
+
+import torch
+from torch import Tensor
+
+from tracekit.workloads import mlp
+from tracekit.workloads.base import Shape, Workload
+
+
+def build(shape: Shape) -> Workload:
+    """Each step trains further; the answer that is checked is the first step's loss."""
+    module = mlp.Mlp(shape)
+    start = {name: value.detach().clone() for name, value in module.state_dict().items()}
+    module.requires_grad_(True)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4)
+    x = shape.random(shape.batch, shape.seq, shape.dim, seed=0)
+    target = shape.random(shape.batch, shape.seq, shape.dim, seed=1)
+
+    def step() -> Tensor:
+        with torch.enable_grad():
+            loss = (module(x) - target).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.detach()
+
+    def reference() -> Tensor:
+        module.load_state_dict(start)
+        with torch.no_grad():
+            return (module.in_float32(x) - target.float()).square().mean()
+
+    return Workload(step, reference, "eager")
