@@ -258,3 +258,18 @@ def test_without_steps_the_outermost_ranges_are_the_phases(tmp_path):
 def test_a_trace_without_events_cannot_be_replayed(tmp_path):
     with traces.load(tmp_path, []) as run, pytest.raises(TracekitError, match="nothing to replay"):
         run.whatif("host*0.5")
+
+
+def test_devices_of_one_trace_run_beside_each_other(tmp_path):
+    events = [
+        launch(0, 5, 1), gpu_op(7, 100, 1, device=0), launch(6, 5, 2), gpu_op(13, 300, 2, device=1),
+        launch(12, 5, 3), gpu_op(108, 50, 3, device=0),
+    ]  # fmt: skip
+    replay = replayed(tmp_path, events)
+    # Ops of the same stream number on two devices do not wait for each other.
+    assert edges(replay, Kind.STREAM) == {(1, 5)}
+    halved = replay.run("device*0.5")
+    lengths = [replay.bounds("gpu_active", device).length(halved) for device in (0, 1)]
+    assert lengths == [(50 + 1 + 25) * US, 150 * US]
+    with traces.load(tmp_path, events) as run:
+        assert [gpu.device_id for gpu in run.verdict().devices] == [1, 0]

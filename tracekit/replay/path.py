@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.replay.graph import Kind
-from tracekit.replay.host import Ints
+from tracekit.replay.host import Ints, Worked
 from tracekit.replay.sweep import Run
 
 # So many edges of the path are taken apart at once.
@@ -127,23 +127,25 @@ def _tail(run: Run, node: int, op: int, key: int) -> Path:
             True,
         )
     _, since = graph.root(np.array([key]))
-    return _host_links(run, since, np.array([key]), run.time[[node]])
+    return _host_links(run, run.worked, since, np.array([key]), run.time[[node]])
 
 
 def _pieces(run: Run, chain: Ints) -> list[Path]:
     """What the edges of the path consist of: host work, then the op's, then the fixed time, then a
     wait that nothing explains."""
-    graph, edges = run.graph, run.graph.edges
+    graph, edges, worked = run.graph, run.graph.edges, run.worked
     begun = run.time[edges.source[chain]]
     on_host = edges.host_to[chain] > edges.host_from[chain]
     host = chain[on_host]
     since, until, when = edges.host_from[host], edges.host_to[host], begun[on_host]
     parts = [
-        _host_links(run, since[i : i + _AT_ONCE], until[i : i + _AT_ONCE], when[i : i + _AT_ONCE])
+        _host_links(
+            run, worked, since[i : i + _AT_ONCE], until[i : i + _AT_ONCE], when[i : i + _AT_ONCE]
+        )
         for i in range(0, len(host), _AT_ONCE)
     ]
     points = np.concatenate([edges.host_from[chain], edges.host_to[chain]])
-    work = run.worked.until(points)
+    work = worked.until(points)
     after_host = begun + work[len(chain) :] - work[: len(chain)]
     by_op = edges.op[chain] >= 0
     op = edges.op[chain][by_op]
@@ -183,7 +185,7 @@ def _pieces(run: Run, chain: Ints) -> list[Path]:
     return parts
 
 
-def _host_links(run: Run, since: Ints, until: Ints, begun: Ints) -> Path:
+def _host_links(run: Run, worked: Worked, since: Ints, until: Ints, begun: Ints) -> Path:
     """The work of threads between two instants each, stretch by stretch."""
     host = run.graph.host
     first, last = host.stretch_of(since), host.stretch_of(until)
@@ -199,7 +201,7 @@ def _host_links(run: Run, since: Ints, until: Ints, begun: Ints) -> Path:
     end = np.maximum(end, begin)
     points = np.concatenate([begin, end, since])
     where = np.concatenate([stretch, stretch, first])
-    work = run.worked.until(points, where)
+    work = worked.until(points, where)
     n = len(stretch)
     start = begun[index] + work[:n] - work[2 * n :][index]
     return _links(

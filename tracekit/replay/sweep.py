@@ -10,6 +10,8 @@ import numpy as np
 from tracekit.replay.graph import NEVER, Graph
 from tracekit.replay.host import Flags, Floats, Ints, Worked
 
+_AT_ONCE = 100_000
+
 
 @dataclass
 class Scale:
@@ -42,7 +44,6 @@ class Run:
 
     graph: Graph
     scale: Scale
-    worked: Worked
     time: Ints
     """When each node comes."""
     length: Ints
@@ -50,6 +51,11 @@ class Run:
     wait: Ints
     """What each node waits for no known reason."""
     op_ns: Ints
+
+    @property
+    def worked(self) -> Worked:
+        """How the threads get on: large, so not kept."""
+        return self.graph.host.worked(self.scale.host)
 
     @cached_property
     def binding(self) -> Ints:
@@ -71,6 +77,8 @@ class Run:
 
     def host_time(self, key: Ints) -> Ints:
         """When threads reach instants of the host (places on its axis)."""
+        if not len(key):
+            return key
         root, since = self.graph.root(key)
         both = np.concatenate([since, key])
         work = self.worked.until(both)
@@ -96,7 +104,7 @@ class Sweep:
         set_ = object.__setattr__
         set_(self, "_hosted", hosted)
         set_(self, "_points", points)
-        set_(self, "_stretch", graph.host.stretch_of(points))
+        set_(self, "_stretch", graph.host.stretch_of(points).astype(np.int32))
         # A row takes the later of two edges; a node with more has rows before its own, each of
         # which is the first edge of the next, at no distance.
         order = np.lexsort((edges.kind, graph.rank[edges.target]))
@@ -121,7 +129,8 @@ class Sweep:
         previous = np.arange(total)
         a_source = np.where(a_edge >= 0, source[a_edge], previous)
         b_source = np.where(b_edge >= 0, source[b_edge], 0)
-        set_(self, "_rows", (a_edge, a_source, b_edge, b_source))
+        rows = (each.astype(np.int32) for each in (a_edge, a_source, b_edge, b_source))
+        set_(self, "_rows", tuple(rows))
         set_(self, "_place", place)
 
     def run(self, scale: Scale | None = None) -> Run:
@@ -139,19 +148,29 @@ class Sweep:
         length[self._hosted] += work[len(self._hosted) :] - work[: len(self._hosted)]
         length[scale.dropped] = NEVER // 2
         wait = np.rint(graph.unknown * scale.unknown).astype(np.int64)
+        time = self._latest(length + wait[edges.target])
+        return Run(graph, scale, time, length, wait, op_ns)
+
+    def _latest(self, length: Ints) -> Ints:
+        """When each node comes, given the edges' lengths: the latest of its edges' ends."""
         a_edge, a_source, b_edge, b_source = self._rows
-        # The first edge of a row may be the row before it.
-        full = length + wait[edges.target]
-        a_length = np.where(a_edge >= 0, full[a_edge], 0)
-        b_length = np.where(b_edge >= 0, full[b_edge], NEVER // 2)
         times = [0]
         append = times.append
-        for a, a_ns, b, b_ns in zip(
-            a_source.tolist(), a_length.tolist(), b_source.tolist(), b_length.tolist(), strict=True
-        ):
-            x = times[a] + a_ns
-            y = times[b] + b_ns
-            append(x if x >= y else y)
+        # Numbers are objects in a loop, and large: so many at once.
+        for first in range(0, len(a_edge), _AT_ONCE):
+            chunk = slice(first, first + _AT_ONCE)
+            # The first edge of a row may be the row before it.
+            a_length = np.where(a_edge[chunk] >= 0, length[a_edge[chunk]], 0)
+            b_length = np.where(b_edge[chunk] >= 0, length[b_edge[chunk]], NEVER // 2)
+            for a, a_ns, b, b_ns in zip(
+                a_source[chunk].tolist(),
+                a_length.tolist(),
+                b_source[chunk].tolist(),
+                b_length.tolist(),
+                strict=True,
+            ):
+                x = times[a] + a_ns
+                y = times[b] + b_ns
+                append(x if x >= y else y)
         every = np.array(times, np.int64)
-        time = every[self._place][graph.rank]
-        return Run(graph, scale, worked, time, length, wait, op_ns)
+        return every[self._place][self.graph.rank]

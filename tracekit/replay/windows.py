@@ -90,9 +90,9 @@ class Steps:
 
     def completions(self, run: Run) -> Ints:
         """When each is complete, after the start of the first: one more than there are steps."""
-        times = run.host_time(self.end)
-        np.maximum.at(times, self.step, run.op_end(self.op))
-        return np.maximum.accumulate(np.append(run.host_time(self.begin[:1]), times))
+        times = run.host_time(np.append(self.begin[:1], self.end))
+        np.maximum.at(times, 1 + self.step, run.op_end(self.op))
+        return np.maximum.accumulate(times)
 
     def lengths(self, run: Run) -> Ints:
         return np.diff(self.completions(run))
