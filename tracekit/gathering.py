@@ -88,7 +88,7 @@ def analyze(
     trace = _trace(database, trace_id)
     periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
     main = periods[0] if window is None else _chosen(periods, window)
-    replayed = _replayed(database, trace, main, limits)
+    replayed, reason = _replayed(database, trace, main, limits)
     others = []
     for each in periods:
         if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
@@ -107,7 +107,7 @@ def analyze(
         idle=main.idle,
         launch=main.launch,
         host=main.host,
-        verdict=judge(main, trace.health, causal, limits, step_regimes),
+        verdict=judge(main, trace.health, causal, limits, step_regimes, reason),
         causal=causal,
         steps=[each for each in others if each.window.kind == "step"],
         phases=_phases(replayed) if replayed else [],
@@ -120,10 +120,10 @@ def analyze(
 
 def _replayed(
     database: Database, trace: Trace, main: Facts, limits: Thresholds
-) -> WindowGains | None:
-    """The replays of a trace with GPU ops."""
+) -> tuple[WindowGains | None, str]:
+    """The replays of a trace with GPU ops, or why there are none."""
     if main.gpu is None:
-        return None
+        return None, ""
     from tracekit.replay.gains import WindowGains
     from tracekit.replay.whatif import Replay
 
@@ -131,7 +131,10 @@ def _replayed(
     profiled, plain = captured.get("profiled_step_ns"), captured.get("unprofiled_step_ns")
     known = isinstance(profiled, int) and isinstance(plain, int) and plain > 0
     dilation = profiled / plain if known else None  # type: ignore[operator]
-    return WindowGains(Replay(database, trace.trace_id, limits), dilation)
+    try:
+        return WindowGains(Replay(database, trace.trace_id, limits), dilation), ""
+    except TracekitError as error:
+        return None, str(error)
 
 
 def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:

@@ -40,10 +40,15 @@ def judge(
     causal: Causal | None,
     limits: Thresholds,
     step_regimes: Sequence[str] = (),
+    no_replay: str = "",
 ) -> Verdict:
-    """The verdict on a window; `step_regimes` are those of the trace's steps, to compare with."""
+    """The verdict on a window; `step_regimes` are those of the trace's steps, to compare with,
+    `no_replay` why a trace with GPU ops could not be replayed."""
     if facts.gpu is not None and facts.idle is not None and causal is not None:
         verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, limits)
+    elif facts.gpu is not None:
+        why = [_busy_sentence(facts, facts.gpu), f"It cannot be replayed: {no_replay}."]
+        verdict = Verdict(UNKNOWN, None, "none", {}, why, [], None, [_UNEXPLAINED])
     elif facts.host is not None:
         verdict = judge_host(facts, facts.host, limits)
     else:

@@ -47,7 +47,7 @@ delay AS (
            count(DISTINCT launch_id) AS launches, count(*) AS n,
            list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits,
            list(launch_end_ns - launch_start_ns) AS calls,
-           sum(launch_delay_ns)::BIGINT AS total, count(*) FILTER (dur_ns < launch_end_ns - launch_start_ns) AS short_ops,
+           TRY_CAST(sum(launch_delay_ns) AS BIGINT) AS total, count(*) FILTER (dur_ns < launch_end_ns - launch_start_ns) AS short_ops,
            count(DISTINCT launch_id) FILTER (launch_end_ns - launch_start_ns >= coalesce(getvariable('slow_ns'), 50000)) AS slow_launches,
            count(*) FILTER (launch_delay_ns >= coalesce(getvariable('late_ns'), 100000)) AS late_ops
     FROM linked GROUP BY ALL

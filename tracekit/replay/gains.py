@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tracekit.replay.changes import scale_cause
+from tracekit.replay.host import sums
 from tracekit.replay.path import Path
 from tracekit.replay.sweep import Run, Scale
 from tracekit.replay.whatif import Replay
@@ -79,9 +78,8 @@ class WindowGains:
         self._bounds |= {("trace", device): replay.bounds("trace") for device in devices}
         present = set(graph.host.cause.tolist()) | set(graph.device.cause.tolist())
         present |= set(graph.edges.fixed_cause.tolist())
-        worked = graph.host.ns * ~graph.host.held
-        cause = np.concatenate([graph.host.cause, graph.device.cause])
-        totals = np.bincount(cause, np.concatenate([worked, graph.device.ns]), len(graph.causes))
+        totals = sums(graph.host.cause, graph.host.ns * ~graph.host.held, len(graph.causes))
+        totals += sums(graph.device.cause, graph.device.ns, len(graph.causes))
         self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
         self._runs: dict[str, dict[tuple[str, int], int]] = {
             "measured": self._lengths(replay.measured)

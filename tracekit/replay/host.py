@@ -91,7 +91,7 @@ class Host:
     def worked(self, rate: Floats) -> Worked:
         """How threads get on where each stretch takes `rate` of its measured time."""
         rate = np.where(self.held, 0.0, rate)
-        return Worked(self, rate, np.cumsum(np.rint(self.ns * rate).astype(np.int64)))
+        return Worked(self, rate, np.cumsum(times(self.ns, rate)))
 
 
 @dataclass(frozen=True)
@@ -113,32 +113,51 @@ class Worked:
         host = self.host
         stretch = host.stretch_of(key) if stretch is None else stretch
         left = host.ns[stretch] - (key - host.at[stretch])
-        return self.done[stretch] - np.rint(left * self.rate[stretch]).astype(np.int64)
+        return self.done[stretch] - times(left, self.rate[stretch])
+
+
+def sums(group: NDArray[Any], ns: Ints, groups: int) -> Ints:
+    """The sum of `ns` of each group, as integers."""
+    total = np.zeros(groups, np.int64)
+    np.add.at(total, group, ns)
+    return total
+
+
+def times(ns: Ints, factor: Floats | float) -> Ints:
+    """`ns` scaled, to the nanosecond; what is not scaled stays exact, however long."""
+    return np.where(np.equal(factor, 1.0), ns, np.rint(ns * factor).astype(np.int64))
 
 
 def host_from(
-    rows: dict[str, NDArray[Any]], threads: list[tuple[int, int]], origin_ns: int, end_ns: int
+    rows: dict[str, NDArray[Any]],
+    threads: list[tuple[int, int]],
+    trace_start_ns: int,
+    origin_ns: int,
+    end_ns: int,
 ) -> Host:
-    """From the rows of queries/replay/host_work.sql, of one trace, and its threads in their order.
+    """From the rows of queries/replay/host_work.sql, of one trace that starts at `trace_start_ns`,
+    and its threads in their order; what lies outside `origin_ns` to `end_ns` is left out.
 
     Raises:
-        TracekitError: when the trace's span, times its threads, is beyond 64 bits.
+        TracekitError: when that span, times the threads, is beyond 64 bits.
     """
-    ns: Ints = rows["dur_ns"].astype(np.int64, copy=False)
     span_ns = end_ns - origin_ns + 1
     if span_ns * max(1, len(threads)) > 1 << 62:
         raise TracekitError("its time spans centuries: durations are absurd")
-    # Every thread's stretches cover the trace: where one is full, the next begins.
-    done = np.cumsum(ns)
-    at = done - ns
-    at += at // max(1, span_ns - 1)
+    start: Ints = rows["start_ns"]
+    # Every thread's stretches cover the trace: the first begins with it.
+    thread = np.cumsum(start == trace_start_ns) - 1
+    begin = np.clip(start, origin_ns, end_ns)
+    end = np.clip(start + rows["dur_ns"], origin_ns, end_ns)
+    kept = end > begin
+    begin, end, thread = begin[kept], end[kept], thread[kept]
     return Host(
         origin_ns,
         span_ns,
         threads,
-        at,
-        ns,
-        rows["cause"],
-        np.ma.filled(rows["event_id"], -1).astype(np.int64, copy=False),
-        np.zeros(len(ns), np.bool_),
+        thread * span_ns + (begin - origin_ns),
+        end - begin,
+        rows["cause"][kept],
+        np.ma.filled(rows["event_id"], -1)[kept].astype(np.int64, copy=False),
+        np.zeros(len(begin), np.bool_),
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.replay.graph import Kind
-from tracekit.replay.host import Ints, Worked
+from tracekit.replay.host import Ints, Worked, sums, times
 from tracekit.replay.sweep import Run
 
 # So many edges of the path are taken apart at once.
@@ -45,7 +45,7 @@ class Path:
 
     def by_cause(self) -> dict[str, int]:
         """The path's time by cause, most first; it adds up to the window."""
-        total = np.bincount(self.cause, self.ns, len(self.causes)).astype(np.int64)
+        total = sums(self.cause, self.ns, len(self.causes))
         named = {name: int(ns) for name, ns in zip(self.causes, total, strict=True) if ns}
         return dict(sorted(named.items(), key=lambda item: -item[1]))
 
@@ -53,7 +53,7 @@ class Path:
         """The longest links: what of each event is on the path, and each nameless stretch."""
         named = self.event >= 0
         events, inverse = np.unique(self.event[named], return_inverse=True)
-        total = np.bincount(inverse, self.ns[named], len(events)).astype(np.int64)
+        total = sums(inverse, self.ns[named], len(events))
         first = np.zeros(len(events), np.int64)
         where = np.flatnonzero(named)
         first[inverse[::-1]] = where[::-1]
@@ -150,9 +150,9 @@ def _pieces(run: Run, chain: Ints) -> list[Path]:
     by_op = edges.op[chain] >= 0
     op = edges.op[chain][by_op]
     op_part = np.zeros(len(chain), np.int64)
-    op_part[by_op] = np.rint(edges.op_ns[chain][by_op] * run.scale.op[op])
+    op_part[by_op] = times(edges.op_ns[chain][by_op], run.scale.op[op])
     # A fixed time below nothing (clocks differ) takes from the op.
-    fixed = np.rint(edges.fixed_ns[chain] * run.scale.fixed[chain]).astype(np.int64)
+    fixed = times(edges.fixed_ns[chain], run.scale.fixed[chain])
     shown = op_part + np.minimum(fixed, 0)
     parts.append(
         _links(

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from tracekit.database import Database
 
 
+# Host work so long before the first GPU op or after the last is none of the run's: an event with a
+# wrong time.
+_AROUND_NS = 1_000_000_000_000
+
+
 @dataclass(frozen=True)
 class Recording:
     """One trace's host threads and devices."""
@@ -83,20 +88,29 @@ def recording_of(database: Database, trace_id: int, limits: Thresholds) -> Recor
         TracekitError: when it has no events with a time, or times beyond what 64 bits hold.
     """
     causes = database.fetch("SELECT causes()")[1][0][0]
+    known = {"trace": trace_id}
     spans = database.fetch(
-        "SELECT start_ns, end_ns FROM trace_span WHERE trace_id = getvariable('trace')",
-        {"trace": trace_id},
+        "SELECT start_ns, end_ns FROM trace_span WHERE trace_id = getvariable('trace')", known
     )[1]
     if not spans:
         raise TracekitError("the trace has no events with a time: there is nothing to replay")
     start, end = spans[0]
+    first, last = database.fetch(
+        "SELECT least(min(g.start_ns), min(launch_start_ns)), "
+        "greatest(max(g.end_ns), max(launch_end_ns)) FROM gpu_ops AS g "
+        "LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id "
+        "WHERE g.trace_id = getvariable('trace')",
+        known,
+    )[1][0]
+    origin = start if first is None else max(start, first - _AROUND_NS)
+    until = end if last is None else min(end, last + _AROUND_NS)
     threads = database.fetch(
         "SELECT pid, tid FROM host_segment WHERE trace_id = getvariable('trace')"
         " GROUP BY pid, tid ORDER BY min(segment)",
-        {"trace": trace_id},
+        known,
     )[1]
-    work = database.arrays("host_work", ("dur_ns", "cause", "event_id"), trace=trace_id)
-    host = host_from(work, threads, start, end)
+    work = database.arrays("host_work", ("start_ns", "dur_ns", "cause", "event_id"), trace=trace_id)
+    host = host_from(work, threads, start, origin, until)
     rows = database.arrays("device_work", trace=trace_id, short_ns=limits.launch_floor_ns)
     device = device_from(rows, host, limits)
     return Recording(database, trace_id, limits, causes, host, device)

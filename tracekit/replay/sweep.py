@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tracekit.replay.graph import NEVER, Graph
-from tracekit.replay.host import Flags, Floats, Ints, Worked
+from tracekit.replay.host import Flags, Floats, Ints, Worked, times
 
 _AT_ONCE = 100_000
 
@@ -139,15 +139,15 @@ class Sweep:
         scale = scale or Scale.of(graph)
         worked = host.worked(scale.host)
         work = worked.until(self._points, self._stretch)
-        op_ns = np.rint(graph.device.ns * scale.op).astype(np.int64)
+        op_ns = times(graph.device.ns, scale.op)
         op_part = np.zeros(len(edges), np.int64)
         by_op = edges.op >= 0
-        op_part[by_op] = np.rint(edges.op_ns[by_op] * scale.op[edges.op[by_op]])
-        fixed = np.rint(edges.fixed_ns * scale.fixed).astype(np.int64)
+        op_part[by_op] = times(edges.op_ns[by_op], scale.op[edges.op[by_op]])
+        fixed = times(edges.fixed_ns, scale.fixed)
         length = op_part + fixed
         length[self._hosted] += work[len(self._hosted) :] - work[: len(self._hosted)]
         length[scale.dropped] = NEVER // 2
-        wait = np.rint(graph.unknown * scale.unknown).astype(np.int64)
+        wait = times(graph.unknown, scale.unknown)
         time = self._latest(length + wait[edges.target])
         return Run(graph, scale, time, length, wait, op_ns)
 
