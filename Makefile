@@ -5,7 +5,7 @@ DEMO := build/demo
 
 SIZE := 1GB
 
-.PHONY: demo test bench gpu-captures clean
+.PHONY: demo test bench gpu-captures gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -29,6 +29,11 @@ build/bench/installed: pyproject.toml constraints.txt
 # On a machine with a GPU: the five workloads at their default and at a small size, into tests/data.
 gpu-captures: .venv/installed
 	@BIN=$(BIN) sh tests/data/capture_on_gpu.sh
+
+# On a machine with a GPU: every variant of the MLP, right and how fast, into build/gpu-check.md.
+gpu-check: .venv/installed
+	@mkdir -p build
+	@$(BIN)/python tests/bench/variants.py > build/gpu-check.md; status=$$?; cat build/gpu-check.md; exit $$status
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \

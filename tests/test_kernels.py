@@ -1,6 +1,9 @@
 """The Triton kernels in Triton's interpreter, and every variant of the MLP, against float64."""
 
 import importlib
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -166,6 +169,23 @@ def test_torchscript_takes_the_fused_module_as_it_is():
     scripted = torch.jit.script(FusedMlp(plain, shape.activation))
     x = shape.random(2, 3, 20, seed=7)
     close(scripted(x), plain.double()(x.double()), 1e-5)
+
+
+def test_the_table_of_variants_says_what_runs_and_what_cannot():
+    script = Path(__file__).parent / "bench" / "variants.py"
+    sizes = ["--rows", "3", "--dim", "8", "--hidden", "16"]
+    names = ["mlp-eager", "mlp-torch-fused", "mlp-cudagraph"]
+    done = subprocess.run(
+        [sys.executable, script, "--device", "cpu", *sizes, "--variants", *names],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    eager, fused, graph = done.stdout.splitlines()[-3:]
+    assert eager.startswith("| mlp-eager | eager | ")
+    assert fused.startswith("| mlp-torch-fused | torch-fused | ")
+    assert graph == "| mlp-cudagraph | CUDA graphs need a CUDA device | - | - | - |"
 
 
 def test_a_graph_without_a_device_is_refused():
