@@ -27,7 +27,7 @@ class Thresholds:
         0.05, "where halving either side gains less than this share, the accounting decides"
     )
     busy_share: float = _limit(
-        0.90, "where it decides, a device that is busy for this share is what bounds the run"
+        0.90, "a device that is busy for this share, and gains nothing, leaves the host no slack"
     )
     unknown_share: float = _limit(
         0.20, "this share of waits that the trace does not explain leaves the regime open"

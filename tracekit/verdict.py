@@ -168,14 +168,17 @@ def _gain_sentences(
         f"with the device's work in half the time, {_gained(gains.device)}."
     ]
     if max(gains.host, gains.device) < limits.small_gain:
-        busy = share(gpu.busy_ns, facts.window.span_ns)
-        sentences.append(
-            "Neither gains: chains of host and of device work are about equally long, and the host "
-            f"has no slack. The device, busy for {busy}, is what remains once the other is shorter."
-            if regime == COMPUTE
-            else "Neither gains much; by time alone, the GPU waited for the host longer than it "
-            "worked."
-        )
+        if gpu.busy_ns >= limits.busy_share * facts.window.span_ns:
+            sentences.append(
+                "Neither gains: chains of host and of device work are about equally long, and the "
+                "host has no slack. The device is busy nearly all the time."
+            )
+        else:
+            longer = "longer" if regime == OVERHEAD else "less"
+            sentences.append(
+                f"Neither gains much; by time alone, the GPU waited for the host {longer} than it "
+                "worked."
+            )
     elif causal.flip is not None:
         side, other = ("host", "device") if regime == OVERHEAD else ("device", "host")
         sentences.append(
