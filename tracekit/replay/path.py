@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,27 +90,24 @@ def critical_path(
         chain.append(edge)
         at = int(source[edge])
     links = np.array(chain, np.int64)
-    parts = [_tail(run, node, tail_op, key), *_pieces(run, links)]
-    path = Path(
+    worked = run.worked
+    parts = [
+        part.between(start, end)
+        for first in range(0, len(links), _AT_ONCE)
+        for part in _pieces(run, worked, links[first : first + _AT_ONCE])
+    ]
+    parts.append(_tail(run, node, tail_op, key).between(start, end))
+    # Before the trace's first record nothing is known.
+    missing = end - start - sum(int(part.ns.sum()) for part in parts)
+    if missing > 0:
+        unknown = np.array([graph.number("unknown")], np.int8)
+        parts.append(_links(run, np.array([start]), np.array([missing]), unknown, None, False))
+    return Path(
         np.concatenate([part.start for part in parts]),
         np.concatenate([part.ns for part in parts]),
         np.concatenate([part.cause for part in parts]),
         np.concatenate([part.event for part in parts]),
         np.concatenate([part.on_device for part in parts]),
-        graph.causes,
-    ).between(start, end)
-    # Before the trace's first record nothing is known.
-    missing = end - start - int(path.ns.sum())
-    if missing <= 0:
-        return path
-    unknown = np.array([graph.number("unknown")], np.int8)
-    first = _links(run, np.array([start]), np.array([missing]), unknown, None, False)
-    return Path(
-        np.append(path.start, first.start),
-        np.append(path.ns, first.ns),
-        np.append(path.cause, first.cause),
-        np.append(path.event, first.event),
-        np.append(path.on_device, first.on_device),
         graph.causes,
     )
 
@@ -130,23 +128,14 @@ def _tail(run: Run, node: int, op: int, key: int) -> Path:
     return _host_links(run, run.worked, since, np.array([key]), run.time[[node]])
 
 
-def _pieces(run: Run, chain: Ints) -> list[Path]:
-    """What the edges of the path consist of: host work, then the op's, then the fixed time, then a
-    wait that nothing explains."""
-    graph, edges, worked = run.graph, run.graph.edges, run.worked
+def _pieces(run: Run, worked: Worked, chain: Ints) -> Iterator[Path]:
+    """What these edges of the path consist of: host work, then the op's, then the fixed time, then
+    a wait that nothing explains."""
+    graph, edges = run.graph, run.graph.edges
     begun = run.time[edges.source[chain]]
-    on_host = edges.host_to[chain] > edges.host_from[chain]
-    host = chain[on_host]
-    since, until, when = edges.host_from[host], edges.host_to[host], begun[on_host]
-    parts = [
-        _host_links(
-            run, worked, since[i : i + _AT_ONCE], until[i : i + _AT_ONCE], when[i : i + _AT_ONCE]
-        )
-        for i in range(0, len(host), _AT_ONCE)
-    ]
-    points = np.concatenate([edges.host_from[chain], edges.host_to[chain]])
-    work = worked.until(points)
-    after_host = begun + work[len(chain) :] - work[: len(chain)]
+    since, until = edges.host_from[chain], edges.host_to[chain]
+    yield _host_links(run, worked, since, until, begun)
+    at = begun + worked.until(until) - worked.until(since)
     by_op = edges.op[chain] >= 0
     op = edges.op[chain][by_op]
     op_part = np.zeros(len(chain), np.int64)
@@ -154,35 +143,15 @@ def _pieces(run: Run, chain: Ints) -> list[Path]:
     # A fixed time below nothing (clocks differ) takes from the op.
     fixed = times(edges.fixed_ns[chain], run.scale.fixed[chain])
     shown = op_part + np.minimum(fixed, 0)
-    parts.append(
-        _links(
-            run,
-            after_host[by_op],
-            shown[by_op],
-            graph.device.cause[op],
-            graph.device.op_id[op],
-            True,
-        )
-    )
+    device = graph.device
+    yield _links(run, at[by_op], shown[by_op], device.cause[op], device.op_id[op], True)
     kind = edges.kind[chain]
     on_device = (kind != Kind.HOST) & (kind != Kind.SYNC)
-    parts.append(
-        _links(
-            run, after_host + shown, np.maximum(fixed, 0), edges.fixed_cause[chain], None, on_device
-        )
-    )
+    cause = edges.fixed_cause[chain]
+    yield _links(run, at + shown, np.maximum(fixed, 0), cause, None, on_device)
     unknown = np.full(len(chain), graph.number("unknown"), np.int8)
-    parts.append(
-        _links(
-            run,
-            after_host + op_part + fixed,
-            run.wait[edges.target[chain]],
-            unknown,
-            None,
-            on_device,
-        )
-    )
-    return parts
+    wait = run.wait[edges.target[chain]]
+    yield _links(run, at + op_part + fixed, wait, unknown, None, on_device)
 
 
 def _host_links(run: Run, worked: Worked, since: Ints, until: Ints, begun: Ints) -> Path:
@@ -197,7 +166,7 @@ def _host_links(run: Run, worked: Worked, since: Ints, until: Ints, begun: Ints)
         - np.repeat(np.cumsum(count) - count, count)
     )
     begin = np.maximum(since[index], host.at[stretch])
-    end = np.minimum(until[index], (host.at + host.ns)[stretch])
+    end = np.minimum(until[index], host.at[stretch] + host.ns[stretch])
     end = np.maximum(end, begin)
     points = np.concatenate([begin, end, since])
     where = np.concatenate([stretch, stretch, first])
