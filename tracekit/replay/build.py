@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.replay.graph import NEVER, Edges, Graph, Kind, finished, joined, root_of
-from tracekit.replay.host import Host, Ints
+from tracekit.replay.graph import Edges, Graph, Kind, finished, joined, root_of
+from tracekit.replay.host import NEVER, Host, Ints
 from tracekit.replay.recording import Recording, recording_of
 from tracekit.replay.streams import stream_waits
 from tracekit.replay.waits import Waits, waits_of

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.host import Flags, Host, Ints
+from tracekit.replay.host import NEVER, Flags, Host, Ints
 from tracekit.thresholds import Thresholds
-
-_NEVER = np.int64(-(1 << 62))
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -
     call = np.where(linked, filled("launch_start_ns") - host.origin_ns, 0)
     call_end = np.where(linked, filled("launch_end_ns") - host.origin_ns, 0)
     # What starts before its launch: the device's clock is behind by as much, or the link is wrong.
-    early = np.where(thread >= 0, call - start, _NEVER)
+    early = np.where(thread >= 0, call - start, NEVER)
     wrong = early > limits.clock_shift_ns
     thread[wrong] = -1
     early[wrong] = 0
@@ -128,7 +126,7 @@ def order_of(device: Device) -> Order:
     most = np.maximum.accumulate(above) if n else above
     last = np.maximum.accumulate(np.where(above >= most, index, 0)) if n else index
     last = np.where(first, -1, np.append(-1, last[:-1])[:n])
-    free = np.where(last >= 0, device.end[last], _NEVER) if n else index
+    free = np.where(last >= 0, device.end[last], NEVER) if n else index
     return Order(before, last, free)
 
 
@@ -178,40 +176,26 @@ class Launched:
     """Which op, of those launched before an instant, ends last: stream by stream."""
 
     def __init__(self, device: Device) -> None:
-        self.streams: list[tuple[int, int, Ints, Ints, Ints]] = []
+        self.streams: list[tuple[int, Ints, Ints, Ints]] = []
         for ops in device.launched:
             end = device.end[ops]
             most = np.maximum.accumulate(end)
             last = np.maximum.accumulate(np.where(end >= most, np.arange(len(ops)), 0))
-            self.streams.append(
-                (
-                    int(device.device_id[ops[0]]),
-                    int(device.stream[ops[0]]),
-                    device.call[ops],
-                    ops[last],
-                    most,
-                )
-            )
+            self.streams.append((int(device.stream[ops[0]]), device.call[ops], ops[last], most))
 
-    def before(
-        self, until: Ints, not_after: Ints, stream: Ints | None = None, avoid: Ints | None = None
-    ) -> tuple[Ints, Flags]:
+    def before(self, until: Ints, not_after: Ints, stream: Ints) -> tuple[Ints, Flags]:
         """For each instant, the op launched before it that ends last, but not after `not_after`
         (-1: none), and whether another one was still to end then.
 
-        `stream`: only this stream of any device, where it is not -1; `avoid`: not this one.
+        `stream`: only this stream of any device, where it is not -1.
         """
         best = np.full(len(until), -1, np.int64)
-        best_end = np.full(len(until), _NEVER)
+        best_end = np.full(len(until), NEVER)
         pending = np.zeros(len(until), np.bool_)
-        for _, number, call, op, end in self.streams:
+        for number, call, op, end in self.streams:
             place = np.searchsorted(call, until, "left") - 1
-            wanted = place >= 0
-            if stream is not None:
-                wanted &= (stream < 0) | (stream == number)
-            if avoid is not None:
-                wanted &= avoid != number
-            ends = np.where(wanted, end[place], _NEVER)
+            wanted = (place >= 0) & ((stream < 0) | (stream == number))
+            ends = np.where(wanted, end[place], NEVER)
             late = ends > not_after
             pending |= late & wanted
             better = wanted & ~late & (ends > best_end)

@@ -32,10 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.replay.device import Device
-from tracekit.replay.host import Flags, Host, Ints
-
-# A time before all others.
-NEVER = -(1 << 62)
+from tracekit.replay.host import NEVER, Flags, Host, Ints
 
 
 class Kind(IntEnum):

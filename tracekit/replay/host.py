@@ -19,6 +19,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+# A time before all others.
+NEVER = -(1 << 62)
+
 
 @dataclass(frozen=True)
 class Host:

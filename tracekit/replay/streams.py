@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.replay.graph import NEVER
-from tracekit.replay.host import Ints
+from tracekit.replay.host import NEVER, Ints
 from tracekit.replay.recording import Recording
 
 

@@ -7,9 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from tracekit.replay.graph import NEVER, Graph
-from tracekit.replay.host import Flags, Floats, Ints, Worked, times
+from tracekit.replay.graph import Graph
+from tracekit.replay.host import NEVER, Flags, Floats, Ints, Worked, times
 
+# So many rows of a sweep are turned into Python's numbers at once.
 _AT_ONCE = 100_000
 
 
@@ -154,8 +155,8 @@ class Sweep:
     def _latest(self, length: Ints) -> Ints:
         """When each node comes, given the edges' lengths: the latest of its edges' ends."""
         a_edge, a_source, b_edge, b_source = self._rows
-        times = [0]
-        append = times.append
+        ready = [0]
+        append = ready.append
         # Numbers are objects in a loop, and large: so many at once.
         for first in range(0, len(a_edge), _AT_ONCE):
             chunk = slice(first, first + _AT_ONCE)
@@ -169,8 +170,8 @@ class Sweep:
                 b_length.tolist(),
                 strict=True,
             ):
-                x = times[a] + a_ns
-                y = times[b] + b_ns
+                x = ready[a] + a_ns
+                y = ready[b] + b_ns
                 append(x if x >= y else y)
-        every = np.array(times, np.int64)
+        every = np.array(ready, np.int64)
         return every[self._place][self.graph.rank]
