@@ -61,9 +61,7 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
 def _scale_named(
     change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int
 ) -> None:
-    pattern = change.pattern or ""
-    if not re.search(r"[*?\[]", pattern):
-        pattern = f"*{pattern}*" if change.what != "class" else pattern
+    pattern = change.pattern if change.what == "class" else _glob(change)
     rows = database.arrays(PATTERNS[change.what], trace=trace_id, pattern=pattern)
     if not len(rows["event_id"]):
         raise TracekitError(f"{change.text!r} names nothing in this trace")
@@ -75,18 +73,22 @@ def _scale_named(
     known = thread >= 0
     begin = host.key(thread[known], rows["start_ns"][known])
     end = host.key(thread[known], (rows["start_ns"] + rows["dur_ns"])[known])
-    if change.what == "sync":
-        _drop_syncs(scale, graph, begin, end)
-        return
-    inside = _inside(host.at, begin, end)
-    scale.host[inside] *= change.factor
-    call = host.key(graph.device.thread, host.origin_ns + graph.device.call)
-    scale.op[_inside(call, begin, end) & graph.device.linked] *= change.factor
+    scale.host[_inside(host.at, begin, end)] *= change.factor
     joins = np.flatnonzero(_inside(graph.joins - 1, begin, end))
     of_join = np.isin(graph.edges.target, 1 + graph.ops + joins)
     scale.fixed[of_join & (graph.edges.kind == Kind.HOST)] *= change.factor
     if change.factor == 0:
         scale.dropped |= of_join & (graph.edges.kind == Kind.SYNC)
+    # What a call that waits launches (a copy) is done all the same.
+    if change.what != "sync":
+        call = host.key(graph.device.thread, host.origin_ns + graph.device.call)
+        scale.op[_inside(call, begin, end) & graph.device.linked] *= change.factor
+
+
+def _glob(change: Change) -> str:
+    """What a name has to match: what is no pattern is a part of it."""
+    pattern = change.pattern or "*"
+    return pattern if re.search(r"[*?\[]", pattern) else f"*{pattern}*"
 
 
 def _inside(at: Ints, begin: Ints, end: Ints) -> np.ndarray:
@@ -96,14 +98,6 @@ def _inside(at: Ints, begin: Ints, end: Ints) -> np.ndarray:
     order = np.argsort(begin, kind="stable")
     place = np.searchsorted(begin[order], at, "right") - 1
     return (place >= 0) & (at < end[order][place])
-
-
-def _drop_syncs(scale: Scale, graph: Graph, begin: Ints, end: Ints) -> None:
-    joins = np.flatnonzero(_inside(graph.joins - 1, begin, end))
-    of_join = np.isin(graph.edges.target, 1 + graph.ops + joins)
-    scale.dropped |= of_join & (graph.edges.kind == Kind.SYNC)
-    scale.fixed[of_join & (graph.edges.kind == Kind.HOST)] = 0
-    scale.host[_inside(graph.host.at, begin, end)] = 0
 
 
 def _free_launches(scale: Scale, graph: Graph) -> None:
@@ -156,10 +150,7 @@ def _groups(graph: Graph) -> Ints:
 
 
 def _fuse(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:
-    pattern = change.pattern or "*"
-    if not re.search(r"[*?\[]", pattern):
-        pattern = f"*{pattern}*"
-    rows = database.arrays("fused_ops", trace=trace_id, pattern=pattern)
+    rows = database.arrays("fused_ops", trace=trace_id, pattern=_glob(change))
     if not len(rows["event_id"]):
         raise TracekitError(
             f"{change.text!r}: no neighbouring operators whose intermediates the shapes tell"
