@@ -242,6 +242,17 @@ def test_a_step_lasts_from_the_completion_of_the_one_before(tmp_path):
     assert replay.steps.lengths(replay.run("device*0.5")).tolist() == [67 * US, 51 * US]
 
 
+def test_steps_of_one_name_are_told_apart(tmp_path):
+    # A profiler that starts again counts its steps anew.
+    events = [
+        step(1, 0, 50), launch(10, 5, 1), gpu_op(17, 100, 1),
+        step(1, 200, 50), launch(210, 5, 2), gpu_op(217, 300, 2),
+    ]  # fmt: skip
+    with traces.load(tmp_path, events) as run:
+        steps = run.verdict().steps
+    assert [each.gains.window_ns for each in steps] == [117 * US, 400 * US]
+
+
 def test_without_steps_the_outermost_ranges_are_the_phases(tmp_path):
     events = [
         slice_event("user_annotation", "prefill", 0, 40), launch(10, 5, 1), gpu_op(17, 100, 1),

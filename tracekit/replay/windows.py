@@ -78,6 +78,8 @@ class Steps:
 
     kinds: list[str]
     names: list[str]
+    began_ns: list[int]
+    """When the host begins each, as recorded: with its name, what tells it from others."""
     begin: Ints
     """Where the host begins each: places on its axis."""
     end: Ints
@@ -108,7 +110,7 @@ def steps_of(database: Database, trace_id: int, graph: Graph) -> Steps:
     rows = database.arrays("replay_steps", trace=trace_id)
     host, device = graph.host, graph.device
     if not len(rows["pid"]):
-        return Steps([], [], _NONE, _NONE, _NONE, _NONE)
+        return Steps([], [], [], _NONE, _NONE, _NONE, _NONE)
     thread = host.numbers(rows["pid"], rows["tid"])
     begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
     op = np.flatnonzero(device.linked)
@@ -118,6 +120,7 @@ def steps_of(database: Database, trace_id: int, graph: Graph) -> Steps:
     return Steps(
         [str(each) for each in rows["kind"]],
         [str(each) for each in rows["name"]],
+        rows["start_ns"].tolist(),
         host.key(thread, begin_ns),
         host.key(thread, end_ns),
         op[inside],
