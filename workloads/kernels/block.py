@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.gate_up import gate_up
+from tracekit.workloads.kernels.projections import projections
 
 # So many rows are one tile, and the largest batch that the kernel takes.
 MOST_ROWS = 64
@@ -44,29 +45,10 @@ def _block_kernel(
 ):
     row = tl.arange(0, ROWS)
     column = tl.program_id(0) * HIDDEN + tl.arange(0, HIDDEN)
-    gate = tl.zeros((ROWS, HIDDEN), dtype=tl.float32)
-    up = tl.zeros((ROWS, HIDDEN), dtype=tl.float32)
-    for start in range(0, dim, DIM):
-        place = start + tl.arange(0, DIM)
-        x = tl.load(
-            x_ptr + row[:, None] * x_stride + place[None, :],
-            mask=(row[:, None] < rows) & (place[None, :] < dim),
-            other=0.0,
-        )
-        inside = (place[:, None] < dim) & (column[None, :] < hidden)
-        gate_weight = tl.load(
-            gate_ptr + column[None, :] * gate_stride + place[:, None], mask=inside, other=0.0
-        )
-        up_weight = tl.load(
-            up_ptr + column[None, :] * up_stride + place[:, None], mask=inside, other=0.0
-        )
-        if EXACT:
-            x = x.to(tl.float32)
-            gate = tl.dot(x, gate_weight.to(tl.float32), gate, input_precision="ieee")
-            up = tl.dot(x, up_weight.to(tl.float32), up, input_precision="ieee")
-        else:
-            gate = tl.dot(x, gate_weight, gate)
-            up = tl.dot(x, up_weight, up)
+    gate, up = projections(
+        x_ptr, gate_ptr, up_ptr, row, column, rows, hidden, dim, x_stride, gate_stride, up_stride,
+        EXACT, ROWS, HIDDEN, DIM,
+    )  # fmt: skip
     # Rounded as the unfused form rounds what it writes.
     inner = (activated(gate, ACTIVATION) * up).to(x_ptr.dtype.element_ty)
     for start in range(0, dim, DIM):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.glu import glu_backward
+from tracekit.workloads.kernels.projections import projections
 
 # Tiles of rows, hidden and features, with warps and stages: few, so that the search is short.
 _CONFIGS = [
@@ -65,29 +66,10 @@ def _gate_up_kernel(
     tiles = tl.cdiv(hidden, HIDDEN)
     row = (tl.program_id(0) // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = (tl.program_id(0) % tiles).to(tl.int64) * HIDDEN + tl.arange(0, HIDDEN)
-    gate = tl.zeros((ROWS, HIDDEN), dtype=tl.float32)
-    up = tl.zeros((ROWS, HIDDEN), dtype=tl.float32)
-    for start in range(0, dim, DIM):
-        place = start + tl.arange(0, DIM)
-        x = tl.load(
-            x_ptr + row[:, None] * x_stride + place[None, :],
-            mask=(row[:, None] < rows) & (place[None, :] < dim),
-            other=0.0,
-        )
-        inside = (place[:, None] < dim) & (column[None, :] < hidden)
-        gate_weight = tl.load(
-            gate_ptr + column[None, :] * gate_stride + place[:, None], mask=inside, other=0.0
-        )
-        up_weight = tl.load(
-            up_ptr + column[None, :] * up_stride + place[:, None], mask=inside, other=0.0
-        )
-        if EXACT:
-            x = x.to(tl.float32)
-            gate = tl.dot(x, gate_weight.to(tl.float32), gate, input_precision="ieee")
-            up = tl.dot(x, up_weight.to(tl.float32), up, input_precision="ieee")
-        else:
-            gate = tl.dot(x, gate_weight, gate)
-            up = tl.dot(x, up_weight, up)
+    gate, up = projections(
+        x_ptr, gate_ptr, up_ptr, row, column, rows, hidden, dim, x_stride, gate_stride, up_stride,
+        EXACT, ROWS, HIDDEN, DIM,
+    )  # fmt: skip
     tl.store(
         out_ptr + row[:, None] * hidden + column[None, :],
         activated(gate, ACTIVATION) * up,
