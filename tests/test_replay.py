@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tracekit
 from tests import traces
 from tests.conftest import shared_trace_names
 from tests.traces import frame, gpu_op, launch, operator, slice_event, step
@@ -284,3 +285,15 @@ def test_devices_of_one_trace_run_beside_each_other(tmp_path):
     assert lengths == [(50 + 1 + 25) * US, 150 * US]
     with traces.load(tmp_path, events) as run:
         assert [gpu.device_id for gpu in run.verdict().devices] == [1, 0]
+
+
+def test_what_makes_a_prediction_doubtful_comes_with_it(tmp_path):
+    events = [launch(0, 5, 1), gpu_op(7, 50, 1), gpu_op(60, 10, 99)]
+    path = traces.write(tmp_path / "whole.json", events[:2])
+    with tracekit.load(path) as run:
+        assert run.whatif("host*0.5").doubts == []
+    cut = tmp_path / "cut.json"
+    cut.write_text(traces.write(tmp_path / "t.json", events).read_text()[:-20])
+    with tracekit.load(cut) as run:
+        doubts = run.whatif("host*0.5").doubts
+    assert any(each.startswith("error: the end is missing") for each in doubts)

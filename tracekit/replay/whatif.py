@@ -44,6 +44,8 @@ class WhatIf:
     unknown_ns: int
     """Of `predicted_ns`, waits that the trace does not explain: they are kept as they were."""
     steps: list[StepLength]
+    doubts: list[str]
+    """What in the trace makes the prediction doubtful."""
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
@@ -132,5 +134,10 @@ def what_if(
         steps=[
             StepLength(each, int(a), int(b))
             for each, a, b in zip(steps.names, old, new, strict=True)
+        ],
+        doubts=[
+            f"{row['severity']}: {row['message']}"
+            for row in database.doubts("device_work", trace_id)
+            if row["severity"] in ("error", "warning")
         ],
     )

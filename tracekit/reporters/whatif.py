@@ -35,6 +35,10 @@ def render(found: WhatIf) -> None:
             f"{duration(found.unknown_ns)} of it are waits that the trace does not explain: they "
             "are kept as they were."
         )
+    if found.doubts:
+        section(out, "What makes this doubtful")
+        for doubt in found.doubts:
+            out.print(Text(printable(doubt)))
     if len(found.steps) > 1:
         section(out, "Step by step (from the completion of the one before to its own)")
         _steps(found.steps)
