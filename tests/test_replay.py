@@ -40,12 +40,12 @@ def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_data
     graph = replay.graph
     if not graph.ops:
         return
-    assert np.array_equal(replay.measured.time, graph.time)
+    assert np.array_equal(replay.measured().time, graph.time)
     bounds = replay.bounds()
-    path = bounds.path(replay.measured).by_cause()
-    assert sum(path.values()) == bounds.length(replay.measured)
-    for number, length in enumerate(replay.steps.lengths(replay.measured)):
-        assert sum(replay.steps.path(replay.measured, number).by_cause().values()) == length
+    path = bounds.path(replay.measured()).by_cause
+    assert sum(path.values()) == bounds.length(replay.measured())
+    for number, length in enumerate(replay.steps.lengths(replay.measured())):
+        assert sum(replay.steps.path(replay.measured(), number).by_cause.values()) == length
 
 
 PLAIN = [
@@ -57,8 +57,8 @@ PLAIN = [
 def test_less_than_5_percent_of_a_plain_run_is_unexplained(name, shared_database):
     replay = Replay(shared_database(f"{name}.json.gz"), 1)
     graph, bounds = replay.graph, replay.bounds()
-    span = bounds.length(replay.measured)
-    assert bounds.path(replay.measured).by_cause().get("unknown", 0) < 0.05 * span
+    span = bounds.length(replay.measured())
+    assert bounds.path(replay.measured()).by_cause.get("unknown", 0) < 0.05 * span
     # Not only of the path: of everything that waits.
     assert graph.unknown[1 : 1 + graph.ops].sum() < 0.05 * span
 
@@ -126,7 +126,7 @@ def test_without_a_call_between_them_streams_do_not_wait_for_each_other(tmp_path
     replay = replayed(tmp_path, apart)
     assert edges(replay, Kind.WAIT) == set()
     # 20 us are what a launch may take; the rest has no reason in the trace.
-    path = replay.bounds().path(replay.measured).by_cause()
+    path = replay.bounds().path(replay.measured()).by_cause
     assert path["unknown"] == (308 - 15 - 20) * US
     assert predicted(replay, "host*0", "latency*0") > 200
 
@@ -178,7 +178,7 @@ def test_gaps_before_ops_without_a_launch_are_nobodys(tmp_path):
     events = [gpu_op(10 * place, 4, 100 + place) for place in range(50)]
     replay = replayed(tmp_path, [launch(0, 1, 1), *events])
     # 1 us of each gap is what a device takes; why the other 5 were waited, nobody knows.
-    path = replay.bounds().path(replay.measured).by_cause()
+    path = replay.bounds().path(replay.measured()).by_cause
     assert path["unknown"] == 49 * 5 * US
     with traces.load(tmp_path, [launch(0, 1, 1), *events]) as run:
         assert run.verdict().verdict.regime == "unknown"
@@ -239,7 +239,7 @@ def test_a_step_lasts_from_the_completion_of_the_one_before(tmp_path):
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
     # The host leaves both long before the device has done what it launched in them.
-    assert replay.steps.lengths(replay.measured).tolist() == [117 * US, 101 * US]
+    assert replay.steps.lengths(replay.measured()).tolist() == [117 * US, 101 * US]
     assert replay.steps.lengths(replay.run("device*0.5")).tolist() == [67 * US, 51 * US]
 
 

@@ -70,11 +70,11 @@ def test_no_damage_upsets_a_replay(seed, tmp_path):
                 assert analysis.verdict.regime == "unknown" or analysis.gpu is None
                 continue
             replay = Replay(run, 1)
-            assert np.array_equal(replay.measured.time, replay.graph.time)
+            assert np.array_equal(replay.measured().time, replay.graph.time)
             bounds = replay.bounds()
             for changes in ((), ("sync*0",), ("cuda-graph",), ("host*0", "device*0.5")):
                 changed = replay.run(*changes)
-                assert sum(bounds.path(changed).by_cause().values()) == bounds.length(changed)
-            for number, length in enumerate(replay.steps.lengths(replay.measured)):
-                path_ns = replay.steps.path(replay.measured, number).by_cause()
+                assert sum(bounds.path(changed).by_cause.values()) == bounds.length(changed)
+            for number, length in enumerate(replay.steps.lengths(replay.measured())):
+                path_ns = replay.steps.path(replay.measured(), number).by_cause
                 assert sum(path_ns.values()) == length

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import SHARED_TRACES
+from tracekit.replay.path import last_of, pieces
 from tracekit.replay.whatif import Replay
-from tracekit.replay.windows import path_to
 
 ANNOTATION = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 INSTANCE = 1
@@ -53,13 +53,18 @@ def ours(shared_database):
     begin, end = rows[0]
     device = replay.graph.device
     launched = np.flatnonzero((device.call >= begin) & (device.call < end))
-    path = path_to(replay.measured, begin, launched, np.zeros(0, np.int64))
-    assert path.ns.sum() == device.end[launched].max() - begin
-    ids = path.event[path.on_device & (path.event >= 0)]
+    measured = replay.measured()
+    parts = list(pieces(measured, begin, last_of(measured, launched, np.zeros(0, np.int64))))
+    ns, event, on_device = (
+        np.concatenate([getattr(each, name) for each in parts])
+        for name in ("ns", "event", "on_device")
+    )
+    assert ns.sum() == device.end[launched].max() - begin
+    ids = event[on_device & (event >= 0)]
     _, names = run.fetch("SELECT event_id, name FROM gpu_ops")
     by_id = dict(names)
-    ops = {(by_id[int(each)], int(path.ns[path.event == each].sum()) // 1000) for each in ids}
-    return ops, int(path.ns[~path.on_device].sum()) // 1000
+    ops = {(by_id[int(each)], int(ns[event == each].sum()) // 1000) for each in ids}
+    return ops, int(ns[~on_device].sum()) // 1000
 
 
 def test_the_gpu_ops_on_the_path_are_the_same(theirs, ours):

@@ -57,11 +57,11 @@ def _gains(seeds, folder):
         for seed, (atoms, machine) in programs.items():
             replay = Replay(run, traces[seed])
             bounds = replay.bounds()
-            span = bounds.length(replay.measured)
+            span = bounds.length(replay.measured())
             # Nothing changed, nothing moves; and the critical path is the window.
             assert span == spans[seed]
-            assert np.array_equal(replay.measured.time, replay.graph.time)
-            assert sum(bounds.path(replay.measured).by_cause().values()) == span
+            assert np.array_equal(replay.measured().time, replay.graph.time)
+            assert sum(bounds.path(replay.measured()).by_cause.values()) == span
             gains = {}
             for question in QUESTIONS:
                 try:

@@ -9,7 +9,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ Config = dict[str, str | bool | int | float | list[str]]
 # Held while a connection's configuration is being locked: two may share one.
 _LOCKING = threading.Lock()
 _DUCKDB_MAGIC = b"DUCK"
+# What DuckDB is held to for a moment, to make it give back what it does not use.
+_LEAST_MEMORY = "16MB"
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -51,6 +53,7 @@ class Database:
                 0
             ]:
                 connection.execute("SET enable_external_access = false")
+                connection.execute("SET allowed_configs = ['memory_limit']")
                 connection.execute("SET lock_configuration = true")
 
     def __enter__(self) -> Database:
@@ -138,8 +141,11 @@ class Database:
             for column in columns or [column.name for column in question.columns]
         )
         sql = f"SELECT {wanted} FROM ({question.sql})"
+        self._give_back()
         with self._reading(sql, question.checked(parameters)) as cursor:
-            return cursor.execute(sql).fetchnumpy()
+            found = cursor.execute(sql).fetchnumpy()
+        self._give_back()
+        return found
 
     def batches(
         self, query: str, variables: Mapping[str, Value], size: int
@@ -239,6 +245,18 @@ class Database:
         shared.write_ipc(copy, compat_level=polars.CompatLevel.newest())
         copy.seek(0)
         return polars.read_ipc(copy)
+
+    def _give_back(self) -> None:
+        """Has DuckDB return memory: what it has freed, and pages that the file has."""
+        limit, in_memory = self._connection.execute(
+            "SELECT current_setting('memory_limit'), bool_or(path IS NULL) FROM duckdb_databases()"
+            " WHERE NOT internal"
+        ).fetchall()[0]
+        # It does so when its limit is set, and what is in use goes into it or it says no.
+        with suppress(duckdb.Error):
+            if not in_memory:
+                self._connection.execute(f"SET memory_limit = '{_LEAST_MEMORY}'")
+        self._connection.execute(f"SET memory_limit = '{limit}'")
 
     @contextmanager
     def _reading(

@@ -41,6 +41,7 @@ QUERIES = (
     "memory_traffic",
     "host_work",
     "device_work",
+    "device_limits",
     "host_waits",
     "stream_waits",
     "replay_steps",
@@ -95,9 +96,11 @@ def analyze(
             gains = replayed.gains(*_number(replayed, each)) if replayed else None
             regime = judge_briefly(each, gains, limits)
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
-    causal = None
-    if replayed:
-        causal = replayed.causal(*_number(replayed, main))
+    causal = replayed.causal(*_number(replayed, main)) if replayed else None
+    phases = _phases(replayed) if replayed else []
+    # A graph is large: it goes before the next questions are asked.
+    del replayed
+    if causal:
         _name(causal.links, database, trace_id)
     step_regimes = [each.regime for each in others if each.window.kind == "step"]
     return Analysis(
@@ -110,7 +113,7 @@ def analyze(
         verdict=judge(main, trace.health, causal, limits, step_regimes, reason),
         causal=causal,
         steps=[each for each in others if each.window.kind == "step"],
-        phases=_phases(replayed) if replayed else [],
+        phases=phases,
         windows=[each for each in others if each.window.kind != "step"],
         devices=[f.gpu for f in periods if f.gpu and f.window.kind == "gpu_active"],
         top_kernels=database.ask("top_kernels", trace=trace_id, top=10),

@@ -26,7 +26,7 @@ def main(path: str, memory_mb: int) -> None:
             replay.run(change)
         replayed = time.perf_counter()
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        ops, stretches, edges = replay.graph.ops, len(replay.graph.host.at), len(replay.graph.edges)
+        ops, stretches, edges = replay.graph.ops, len(replay.graph.host), len(replay.graph.edges)
         print(f"{ops:,} GPU ops, {stretches:,} stretches of host work, {edges:,} edges")
         print(f"{built - begin:8.2f} s  the graph and the first replay, {peak_mb:,} MB at most")
         print(f"{(replayed - built) / 3:8.3f} s  a replay")

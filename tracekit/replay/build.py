@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracekit.replay.graph import Edges, Graph, Kind, finished, joined, root_of
-from tracekit.replay.host import NEVER, Host, Ints
+from tracekit.replay.host import NEVER, Host
+from tracekit.replay.rates import Ints
 from tracekit.replay.recording import Recording, recording_of
 from tracekit.replay.streams import stream_waits
 from tracekit.replay.waits import Waits, waits_of
@@ -23,7 +25,12 @@ def build(database: Database, trace_id: int, limits: Thresholds) -> Graph:
     Raises:
         TracekitError: when it has no events with a time, or times beyond what 64 bits hold.
     """
-    return _Builder(recording_of(database, trace_id, limits)).graph()
+    recorded = recording_of(database, trace_id, limits)
+    causes, device = recorded.causes, recorded.device
+    host, joins, edges = _Builder(recorded).edges()
+    # All that was only needed to find the edges may go.
+    del recorded
+    return finished(causes, host, device, joins, edges)
 
 
 class _Builder:
@@ -36,7 +43,8 @@ class _Builder:
         self.stream_waits = stream_waits(recorded)
         self.limited_by = self._limited_by()
 
-    def graph(self) -> Graph:
+    def edges(self) -> tuple[Host, Ints, Edges]:
+        """The threads, held where they may wait, their joins, and all edges."""
         waits = waits_of(self.recorded)
         # Waits that end at one instant share a join.
         host = self.recorded.host.holding(waits.start, waits.end)
@@ -44,26 +52,26 @@ class _Builder:
         ops = len(self.device.start)
         parts = [
             self._thread_edges(host, joins, waits, join),
-            self._release_edges(host, joins, waits, join, ops),
-            self._stream_edges(),
+            *self._release_edges(host, joins, waits, join, ops),
+            *self._stream_edges(),
             self._launch_edges(host, joins, ops),
             self._wait_edges(),
         ]
-        return finished(self.causes, host, self.device, joins, joined(parts))
+        return host, joins, joined(parts)
 
     def _thread_edges(self, host: Host, joins: Ints, waits: Waits, join: Ints) -> Edges:
         """From each join of a thread to the next, over the work between them."""
         node = 1 + len(self.device.start) + np.arange(len(joins))
-        source, since = root_of(host, joins, len(self.device.start), joins, "left")
+        source = root_of(host, joins, len(self.device.start), joins, "left")
         own_ns = np.full(len(joins), np.iinfo(np.int64).max)
         np.minimum.at(own_ns, join, waits.own_ns)
         cause = np.zeros(len(joins), np.int64)
         cause[join] = waits.own_cause
-        return Edges.make(
-            Kind.HOST, source, node, host_from=since, host_to=joins, fixed_ns=own_ns, cause=cause
-        )
+        return Edges.make(Kind.HOST, source, node, host_to=joins, fixed_ns=own_ns, cause=cause)
 
-    def _release_edges(self, host: Host, joins: Ints, waits: Waits, join: Ints, ops: int) -> Edges:
+    def _release_edges(
+        self, host: Host, joins: Ints, waits: Waits, join: Ints, ops: int
+    ) -> list[Edges]:
         """From what was waited for to the join."""
         by_op = waits.op >= 0
         op = waits.op[by_op]
@@ -73,18 +81,18 @@ class _Builder:
             fixed_ns=waits.lag_ns[by_op], cause=waits.own_cause[by_op],
         )  # fmt: skip
         instant = waits.instant[~by_op]
-        source, since = root_of(host, joins, ops, instant)
+        source = root_of(host, joins, ops, instant)
         handed = Edges.make(
-            waits.kind[~by_op], source, 1 + ops + join[~by_op], host_from=since, host_to=instant,
+            waits.kind[~by_op], source, 1 + ops + join[~by_op], host_to=instant,
             fixed_ns=waits.lag_ns[~by_op], cause=waits.own_cause[~by_op],
         )  # fmt: skip
-        return joined([released, handed])
+        return [released, handed]
 
-    def _stream_edges(self) -> Edges:
-        device, order = self.device, self.order
-        later = np.flatnonzero(order.before >= 0)
-        before = order.before[later]
-        gap = device.start[later] - device.end[before]
+    def _stream_edges(self) -> list[Edges]:
+        device, order, end = self.device, self.order, self.device.end
+        later = np.flatnonzero(~order.is_first)
+        before = later - 1
+        gap = device.start[later] - end[before]
         overlaps = gap < 0
         # What overlaps and is not just launched began at a point of the other's work.
         fresh = self.recorded.fresh[later]
@@ -99,27 +107,27 @@ class _Builder:
             cause=self.latency,
         )  # fmt: skip
         # Of ops that overlapped, the one that ended last may be another than the one before.
+        before_each = np.arange(len(end)) - 1
         other = np.flatnonzero(
-            (order.last >= 0) & (order.last != order.before) & (order.free <= device.start)
+            (order.last >= 0) & (order.last != before_each) & (order.free <= device.start)
         )
         last = order.last[other]
         rest = Edges.make(
             Kind.STREAM, 1 + last, 1 + other, op=last, op_ns=device.ns[last],
-            fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - device.end[last]),
+            fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - end[last]),
             cause=self.latency,
         )  # fmt: skip
-        return joined([chain, rest])
+        return [chain, rest]
 
     def _launch_edges(self, host: Host, joins: Ints, ops: int) -> Edges:
         op = np.flatnonzero(self.device.linked)
         key = host.key(self.device.thread[op], host.origin_ns + self.recorded.submitted[op])
-        source, since = root_of(host, joins, ops, key)
+        source = root_of(host, joins, ops, key)
         fixed = self._allowed(Kind.LAUNCH, op, self.device.start[op] - self.recorded.submitted[op])
         return Edges.make(
             Kind.LAUNCH,
             source,
             1 + op,
-            host_from=since,
             host_to=key,
             fixed_ns=fixed,
             cause=self.latency,
@@ -134,7 +142,7 @@ class _Builder:
             fixed_ns=self._allowed(Kind.WAIT, target, lag), cause=self.latency,
         )  # fmt: skip
 
-    def _limited_by(self) -> Ints:
+    def _limited_by(self) -> NDArray[np.int8]:
         """What held each op up, of its launch, its stream and another one: the last to be ready.
 
         Without a launch in the trace nobody knows: then it is none of them.
@@ -146,8 +154,8 @@ class _Builder:
         )
         gap_ns = self.recorded.habits.gap_ns
         latest = np.argmax([launched, self.order.free + gap_ns, held + gap_ns], axis=0)
-        kinds: Ints = np.array([Kind.LAUNCH, Kind.STREAM, Kind.WAIT], np.int64)
-        return np.where(self.device.linked, kinds[latest], -1)
+        kinds = np.array([Kind.LAUNCH, Kind.STREAM, Kind.WAIT], np.int8)
+        return np.where(self.device.linked, kinds[latest], np.int8(-1))
 
     def _allowed(self, kind: Kind, op: Ints, lag: Ints) -> Ints:
         """The part of a lag that is the device's own: what it usually takes, and where this is what

@@ -10,7 +10,8 @@ import numpy as np
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import PATTERNS, Change
 from tracekit.replay.graph import Graph, Kind
-from tracekit.replay.host import Ints
+from tracekit.replay.host import distinct
+from tracekit.replay.rates import Flags, Ints
 from tracekit.replay.sweep import Scale
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _FREED_BY_GRAPHS = ("launch", "dispatch", "python")
 _BORDERS_OF_GRAPHS = ("input", "compilation")
+# So many stretches of host work are looked at at once.
+_AT_ONCE = 1 << 18
 
 
 def apply(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:
@@ -41,17 +44,16 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
     edges = graph.edges
     on_host = (edges.kind == Kind.HOST) | (edges.kind == Kind.LOADER)
     if what == "host":
-        scale.host *= factor
-        scale.fixed[on_host] *= factor
+        scale.host.scale(factor)
+        scale.fixed.scale(factor, on_host)
     elif what == "device":
-        scale.op *= factor
+        scale.op.scale(factor)
     elif what == "unknown":
         scale.unknown *= factor
     else:
         cause = graph.number(what)
-        scale.host[graph.host.cause == cause] *= factor
-        scale.op[graph.device.cause == cause] *= factor
-        scale.fixed[edges.fixed_cause == cause] *= factor
+        for rates in (scale.host, scale.op, scale.fixed):
+            rates.scale_cause(cause, factor)
         if factor == 0:
             # Who does not make the call does not wait in it.
             waits = (edges.kind == Kind.SYNC) | (edges.kind == Kind.LOADER)
@@ -66,23 +68,23 @@ def _scale_named(
     if not len(rows["event_id"]):
         raise TracekitError(f"{change.text!r} names nothing in this trace")
     if change.what in ("kernel", "class"):
-        scale.op[np.isin(graph.device.op_id, rows["event_id"])] *= change.factor
+        scale.op.scale(change.factor, np.isin(graph.device.op_id, rows["event_id"]))
         return
     host = graph.host
     thread = host.numbers(rows["pid"], rows["tid"])
     known = thread >= 0
     begin = host.key(thread[known], rows["start_ns"][known])
     end = host.key(thread[known], (rows["start_ns"] + rows["dur_ns"])[known])
-    scale.host[_inside(host.at, begin, end)] *= change.factor
+    scale.host.scale(change.factor, host.within(begin, end))
     joins = np.flatnonzero(_inside(graph.joins - 1, begin, end))
     of_join = np.isin(graph.edges.target, 1 + graph.ops + joins)
-    scale.fixed[of_join & (graph.edges.kind == Kind.HOST)] *= change.factor
+    scale.fixed.scale(change.factor, of_join & (graph.edges.kind == Kind.HOST))
     if change.factor == 0:
         scale.dropped |= of_join & (graph.edges.kind == Kind.SYNC)
     # What a call that waits launches (a copy) is done all the same.
     if change.what != "sync":
         call = host.key(graph.device.thread, host.origin_ns + graph.device.call)
-        scale.op[_inside(call, begin, end) & graph.device.linked] *= change.factor
+        scale.op.scale(change.factor, _inside(call, begin, end) & graph.device.linked)
 
 
 def _glob(change: Change) -> str:
@@ -91,7 +93,7 @@ def _glob(change: Change) -> str:
     return pattern if re.search(r"[*?\[]", pattern) else f"*{pattern}*"
 
 
-def _inside(at: Ints, begin: Ints, end: Ints) -> np.ndarray:
+def _inside(at: Ints, begin: Ints, end: Ints) -> Flags:
     """Which instants lie in one of some intervals that do not overlap on a thread."""
     if not len(begin):
         return np.zeros(len(at), np.bool_)
@@ -111,14 +113,14 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
     group = _groups(graph)
     if not len(group):
         return
-    # Times of one group of threads on an axis of its own.
-    ns, owner = host.at % host.span_ns, group[host.at // host.span_ns]
+
+    def grouped(key: Ints) -> Ints:
+        """Times of one group of threads on an axis of its own."""
+        return group[host.thread_of(key)] * host.span_ns + host.time_of(key)
+
     synced = np.unique(edges.target[edges.kind == Kind.SYNC]) - 1 - graph.ops
-    join = graph.joins[synced]
-    borders = [group[join // host.span_ns] * host.span_ns + join % host.span_ns]
     border = np.isin(host.cause, [graph.number(name) for name in _BORDERS_OF_GRAPHS])
-    borders.append((owner * host.span_ns + ns)[border])
-    border_at = np.unique(np.concatenate(borders))
+    border_at = distinct(np.concatenate([grouped(graph.joins[synced]), grouped(host.at[border])]))
     op = np.flatnonzero(device.linked & ~device.is_blocking)
     call = group[device.thread[op]] * host.span_ns + device.call[op]
     done = group[device.thread[op]] * host.span_ns + device.call_end[op]
@@ -130,9 +132,11 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
     last = np.full(len(names), -1)
     np.minimum.at(first, inverse, done)
     np.maximum.at(last, inverse, done)
-    at = owner * host.span_ns + ns
     free = np.isin(host.cause, [graph.number(name) for name in _FREED_BY_GRAPHS])
-    scale.host[free & _inside(at, first, last)] = 0
+    for since in range(0, len(host), _AT_ONCE):
+        part = slice(since, since + _AT_ONCE)
+        free[part] &= _inside(grouped(host.at[part]), first, last)
+    scale.host.scale(0, free)
     scale.dropped |= edges.kind == Kind.QUEUE
 
 
@@ -157,4 +161,4 @@ def _fuse(change: Change, scale: Scale, graph: Graph, database: Database, trace_
         )
     order = np.argsort(graph.device.op_id)
     place = order[np.searchsorted(graph.device.op_id[order], rows["event_id"])]
-    scale.op[place] *= 1 - rows["saved_share"]
+    scale.op.scale_each(1 - rows["saved_share"], place)

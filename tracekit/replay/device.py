@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.host import NEVER, Flags, Host, Ints
+from tracekit.replay.host import NEVER, Host, narrow
+from tracekit.replay.rates import Flags, Ints, Numbers
 from tracekit.thresholds import Thresholds
 
 
@@ -18,17 +18,17 @@ class Device:
     """GPU ops, stream after stream, in order of their starts. Times are ns since the trace's start,
     by the host's clock: `shift_ns` was added to what the trace says."""
 
-    op_id: Ints
-    device_id: Ints
-    stream: Ints
-    queue: Ints
+    op_id: Numbers
+    device_id: Numbers
+    stream: Numbers
+    queue: NDArray[np.int32]
     """The number of the op's (device, stream)."""
     start: Ints
     ns: Ints
     cause: NDArray[np.int8]
-    launch_id: Ints
+    launch_id: Numbers
     """-1: not in the trace."""
-    thread: Ints
+    thread: NDArray[np.int32]
     """The launching thread's number; -1: none."""
     call: Ints
     """The launch call's start."""
@@ -38,39 +38,29 @@ class Device:
     shift_ns: dict[int, int]
     wrong_links: int
 
-    @cached_property
-    def queues(self) -> list[Ints]:
-        """The ops of each queue, in order of their starts."""
-        border = np.flatnonzero(np.diff(self.queue)) + 1
-        return np.split(np.arange(len(self.queue)), border) if len(self.queue) else []
-
-    @cached_property
-    def launched(self) -> list[Ints]:
-        """The linked ops of each queue that has some, in order of their launches."""
-        linked = (ops[self.linked[ops]] for ops in self.queues)
-        return [ops[np.argsort(self.call[ops], kind="stable")] for ops in linked if len(ops)]
-
-    @cached_property
+    @property
     def end(self) -> Ints:
         return self.start + self.ns
 
-    @cached_property
+    @property
     def linked(self) -> Flags:
         return self.thread >= 0
 
 
 def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -> Device:
-    """From the rows of queries/replay/device_work.sql, of one trace."""
+    """From the rows of queries/replay/device_work.sql and device_limits.sql, of one trace, which it
+    takes."""
 
     def filled(name: str) -> Ints:
-        return np.ma.filled(rows[name], -1).astype(np.int64)
+        return np.ma.filled(rows.pop(name), -1).astype(np.int64, copy=False)
 
-    linked = filled("launch_id") >= 0
-    thread = np.full(len(linked), -1, np.int64)
+    launch_id = narrow(filled("launch_id"))
+    linked = launch_id >= 0
+    thread = np.full(len(linked), -1, np.int32)
     if linked.any():
         thread[linked] = host.numbers(filled("pid")[linked], filled("tid")[linked])
-    device_id, stream = filled("device_id"), filled("stream")
-    start = rows["start_ns"] - host.origin_ns
+    device_id, stream = narrow(filled("device_id")), narrow(filled("stream"))
+    start = filled("start_ns") - host.origin_ns
     call = np.where(linked, filled("launch_start_ns") - host.origin_ns, 0)
     call_end = np.where(linked, filled("launch_end_ns") - host.origin_ns, 0)
     # What starts before its launch: the device's clock is behind by as much, or the link is wrong.
@@ -85,14 +75,14 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -
         start = np.where(mine, start + shifts[int(number)], start)
     new = np.append(True, (np.diff(device_id) != 0) | (np.diff(stream) != 0))[: len(start)]
     return Device(
-        op_id=rows["event_id"].astype(np.int64),
+        op_id=narrow(filled("event_id")),
         device_id=device_id,
         stream=stream,
-        queue=np.cumsum(new) - 1,
+        queue=np.cumsum(new, dtype=np.int32) - 1,
         start=start,
-        ns=rows["dur_ns"].astype(np.int64),
+        ns=filled("dur_ns"),
         cause=rows["cause"],
-        launch_id=np.where(thread >= 0, filled("launch_id"), -1),
+        launch_id=np.where(thread >= 0, launch_id, -1),
         thread=thread,
         call=call,
         call_end=call_end,
@@ -107,9 +97,8 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -
 class Order:
     """What each op finds on its stream."""
 
-    before: Ints
-    """The op before it; -1: it is the first."""
-    last: Ints
+    is_first: Flags
+    last: NDArray[np.int32]
     """Of all before it, the one that ends last; -1: none."""
     free: Ints
     """When that one ends; very early where there is none."""
@@ -117,17 +106,16 @@ class Order:
 
 def order_of(device: Device) -> Order:
     n = len(device.start)
-    index = np.arange(n)
+    end = device.end
     first = np.append(True, np.diff(device.queue) != 0)[:n]
-    before = np.where(first, -1, index - 1)
     # One running maximum for all streams: each one's ends lie above those of the streams before.
-    wide = int(device.end.max(initial=0)) + 1
-    above = device.queue * wide + device.end
-    most = np.maximum.accumulate(above) if n else above
-    last = np.maximum.accumulate(np.where(above >= most, index, 0)) if n else index
-    last = np.where(first, -1, np.append(-1, last[:-1])[:n])
-    free = np.where(last >= 0, device.end[last], NEVER) if n else index
-    return Order(before, last, free)
+    above = device.queue.astype(np.int64) * (int(end.max(initial=0)) + 1) + end
+    index = np.arange(n, dtype=np.int32)
+    if n:
+        index = np.where(above >= np.maximum.accumulate(above), index, 0)
+        index = np.maximum.accumulate(index)
+    last = np.where(first, -1, np.append(np.int32(-1), index[:-1])[:n])
+    return Order(first, last, np.where(last >= 0, end[last], NEVER) if n else end)
 
 
 @dataclass(frozen=True)
@@ -143,7 +131,7 @@ class Habits:
     """A launch call that found room in the queue."""
 
 
-def habits_of(device: Device, order: Order, limits: Thresholds) -> Habits:
+def habits_of(device: Device, order: Order, launched: Launched, limits: Thresholds) -> Habits:
     linked = device.linked & ~device.is_blocking
     idle = linked & (order.free <= device.call)
     after_call = (device.start - device.call_end)[idle]
@@ -151,7 +139,7 @@ def habits_of(device: Device, order: Order, limits: Thresholds) -> Habits:
     queued = linked & (order.free > device.call_end + limits.wait_ns)
     gap = (device.start - order.free)[queued]
     gap = gap[(gap >= 0) & (gap <= limits.wait_ns)]
-    roomy = linked & (depth_of(device) < limits.queue_depth)
+    roomy = linked & (launched.depth() < limits.queue_depth)
     calls = (device.call_end - device.call)[roomy if roomy.any() else linked]
     return Habits(
         latency_ns=int(np.median(after_call)) if len(after_call) else limits.launch_latency_ns,
@@ -161,27 +149,26 @@ def habits_of(device: Device, order: Order, limits: Thresholds) -> Habits:
     )
 
 
-def depth_of(device: Device) -> Ints:
-    """How many launches of its stream had not started when each op's launch began."""
-    depth = np.zeros(len(device.start), np.int64)
-    for op in device.launched:
-        first = np.append(True, np.diff(device.launch_id[op]) != 0)
-        launches = np.cumsum(first) - 1
-        started = np.searchsorted(np.sort(device.start[op[first]]), device.call[op], "right")
-        depth[op] = launches - started
-    return depth
-
-
 class Launched:
-    """Which op, of those launched before an instant, ends last: stream by stream."""
+    """The ops of each stream: in order of their starts, and of their launches."""
 
     def __init__(self, device: Device) -> None:
-        self.streams: list[tuple[int, Ints, Ints, Ints]] = []
-        for ops in device.launched:
-            end = device.end[ops]
-            most = np.maximum.accumulate(end)
-            last = np.maximum.accumulate(np.where(end >= most, np.arange(len(ops)), 0))
-            self.streams.append((int(device.stream[ops[0]]), device.call[ops], ops[last], most))
+        self._device = device
+        self._end = end = device.end
+        border = np.flatnonzero(np.diff(device.queue)) + 1
+        every = np.arange(len(end), dtype=np.int32)
+        self.by_start = np.split(every, border) if len(end) else []
+        """Those of each stream."""
+        linked = (ops[device.linked[ops]] for ops in self.by_start)
+        self.by_launch = [
+            ops[np.argsort(device.call[ops], kind="stable")] for ops in linked if len(ops)
+        ]
+        """The linked ones of each stream that has some."""
+        self._ends_last: list[NDArray[np.int32]] = []
+        for ops in self.by_launch:
+            most = np.maximum.accumulate(end[ops])
+            place = np.where(end[ops] >= most, np.arange(len(ops)), 0)
+            self._ends_last.append(ops[np.maximum.accumulate(place)])
 
     def before(self, until: Ints, not_after: Ints, stream: Ints) -> tuple[Ints, Flags]:
         """For each instant, the op launched before it that ends last, but not after `not_after`
@@ -192,13 +179,24 @@ class Launched:
         best = np.full(len(until), -1, np.int64)
         best_end = np.full(len(until), NEVER)
         pending = np.zeros(len(until), np.bool_)
-        for number, call, op, end in self.streams:
-            place = np.searchsorted(call, until, "left") - 1
-            wanted = (place >= 0) & ((stream < 0) | (stream == number))
-            ends = np.where(wanted, end[place], NEVER)
+        for ops, last in zip(self.by_launch, self._ends_last, strict=True):
+            place = np.searchsorted(self._device.call[ops], until, "left") - 1
+            wanted = (place >= 0) & ((stream < 0) | (stream == self._device.stream[ops[0]]))
+            ends = np.where(wanted, self._end[last[place]], NEVER)
             late = ends > not_after
             pending |= late & wanted
             better = wanted & ~late & (ends > best_end)
-            best = np.where(better, op[place], best)
+            best = np.where(better, last[place], best)
             best_end = np.where(better, ends, best_end)
         return best, pending
+
+    def depth(self) -> NDArray[np.int32]:
+        """How many launches of its stream had not started when each op's launch began."""
+        device = self._device
+        depth = np.zeros(len(device.start), np.int32)
+        for op in self.by_launch:
+            first = np.append(True, np.diff(device.launch_id[op]) != 0)
+            launches = np.cumsum(first) - 1
+            started = np.searchsorted(np.sort(device.start[op[first]]), device.call[op], "right")
+            depth[op] = launches - started
+        return depth

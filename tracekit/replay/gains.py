@@ -7,8 +7,10 @@ fills the path, and neither gains anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.host import sums
@@ -76,13 +78,13 @@ class WindowGains:
             ("gpu_active", device): replay.bounds("gpu_active", device) for device in devices
         }
         self._bounds |= {("trace", device): replay.bounds("trace") for device in devices}
-        present = set(graph.host.cause.tolist()) | set(graph.device.cause.tolist())
-        present |= set(graph.edges.fixed_cause.tolist())
-        totals = sums(graph.host.cause, graph.host.ns * ~graph.host.held, len(graph.causes))
+        columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
+        present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
+        totals = graph.host.totals(len(graph.causes))
         totals += sums(graph.device.cause, graph.device.ns, len(graph.causes))
         self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
         self._runs: dict[str, dict[tuple[str, int], int]] = {
-            "measured": self._lengths(replay.measured)
+            "measured": self._lengths(replay.measured())
         }
         self._runs["host"] = self._lengths(scaled(replay, host=_HALF))
         self._runs["device"] = self._lengths(scaled(replay, device=_HALF))
@@ -112,19 +114,19 @@ class WindowGains:
             self._work_ns,
         )
 
-    def causal(self, kind: str, number: int, top: int = 10) -> Causal:
+    def causal(self, kind: str, number: int) -> Causal:
         """The same, with the critical path and how far the verdict is from flipping."""
         gains = self.gains(kind, number)
         window = _Window(self.replay, self._bounds.get((kind, number)), number)
-        path = window.path(self.replay.measured)
-        total = sum(path.by_cause().values())
+        path = window.path(self.replay.measured())
+        total = sum(path.by_cause.values())
         graph = self.replay.graph
         return Causal(
             gains=gains,
             flip=self._flip(window, "host" if gains.host > gains.device else "device"),
             undilated=self._undilated(window),
-            path={cause: ns / total for cause, ns in path.by_cause().items()},
-            links=path.longest(top),
+            path={cause: ns / total for cause, ns in path.by_cause.items()},
+            links=[asdict(link) for link in path.links],
             clock_shift_ns=max(graph.device.shift_ns.values(), default=0),
             edges_left_out=graph.rejected + graph.device.wrong_links,
         )

@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.replay.device import Device
-from tracekit.replay.host import NEVER, Flags, Host, Ints
+from tracekit.replay.host import NEVER, Host, narrow
+from tracekit.replay.rates import Flags, Ints, Numbers, Rates
 
 
 class Kind(IntEnum):
@@ -52,48 +53,47 @@ class Kind(IntEnum):
 class Edges:
     """Edges as columns. Nodes: 0 the trace's start, then the ops, then the host's joins.
 
-    The length is the host work between the instants `host_from` and `host_to` (places on the
-    host's axis), plus `op_ns` of the work of `op`, plus `fixed_ns`.
+    The length is the host work from the source (a join, or its thread's start) to the instant
+    `host_to` (a place on the host's axis; -1: none), plus `op_ns` of the work of `op`, plus
+    `fixed_ns`.
     """
 
     kind: NDArray[np.int8]
     source: NDArray[np.int32]
     target: NDArray[np.int32]
-    host_from: Ints
     host_to: Ints
     op: NDArray[np.int32]
-    op_ns: Ints
-    fixed_ns: Ints
+    op_ns: NDArray[Any]
+    fixed_ns: NDArray[Any]
     fixed_cause: NDArray[np.int8]
 
     @staticmethod
     def make(
-        kind: Ints | int,
-        source: Ints,
-        target: Ints,
+        kind: Numbers | int,
+        source: Numbers,
+        target: Numbers,
         *,
-        host_from: Ints | int = 0,
-        host_to: Ints | int = 0,
-        op: Ints | int = -1,
-        op_ns: Ints | int = 0,
-        fixed_ns: Ints | int = 0,
-        cause: Ints | int = 0,
+        host_to: Numbers | int = -1,
+        op: Numbers | int = -1,
+        op_ns: Numbers | int = 0,
+        fixed_ns: Numbers | int = 0,
+        cause: Numbers | int = 0,
     ) -> Edges:
         """Edges, columns or one value for all."""
 
-        def column(value: Ints | int, kind: Any = np.int64) -> NDArray[Any]:
+        def column(value: Numbers | int, kind: Any = np.int64) -> NDArray[Any]:
             return np.broadcast_to(value, len(source)).astype(kind)
 
         return Edges(
             column(kind, np.int8), column(source, np.int32), column(target, np.int32),
-            column(host_from), column(host_to), column(op, np.int32), column(op_ns),
-            column(fixed_ns), column(cause, np.int8),
+            column(host_to), column(op, np.int32), narrow(column(op_ns)), narrow(column(fixed_ns)),
+            column(cause, np.int8),
         )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.kind)
 
-    def take(self, which: Ints | Flags) -> Edges:
+    def take(self, which: Numbers | Flags) -> Edges:
         return Edges(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
 
@@ -109,10 +109,8 @@ class Graph:
     """When each node was measured."""
     unknown: Ints
     """How much later than its latest edge says."""
-    order: Ints
-    """The nodes, sources before targets."""
-    rank: Ints
-    """Where each node stands in `order`."""
+    rank: NDArray[np.int32]
+    """Where each node stands in an order that has sources before targets."""
     joins: Ints
     """The host's joins: places on its axis, in order."""
     rejected: int
@@ -125,21 +123,29 @@ class Graph:
     def number(self, cause: str) -> int:
         return self.causes.index(cause)
 
-    def root(self, key: Ints) -> tuple[Ints, Ints]:
-        """The node that each instant of the host follows, and the instant of that node.
-
-        It is the last join of the thread at or before it, or the start of the trace.
-        """
+    def root(self, key: Ints) -> Ints:
+        """The node that each instant of the host follows: the last join of the thread at or before
+        it, or the start of the trace."""
         return root_of(self.host, self.joins, self.ops, key)
 
+    def since(self, node: Numbers, key: Ints) -> Ints:
+        """The instants of such nodes, on the threads of the instants that follow them."""
+        return since(self.host, self.joins, self.ops, node, key)
 
-def root_of(host: Host, joins: Ints, ops: int, key: Ints, side: str = "right") -> tuple[Ints, Ints]:
+
+def root_of(host: Host, joins: Ints, ops: int, key: Ints, side: str = "right") -> Ints:
     place = np.searchsorted(joins, key, side) - 1  # type: ignore[call-overload]
-    thread = host.thread_of(key)
     if not len(joins):
-        return np.zeros(len(key), np.int64), thread * host.span_ns
-    mine = (place >= 0) & (host.thread_of(joins[place]) == thread)
-    return np.where(mine, 1 + ops + place, 0), np.where(mine, joins[place], thread * host.span_ns)
+        return np.zeros(len(key), np.int64)
+    mine = (place >= 0) & (host.thread_of(joins[place]) == host.thread_of(key))
+    return np.where(mine, 1 + ops + place, 0)
+
+
+def since(host: Host, joins: Ints, ops: int, node: Numbers, key: Ints) -> Ints:
+    begun = host.begin_of(host.thread_of(key))
+    joined = node > ops
+    begun[joined] = joins[node[joined] - 1 - ops]
+    return begun
 
 
 def finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: Edges) -> Graph:
@@ -153,27 +159,35 @@ def finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: 
     rejected = int((~kept).sum())
     if rejected:
         edges = edges.take(kept)
-    order, tied = _ordered(time, edges)
+    rank, tied = _ranked(time, edges)
     if len(tied):
         rejected += len(tied)
         edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    points = np.concatenate([edges.host_from, edges.host_to])
-    work = host.worked(np.ones(len(host.at))).until(points)
-    known = work[len(edges) :] - work[: len(edges)] + edges.op_ns
-    room = time[edges.target] - time[edges.source] - known
-    fixed_ns = np.minimum(edges.fixed_ns, room)
-    edges = replace(edges, fixed_ns=fixed_ns)
+    fixed_ns, reached = _fitted(causes, host, device, joins, edges, time)
+    edges = replace(edges, fixed_ns=narrow(fixed_ns))
     latest = np.full(len(time), NEVER)
     latest[0] = 0
-    np.maximum.at(latest, edges.target, time[edges.source] + known + fixed_ns)
+    np.maximum.at(latest, edges.target, reached)
     # What nothing in the trace leads to starts when it was seen to start.
     orphans = np.flatnonzero(latest == NEVER)
     latest[orphans] = 0
     if len(orphans):
         edges = joined([edges, Edges.make(Kind.HOST, np.zeros_like(orphans), orphans)])
-    return Graph(causes, host, device, edges, time, time - latest, order, rank, joins, rejected)
+    return Graph(causes, host, device, edges, time, time - latest, rank, joins, rejected)
+
+
+def _fitted(
+    causes: list[str], host: Host, device: Device, joins: Ints, edges: Edges, time: Ints
+) -> tuple[Ints, Ints]:
+    """The edges' fixed times, made to fit, and when each edge lets its target come."""
+    reached = time[edges.source] + edges.op_ns
+    hosted = np.flatnonzero(edges.host_to >= 0)
+    until = edges.host_to[hosted]
+    begun = since(host, joins, len(device.start), edges.source[hosted], until)
+    reached[hosted] += host.work_between(begun, until, Rates.of(host.cause, len(causes)))
+    fixed_ns = np.minimum(edges.fixed_ns, time[edges.target] - reached)
+    reached += fixed_ns
+    return fixed_ns, reached
 
 
 def joined(parts: list[Edges]) -> Edges:
@@ -183,14 +197,12 @@ def joined(parts: list[Edges]) -> Edges:
     )  # fmt: skip
 
 
-def _ordered(time: Ints, edges: Edges) -> tuple[Ints, Ints]:
-    """The nodes with sources before targets, and the edges that no order can keep."""
-    order = np.argsort(time, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
+def _ranked(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
+    """Where nodes stand, sources before targets, and the edges that no order can keep."""
+    rank = _places(np.argsort(time, kind="stable"))
     against = np.flatnonzero(rank[edges.source] >= rank[edges.target])
     if not len(against):
-        return order, against
+        return rank, against
     # All at one instant as their sources: only nodes of such instants need to be sorted further.
     instants = np.unique(time[edges.target[against]])
     among = np.flatnonzero(
@@ -217,4 +229,12 @@ def _ordered(time: Ints, edges: Edges) -> tuple[Ints, Ints]:
             among = np.setdiff1d(among, lost)
     place = np.zeros(len(time), np.int64)
     place[np.array(turn, np.int64)] = 1 + np.arange(len(turn))
-    return np.lexsort((np.arange(len(time)), place, time)), np.array(sorted(lost), np.int64)
+    order = np.lexsort((np.arange(len(time)), place, time))
+    return _places(order), np.array(sorted(lost), np.int64)
+
+
+def _places(order: Ints) -> NDArray[np.int32]:
+    """Where each thing stands in an order."""
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return place

@@ -7,6 +7,7 @@ somebody else, no work is done.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from tracekit.replay.rates import Flags, Ints, Numbers, Rates, Which
 
 # A time before all others.
 NEVER = -(1 << 62)
+# So many stretches are worked through at once.
+_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,28 @@ class Host:
     origin_ns: int
     span_ns: int
     threads: list[tuple[int, int]]
-    at: Ints
-    ns: Ints
+    borders: Ints
+    """Where each stretch begins, and at last where the axis ends."""
     cause: NDArray[np.int8]
-    event: Ints
+    event: Numbers
+    """The innermost slice; -1: none was recorded."""
     held: Flags
 
-    def key(self, thread: Ints, time_ns: Ints) -> Ints:
+    def __len__(self) -> int:
+        return len(self.cause)
+
+    @property
+    def at(self) -> Ints:
+        """Where each stretch begins."""
+        return self.borders[:-1]
+
+    def key(self, thread: Numbers, time_ns: Ints) -> Ints:
         """The places of instants (ns on the trace's clock) on the one axis."""
-        return thread * self.span_ns + np.clip(time_ns - self.origin_ns, 0, self.span_ns - 1)
+        return self.begin_of(thread) + np.clip(time_ns - self.origin_ns, 0, self.span_ns - 1)
+
+    def begin_of(self, thread: Numbers) -> Ints:
+        """Where threads begin on it."""
+        return thread.astype(np.int64, copy=False) * self.span_ns
 
     def thread_of(self, key: Ints) -> Ints:
         return key // self.span_ns
@@ -60,86 +73,102 @@ class Host:
 
     def cut(self, keys: Ints) -> Host:
         """The same, with a border at each of these instants."""
-        keys = np.sort(keys)
-        keys = keys[np.append(True, np.diff(keys) > 0)[: len(keys)]]
-        keys = keys[self.at[self.stretch_of(keys)] != keys]
-        if not len(keys):
-            return self
+        keys = distinct(keys)
         stretch = self.stretch_of(keys)
-        order = np.argsort(np.concatenate([self.at, keys]), kind="stable")
-        source = np.concatenate([np.arange(len(self.at)), stretch])[order]
-        at = np.concatenate([self.at, keys])[order]
-        end = (self.at + self.ns)[source]
-        following = np.append(at[1:], at[-1:] + self.ns[-1:])
-        return Host(
-            self.origin_ns,
-            self.span_ns,
-            self.threads,
-            at,
-            np.minimum(end, following) - at,
-            self.cause[source],
-            self.event[source],
-            self.held[source],
+        new = self.at[stretch] != keys
+        if not new.any():
+            return self
+        keys, stretch = keys[new], stretch[new]
+        return replace(
+            self,
+            borders=np.insert(self.borders, stretch + 1, keys),
+            cause=np.insert(self.cause, stretch + 1, self.cause[stretch]),
+            event=np.insert(self.event, stretch + 1, self.event[stretch]),
+            held=np.insert(self.held, stretch + 1, self.held[stretch]),
         )
+
+    def within(self, begin: Ints, end: Ints) -> Flags:
+        """Which stretches begin in one of these intervals (instants of one thread each)."""
+        depth = np.zeros(len(self) + 1, np.int32)
+        np.add.at(depth, np.searchsorted(self.at, begin), 1)
+        np.add.at(depth, np.searchsorted(self.at, end), -1)
+        return np.cumsum(depth[:-1], out=depth[:-1]) > 0
 
     def holding(self, start: Ints, end: Ints) -> Host:
         """The same, held from each `start` to its `end` (instants of one thread)."""
         host = self.cut(np.concatenate([start, end]))
-        depth = np.zeros(len(host.at) + 1, np.int64)
-        np.add.at(depth, np.searchsorted(host.at, start), 1)
-        np.add.at(depth, np.searchsorted(host.at, end), -1)
-        held = host.held | (np.cumsum(depth[:-1]) > 0)
-        return replace(host, held=held)
+        return replace(host, held=host.held | host.within(start, end))
 
-    def worked(self, rate: Floats) -> Worked:
-        """How threads get on where each stretch takes `rate` of its measured time."""
-        rate = np.where(self.held, 0.0, rate)
-        return Worked(self, rate, np.cumsum(times(self.ns, rate)))
+    def totals(self, causes: int) -> Ints:
+        """The work of all threads by cause, in ns."""
+        ns = np.where(self.held, 0, np.diff(self.borders))
+        # The axis has an instant more for each thread than its time has nanoseconds.
+        if len(self):
+            last = self.stretch_of(self.span_ns * np.arange(1, len(self.threads) + 1) - 1)
+            ns[last] -= ~self.held[last]
+        return sums(self.cause, ns, causes)
 
+    def work_between(self, since: Ints, until: Ints, rates: Rates) -> Ints:
+        """The work done between two instants of a thread each, in ns."""
+        points = distinct(np.concatenate([since, until]))
+        work = self.work_at(points, self.stretch_of(points), rates)
+        return work[np.searchsorted(points, until)] - work[np.searchsorted(points, since)]
 
-@dataclass(frozen=True)
-class Worked:
-    """The work of threads, at some rates."""
-
-    host: Host
-    rate: Floats
-    done: Ints
-    """When each stretch is done, in ns of work from the first one on."""
-
-    def until(self, key: Ints, stretch: Ints | None = None) -> Ints:
+    def work_at(self, points: Ints, stretch: Numbers, rates: Rates) -> Ints:
         """The work done until each instant, in ns: comparable within a thread.
 
-        `stretch`, where it is known already, is `Host.stretch_of(key)`.
+        `points` are in order; `stretch` is `stretch_of(points)`.
         """
-        if not len(self.done):
-            return np.zeros(len(key), np.int64)
-        host = self.host
-        stretch = host.stretch_of(key) if stretch is None else stretch
-        left = host.ns[stretch] - (key - host.at[stretch])
-        return self.done[stretch] - times(left, self.rate[stretch])
+        work = np.zeros(len(points), np.int64)
+        before = 0
+        last = 0
+        for first in range(0, len(self), _AT_ONCE):
+            part = slice(first, min(first + _AT_ONCE, len(self)))
+            ns = np.diff(self.borders[part.start : part.stop + 1])
+            done = before + np.cumsum(self.worked(ns, part, rates))
+            before = int(done[-1])
+            inside = slice(last, last := int(np.searchsorted(stretch, part.stop)))
+            mine = stretch[inside]
+            left = self.worked(self.borders[mine + 1] - points[inside], mine, rates)
+            work[inside] = done[mine - first] - left
+        return work
+
+    def worked(self, ns: Ints, which: Which, rates: Rates) -> Ints:
+        """What `ns` of stretches come to: nothing where the thread is held."""
+        worked: Ints = rates.times(ns, which) * ~self.held[which]
+        return worked
 
 
-def sums(group: NDArray[Any], ns: Ints, groups: int) -> Ints:
+def distinct(values: Ints) -> Ints:
+    """The different values, in order (NumPy's unique hashes: slower for many)."""
+    ordered = np.sort(values)
+    found: Ints = ordered[np.append(True, np.diff(ordered) > 0)[: len(ordered)]]
+    return found
+
+
+def narrow(ids: Numbers) -> Numbers:
+    """Numbers that only name things, in as few bytes as hold them."""
+    fits = not len(ids) or (ids.min() >= -(1 << 31) and ids.max() < 1 << 31)
+    return ids.astype(np.int32 if fits else np.int64, copy=False)
+
+
+def sums(group: Numbers, ns: Ints, groups: int) -> Ints:
     """The sum of `ns` of each group, as integers."""
     total = np.zeros(groups, np.int64)
     np.add.at(total, group, ns)
     return total
 
 
-def times(ns: Ints, factor: Floats | float) -> Ints:
-    """`ns` scaled, to the nanosecond; what is not scaled stays exact, however long."""
-    return np.where(np.equal(factor, 1.0), ns, np.rint(ns * factor).astype(np.int64))
-
-
 def host_from(
-    rows: dict[str, NDArray[Any]],
+    rows: Iterable[dict[str, NDArray[Any]]],
     threads: list[tuple[int, int]],
     trace_start_ns: int,
     origin_ns: int,
     end_ns: int,
 ) -> Host:
-    """From the rows of queries/replay/host_work.sql, of one trace that starts at `trace_start_ns`,
-    and its threads in their order; what lies outside `origin_ns` to `end_ns` is left out.
+    """From the rows of queries/replay/host_work.sql, many at a time, of one trace that starts at
+    `trace_start_ns`, and its threads in their order; what lies outside `origin_ns` to `end_ns` is
+    left out.
 
     Raises:
         TracekitError: when that span, times the threads, is beyond 64 bits.
@@ -147,20 +176,26 @@ def host_from(
     span_ns = end_ns - origin_ns + 1
     if span_ns * max(1, len(threads)) > 1 << 62:
         raise TracekitError("its time spans centuries: durations are absurd")
-    start: Ints = rows["start_ns"]
-    # Every thread's stretches cover the trace: the first begins with it.
-    thread = np.cumsum(start == trace_start_ns) - 1
-    begin = np.clip(start, origin_ns, end_ns)
-    end = np.clip(start + rows["dur_ns"], origin_ns, end_ns)
-    kept = end > begin
-    begin, end, thread = begin[kept], end[kept], thread[kept]
+    borders, causes, events = [], [np.zeros(0, np.int8)], [np.zeros(0, np.int32)]
+    number = -1
+    for each in rows:
+        start: Ints = each["start_ns"]
+        # Every thread's stretches cover the trace: the first begins with it.
+        thread = number + np.cumsum(start == trace_start_ns)
+        number = int(thread[-1]) if len(thread) else number
+        begin = np.clip(start, origin_ns, end_ns)
+        kept = np.clip(start + each["dur_ns"], origin_ns, end_ns) > begin
+        borders.append((thread * span_ns + (begin - origin_ns))[kept])
+        causes.append(each["cause"][kept])
+        events.append(narrow(np.ma.filled(each["event_id"], -1)[kept]))
+    cause = np.concatenate(causes)
+    end = np.array([len(threads) * span_ns], np.int64)
     return Host(
         origin_ns,
         span_ns,
         threads,
-        thread * span_ns + (begin - origin_ns),
-        end - begin,
-        rows["cause"][kept],
-        np.ma.filled(rows["event_id"], -1)[kept].astype(np.int64, copy=False),
-        np.zeros(len(begin), np.bool_),
+        np.concatenate([*borders, end]),
+        cause,
+        np.concatenate(events),
+        np.zeros(len(cause), np.bool_),
     )

@@ -2,196 +2,264 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph import Kind
-from tracekit.replay.host import Ints, Worked, sums, times
+from tracekit.replay.graph import Graph, Kind
+from tracekit.replay.host import sums
+from tracekit.replay.rates import Flags, Ints
 from tracekit.replay.sweep import Run
 
 # So many edges of the path are taken apart at once.
-_AT_ONCE = 50_000
+_AT_ONCE = 20_000
+_STRETCHES_AT_ONCE = 100_000
+# So many of its longest links are known.
+_LONGEST = 10
+
+
+@dataclass(frozen=True)
+class Link:
+    """A GPU op or a slice of the host, with all its time on the path; or time between them."""
+
+    event_id: int | None
+    cause: str
+    side: str
+    start_ns: int
+    """Since the trace's start, as replayed: where its last piece on the path begins."""
+    dur_ns: int
 
 
 @dataclass(frozen=True)
 class Path:
-    """Links of the path, from its end to its start, without gap or overlap.
+    """What a path consists of."""
 
-    A link is a GPU op or a slice of the host (`event`), or time between them (`event` -1).
-    """
+    by_cause: dict[str, int]
+    """Its time in ns by cause, most first; it adds up to the window."""
+    links: list[Link]
+    """The longest links, longest first."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces of a path, without gap or overlap: of an event, or of the time between (-1)."""
 
     start: Ints
-    """ns since the trace's start, as replayed."""
     ns: Ints
     cause: NDArray[np.int8]
     event: Ints
-    on_device: NDArray[np.bool_]
-    causes: list[str]
+    on_device: Flags
 
-    def between(self, start: int, end: int) -> Path:
-        """What of it lies between two instants."""
+    def take(self, which: Ints | Flags) -> Pieces:
+        return Pieces(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+    def between(self, start: int, end: int) -> Pieces:
+        """What of them lies between two instants."""
         since, until = np.maximum(self.start, start), np.minimum(self.start + self.ns, end)
-        kept = until > since
-        return Path(
-            since[kept],
-            (until - since)[kept],
-            self.cause[kept],
-            self.event[kept],
-            self.on_device[kept],
-            self.causes,
-        )
+        clipped = Pieces(since, until - since, self.cause, self.event, self.on_device)
+        return clipped.take(until > since)
+
+
+class _Account:
+    """Adds up pieces, from the path's end to its start."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.causes = graph.causes
+        self.total = np.zeros(len(graph.causes), np.int64)
+        ids = [each.max(initial=-1) for each in (graph.host.event, graph.device.op_id)]
+        self.of_event = np.zeros(int(max(ids)) + 1, np.int64)
+        self.nameless: list[Pieces] = []
+        self.length = 0
+
+    def add(self, pieces: Pieces) -> None:
+        self.length += int(pieces.ns.sum())
+        self.total += sums(pieces.cause, pieces.ns, len(self.total))
+        named = pieces.event >= 0
+        np.add.at(self.of_event, pieces.event[named], pieces.ns[named])
+        nameless = np.flatnonzero(~named)
+        longest = nameless[np.argsort(-pieces.ns[nameless], kind="stable")[:_LONGEST]]
+        self.nameless.append(pieces.take(longest))
 
     def by_cause(self) -> dict[str, int]:
-        """The path's time by cause, most first; it adds up to the window."""
-        total = sums(self.cause, self.ns, len(self.causes))
-        named = {name: int(ns) for name, ns in zip(self.causes, total, strict=True) if ns}
+        named = {name: int(ns) for name, ns in zip(self.causes, self.total, strict=True) if ns}
         return dict(sorted(named.items(), key=lambda item: -item[1]))
 
-    def longest(self, top: int) -> list[dict[str, int | str | None]]:
-        """The longest links: what of each event is on the path, and each nameless stretch."""
-        named = self.event >= 0
-        events, inverse = np.unique(self.event[named], return_inverse=True)
-        total = sums(inverse, self.ns[named], len(events))
-        first = np.zeros(len(events), np.int64)
-        where = np.flatnonzero(named)
-        first[inverse[::-1]] = where[::-1]
-        link = np.concatenate([first, np.flatnonzero(~named)])
-        ns = np.concatenate([total, self.ns[~named]])
-        chosen = np.argsort(-ns, kind="stable")[:top]
-        return [
-            {
-                "event_id": int(self.event[i]) if self.event[i] >= 0 else None,
-                "cause": self.causes[self.cause[i]],
-                "side": "device" if self.on_device[i] else "host",
-                "start_ns": int(self.start[i]),
-                "dur_ns": int(length),
-            }
-            for i, length in zip(link[chosen], ns[chosen], strict=True)
-        ]
+    def longest_events(self) -> Ints:
+        """The events with most time on the path."""
+        chosen = np.zeros(0, np.int64)
+        for first in range(0, len(self.of_event), _AT_ONCE):
+            few = np.append(chosen, np.arange(first, min(first + _AT_ONCE, len(self.of_event))))
+            chosen = few[np.argsort(-self.of_event[few], kind="stable")[:_LONGEST]]
+        return chosen[self.of_event[chosen] > 0]
 
 
-def critical_path(
-    run: Run, start: int, end: int, node: int, tail_op: int = -1, key: int = -1
-) -> Path:
-    """The path from `end` back to `start` (ns since the trace's start, as replayed).
+@dataclass(frozen=True)
+class End:
+    """Where a path ends: with the GPU op `op`, or at the instant `key` of the host."""
 
-    The end is that of the op `tail_op`, whose start is `node`, or the instant `key` of the host,
-    which follows `node`.
-    """
-    graph, edges = run.graph, run.graph.edges
-    chain: list[int] = []
-    time, binding, source = run.time, run.binding, edges.source
-    at = node
-    while time[at] > start and binding[at] >= 0:
-        edge = int(binding[at])
-        chain.append(edge)
-        at = int(source[edge])
-    links = np.array(chain, np.int64)
-    worked = run.worked
-    parts = [
-        part.between(start, end)
-        for first in range(0, len(links), _AT_ONCE)
-        for part in _pieces(run, worked, links[first : first + _AT_ONCE])
-    ]
-    parts.append(_tail(run, node, tail_op, key).between(start, end))
+    time: int
+    node: int
+    """What it follows: the op's start, or a join."""
+    op: int = -1
+    key: int = -1
+
+
+def last_of(run: Run, ops: Ints, keys: Ints) -> End:
+    """The last end of some ops and instants of the host."""
+    op_end, key_time = run.op_end(ops), run.host_time(keys)
+    if op_end.max(initial=-1) >= key_time.max(initial=-1):
+        op = int(ops[np.argmax(op_end)])
+        return End(int(op_end.max()), 1 + op, op=op)
+    key = keys[[np.argmax(key_time)]]
+    return End(int(key_time.max()), int(run.graph.root(key)[0]), key=int(key[0]))
+
+
+def critical_path(run: Run, start: int, end: End) -> Path:
+    """The path from `end` back to `start` (ns since the trace's start, as replayed)."""
+    graph = run.graph
+    chain = _chain(run, start, end.node)
+    account = _Account(graph)
+    for each in _pieces_of(run, chain, start, end):
+        account.add(each)
     # Before the trace's first record nothing is known.
-    missing = end - start - sum(int(part.ns.sum()) for part in parts)
+    missing = end.time - start - account.length
     if missing > 0:
         unknown = np.array([graph.number("unknown")], np.int8)
-        parts.append(_links(run, np.array([start]), np.array([missing]), unknown, None, False))
-    return Path(
-        np.concatenate([part.start for part in parts]),
-        np.concatenate([part.ns for part in parts]),
-        np.concatenate([part.cause for part in parts]),
-        np.concatenate([part.event for part in parts]),
-        np.concatenate([part.on_device for part in parts]),
-        graph.causes,
-    )
+        account.add(_pieces(np.array([start]), np.array([missing]), unknown, None, False))
+    # A second look: sums tell how much of an event is on the path, not where.
+    chosen = account.longest_events()
+    links = []
+    for each in _pieces_of(run, chain, start, end):
+        if not len(chosen):
+            break
+        ours = each.take(np.isin(each.event, chosen))
+        chosen = np.setdiff1d(chosen, ours.event)
+        _, first = np.unique(ours.event, return_index=True)
+        links += _links(ours.take(first), account)
+    for each in account.nameless:
+        links += _links(each, account)
+    return Path(account.by_cause(), sorted(links, key=lambda link: -link.dur_ns)[:_LONGEST])
 
 
-def _tail(run: Run, node: int, op: int, key: int) -> Path:
+def pieces(run: Run, start: int, end: End) -> Iterator[Pieces]:
+    """What the path from `end` back to `start` consists of, some at a time."""
+    return _pieces_of(run, _chain(run, start, end.node), start, end)
+
+
+def _pieces_of(run: Run, chain: NDArray[np.int32], start: int, end: End) -> Iterator[Pieces]:
+    for part in _tail(run, end):
+        yield part.between(start, end.time)
+    for first in range(0, len(chain), _AT_ONCE):
+        for part in _taken_apart(run, chain[first : first + _AT_ONCE]):
+            yield part.between(start, end.time)
+
+
+def _links(pieces: Pieces, account: _Account) -> list[Link]:
+    return [
+        Link(
+            event if event >= 0 else None,
+            account.causes[cause],
+            "device" if on_device else "host",
+            start,
+            int(account.of_event[event]) if event >= 0 else ns,
+        )
+        for start, ns, cause, event, on_device in zip(
+            pieces.start.tolist(),
+            pieces.ns.tolist(),
+            pieces.cause.tolist(),
+            pieces.event.tolist(),
+            pieces.on_device.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _chain(run: Run, start: int, node: int) -> NDArray[np.int32]:
+    """The edges of the path, from its end on."""
+    chain = array("i")
+    time, binding, source = run.time, run.binding, run.graph.edges.source
+    while time[node] > start and binding[node] >= 0:
+        edge = int(binding[node])
+        chain.append(edge)
+        node = int(source[edge])
+    return np.frombuffer(chain, np.int32) if chain else np.zeros(0, np.int32)
+
+
+def _tail(run: Run, end: End) -> Iterator[Pieces]:
     """From the last node to the path's end: an op's own time, or a thread's work."""
     graph = run.graph
-    if op >= 0:
-        return _links(
-            run,
-            run.op_start(np.array([op])),
-            run.op_ns[[op]],
-            graph.device.cause[[op]],
-            graph.device.op_id[[op]],
-            True,
-        )
-    _, since = graph.root(np.array([key]))
-    return _host_links(run, run.worked, since, np.array([key]), run.time[[node]])
+    if end.op >= 0:
+        op = np.array([end.op])
+        start, ns = run.op_start(op), run.op_ns[op]
+        yield _pieces(start, ns, graph.device.cause[op], graph.device.op_id[op], True)
+    else:
+        last, until = np.array([end.node]), np.array([end.key])
+        yield from _host_pieces(run, graph.since(last, until), until, run.time[last])
 
 
-def _pieces(run: Run, worked: Worked, chain: Ints) -> Iterator[Path]:
+def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
     """What these edges of the path consist of: host work, then the op's, then the fixed time, then
     a wait that nothing explains."""
-    graph, edges = run.graph, run.graph.edges
-    begun = run.time[edges.source[chain]]
-    since, until = edges.host_from[chain], edges.host_to[chain]
-    yield _host_links(run, worked, since, until, begun)
-    at = begun + worked.until(until) - worked.until(since)
-    by_op = edges.op[chain] >= 0
-    op = edges.op[chain][by_op]
-    op_part = np.zeros(len(chain), np.int64)
-    op_part[by_op] = times(edges.op_ns[chain][by_op], run.scale.op[op])
+    graph, edges = run.graph, run.graph.edges.take(chain)
+    at = run.time[edges.source]
+    hosted = np.flatnonzero(edges.host_to >= 0)
+    until = edges.host_to[hosted]
+    since = graph.since(edges.source[hosted], until)
+    yield from _host_pieces(run, since, until, at[hosted])
+    at[hosted] += run.work_between(since, until)
+    op_part = run.scale.op_part(edges)
+    by_op = np.flatnonzero(edges.op >= 0)
+    op = edges.op[by_op]
     # A fixed time below nothing (clocks differ) takes from the op.
-    fixed = times(edges.fixed_ns[chain], run.scale.fixed[chain])
+    fixed = run.scale.fixed.times(edges.fixed_ns, chain)
     shown = op_part + np.minimum(fixed, 0)
     device = graph.device
-    yield _links(run, at[by_op], shown[by_op], device.cause[op], device.op_id[op], True)
-    kind = edges.kind[chain]
-    on_device = (kind != Kind.HOST) & (kind != Kind.SYNC)
-    cause = edges.fixed_cause[chain]
-    yield _links(run, at + shown, np.maximum(fixed, 0), cause, None, on_device)
+    yield _pieces(at[by_op], shown[by_op], device.cause[op], device.op_id[op], True)
+    on_device = (edges.kind != Kind.HOST) & (edges.kind != Kind.SYNC)
+    yield _pieces(at + shown, np.maximum(fixed, 0), edges.fixed_cause, None, on_device)
     unknown = np.full(len(chain), graph.number("unknown"), np.int8)
-    wait = run.wait[edges.target[chain]]
-    yield _links(run, at + op_part + fixed, wait, unknown, None, on_device)
+    yield _pieces(at + op_part + fixed, run.wait[edges.target], unknown, None, on_device)
 
 
-def _host_links(run: Run, worked: Worked, since: Ints, until: Ints, begun: Ints) -> Path:
+def _host_pieces(run: Run, since: Ints, until: Ints, begun: Ints) -> Iterator[Pieces]:
     """The work of threads between two instants each, stretch by stretch."""
-    host = run.graph.host
-    first, last = host.stretch_of(since), host.stretch_of(until)
-    count = last - first + 1
-    index = np.repeat(np.arange(len(since)), count)
-    stretch = (
-        np.repeat(first, count)
-        + np.arange(int(count.sum()))
-        - np.repeat(np.cumsum(count) - count, count)
-    )
-    begin = np.maximum(since[index], host.at[stretch])
-    end = np.minimum(until[index], host.at[stretch] + host.ns[stretch])
-    end = np.maximum(end, begin)
-    points = np.concatenate([begin, end, since])
-    where = np.concatenate([stretch, stretch, first])
-    work = worked.until(points, where)
-    n = len(stretch)
-    start = begun[index] + work[:n] - work[2 * n :][index]
-    return _links(
-        run, start, work[n : 2 * n] - work[:n], host.cause[stretch], host.event[stretch], False
-    )
+    host, rates = run.graph.host, run.scale.host
+    first = host.stretch_of(since)
+    last = np.cumsum(host.stretch_of(until) - first + 1)
+    place = np.append(0, last)
+    # When each thread would have begun, had it done all of the others' work before its own.
+    begun = begun.copy()
+    worked = 0
+    for block in range(0, int(place[-1]), _STRETCHES_AT_ONCE):
+        piece = np.arange(block, min(block + _STRETCHES_AT_ONCE, int(place[-1])))
+        which = np.searchsorted(last, piece, "right")
+        stretch = first[which] + piece - place[which]
+        stop = host.borders[stretch + 1]
+        begin = np.maximum(since[which], host.at[stretch])
+        end = np.maximum(np.minimum(until[which], stop), begin)
+        ns = host.worked(stop - begin, stretch, rates) - host.worked(stop - end, stretch, rates)
+        done = worked + np.cumsum(ns) - ns
+        new = piece == place[which]
+        begun[which[new]] -= done[new]
+        worked = int(done[-1] + ns[-1])
+        yield _pieces(begun[which] + done, ns, host.cause[stretch], host.event[stretch], False)
 
 
-def _links(
-    run: Run,
+def _pieces(
     start: Ints,
     ns: Ints,
     cause: NDArray[np.int8],
-    event: Ints | None,
-    on_device: bool | NDArray[np.bool_],
-) -> Path:
+    event: NDArray[np.int64] | None,
+    on_device: bool | Flags,
+) -> Pieces:
     n = len(start)
-    return Path(
+    return Pieces(
         start,
         ns,
         cause,
-        np.full(n, -1, np.int64) if event is None else event,
+        np.full(n, -1, np.int64) if event is None else event.astype(np.int64, copy=False),
         np.broadcast_to(on_device, n).astype(np.bool_),
-        run.graph.causes,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
 from tracekit.replay.device import (
@@ -18,7 +20,8 @@ from tracekit.replay.device import (
     habits_of,
     order_of,
 )
-from tracekit.replay.host import Flags, Host, Ints, host_from
+from tracekit.replay.host import Host, host_from
+from tracekit.replay.rates import Flags, Ints
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -28,6 +31,13 @@ if TYPE_CHECKING:
 # Host work so long before the first GPU op or after the last is none of the run's: an event with a
 # wrong time.
 _AROUND_NS = 1_000_000_000_000
+# The columns that are read of GPU ops, in turn.
+_OP = ("event_id", "device_id", "stream", "start_ns", "dur_ns")
+_LAUNCH = (
+    "launch_id", "pid", "tid", "launch_start_ns", "launch_end_ns", "is_graph", "is_blocking",
+)  # fmt: skip
+# So many stretches of host work are read at once, about.
+_AT_ONCE = 400_000
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ class Recording:
 
     @cached_property
     def habits(self) -> Habits:
-        return habits_of(self.device, self.order, self.limits)
+        return habits_of(self.device, self.order, self.launched, self.limits)
 
     @cached_property
     def launched(self) -> Launched:
@@ -66,14 +76,14 @@ class Recording:
         start = np.where(queued, np.minimum(start, device.call + habits.call_ns), start)
         return np.where(device.linked, start, 0)
 
-    @cached_property
+    @property
     def ready(self) -> Ints:
         """When its launch and its stream would have let each op start."""
         return np.maximum(
             self.submitted + self.habits.latency_ns, self.order.free + self.habits.gap_ns
         )
 
-    @cached_property
+    @property
     def fresh(self) -> Flags:
         """Ops that start about as soon after their launch as on an idle stream."""
         return self.device.linked & (
@@ -104,13 +114,36 @@ def recording_of(database: Database, trace_id: int, limits: Thresholds) -> Recor
     )[1][0]
     origin = start if first is None else max(start, first - _AROUND_NS)
     until = end if last is None else min(end, last + _AROUND_NS)
-    threads = database.fetch(
-        "SELECT pid, tid FROM host_segment WHERE trace_id = getvariable('trace')"
-        " GROUP BY pid, tid ORDER BY min(segment)",
+    segments = database.fetch(
+        "SELECT pid, tid, min(segment), max(segment), count(*) FROM host_segment"
+        " WHERE trace_id = getvariable('trace') GROUP BY pid, tid ORDER BY min(segment)",
         known,
     )[1]
-    work = database.arrays("host_work", ("start_ns", "dur_ns", "cause", "event_id"), trace=trace_id)
-    host = host_from(work, threads, start, origin, until)
-    rows = database.arrays("device_work", trace=trace_id, short_ns=limits.launch_floor_ns)
-    device = device_from(rows, host, limits)
+    # What takes DuckDB most memory first, while there is little else.
+    ops = database.arrays(
+        "device_limits", ("cause",), trace=trace_id, short_ns=limits.launch_floor_ns
+    )
+    threads = [(pid, tid) for pid, tid, *_ in segments]
+    host = host_from(_host_work(database, trace_id, segments), threads, start, origin, until)
+    for columns in (_OP, _LAUNCH):
+        ops |= database.arrays("device_work", columns, trace=trace_id)
+    device = device_from(ops, host, limits)
     return Recording(database, trace_id, limits, causes, host, device)
+
+
+def _host_work(
+    database: Database, trace_id: int, segments: list[tuple[int, ...]]
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """The rows of queries/replay/host_work.sql, some at a time."""
+    if not segments:
+        return
+    first, last = segments[0][2], max(row[3] for row in segments)
+    at_once = -(-(last - first + 1) * _AT_ONCE // sum(row[4] for row in segments))
+    for begin in range(first, last + 1, at_once):
+        yield database.arrays(
+            "host_work",
+            ("start_ns", "dur_ns", "cause", "event_id"),
+            trace=trace_id,
+            from_segment=begin,
+            to_segment=begin + at_once - 1,
+        )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.replay.host import NEVER, Ints
+from tracekit.replay.host import NEVER
+from tracekit.replay.rates import Ints
 from tracekit.replay.recording import Recording
 
 
@@ -53,8 +54,12 @@ def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
     key = recorded.host.key(device.thread, recorded.host.origin_ns + device.call)
     pairs = [_neighbours(recorded, calls, key)]
     if len(calls):
-        same = (order.before >= 0) & (device.thread[order.before] == device.thread)
-        since = np.where(same, key[order.before], device.thread * recorded.host.span_ns)
+        same = ~order.is_first & (np.roll(device.thread, 1) == device.thread)
+        since = np.where(
+            same,
+            np.roll(key, 1),
+            recorded.host.begin_of(device.thread),
+        )
         place = np.searchsorted(calls, key) - 1
         waits = late & (place >= 0) & (calls[place] >= since) & ~device.is_graph
         op = np.flatnonzero(waits)
@@ -109,19 +114,20 @@ def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
     device = recorded.device
     best = np.full(len(op), -1, np.int64)
     best_end = np.full(len(op), NEVER)
-    for queue in device.queues if len(op) else []:
-        mine = queue[np.argsort(device.end[queue], kind="stable")]
+    linked, end = device.linked, device.end
+    for queue in recorded.launched.by_start if len(op) else []:
+        mine = queue[np.argsort(end[queue], kind="stable")]
         latest = device.start[op] + recorded.limits.clock_tick_ns
-        place = np.searchsorted(device.end[mine], latest, "right") - 1
+        place = np.searchsorted(end[mine], latest, "right") - 1
         candidate = mine[np.maximum(place, 0)]
         good = (
             (place >= 0)
             & (device.queue[op] != device.queue[queue[0]])
             & (device.device_id[op] == device.device_id[candidate])
-            & (device.end[candidate] > best_end)
+            & (end[candidate] > best_end)
             & (device.start[candidate] < device.start[op])
-            & (~device.linked[candidate] | (device.call[candidate] < until))
+            & (~linked[candidate] | (device.call[candidate] < until))
         )
         best = np.where(good, candidate, best)
-        best_end = np.where(good, device.end[candidate], best_end)
+        best_end = np.where(good, end[candidate], best_end)
     return best

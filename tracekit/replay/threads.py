@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracekit.replay.host import Flags, Host, Ints
+from tracekit.replay.host import Host
+from tracekit.replay.rates import Flags, Ints, Numbers
 from tracekit.thresholds import Thresholds
 
 # So many threads are asked, of those that worked first, beside those that launch.
@@ -33,12 +34,13 @@ class Handovers:
     """On the giver: when the worker had ended."""
 
 
-def handovers(host: Host, launching: Ints, limits: Thresholds) -> Handovers:
+def handovers(host: Host, launching: Numbers, limits: Thresholds) -> Handovers:
     """What the threads numbered `launching` were given to do by others."""
     # Who could give work to whom: the process's first thread to all, then whoever worked earlier.
-    recorded = np.flatnonzero(host.event >= 0)
-    thread, first = np.unique(host.thread_of(host.at[recorded]), return_index=True)
-    begun = host.time_of(host.at[recorded[first]])
+    at = host.at[host.event >= 0]
+    owner = host.thread_of(at)
+    first = np.flatnonzero(np.append(True, np.diff(owner) != 0)[: len(owner)])
+    thread, begun = owner[first], host.time_of(at[first])
     is_other = np.array([host.threads[each][0] != host.threads[each][1] for each in thread], bool)
     order = thread[np.lexsort((begun, is_other))].tolist()
     taken = set(order[:_MOST]) | set(launching.tolist())
@@ -48,7 +50,7 @@ def handovers(host: Host, launching: Ints, limits: Thresholds) -> Handovers:
     for place, worker in enumerate(turn):
         if worker not in launching:
             continue
-        begin, end = (np.asarray(each) % host.span_ns for each in runs[worker])
+        begin, end = (host.time_of(each) for each in runs[worker])
         best: tuple[float, int, Flags, Ints] | None = None
         for giver in turn[:place]:
             if host.threads[giver][0] != host.threads[worker][0]:
@@ -73,7 +75,8 @@ def _runs(host: Host, thread: int) -> tuple[Ints, Ints]:
     edge = np.diff(works, prepend=0, append=0)
     begin = host.at[first:last][edge[:-1] > 0]
     stop = np.flatnonzero(edge < 0) - 1
-    return begin, (host.at + host.ns)[first:last][stop]
+    last_instant = (thread + 1) * host.span_ns - 1
+    return begin, np.minimum(host.borders[first + 1 : last + 1][stop], last_instant)
 
 
 def _stands_still(host: Host, giver: int, begin: Ints, end: Ints) -> tuple[Flags, Ints]:
@@ -81,7 +84,7 @@ def _stands_still(host: Host, giver: int, begin: Ints, end: Ints) -> tuple[Flags
     first, last = np.searchsorted(host.at, [giver * host.span_ns, (giver + 1) * host.span_ns])
     stretch = np.clip(host.stretch_of(giver * host.span_ns + end - 1), first, last - 1)
     since = host.at[stretch] % host.span_ns
-    until = since + host.ns[stretch]
+    until = since + host.borders[stretch + 1] - host.at[stretch]
     common = np.minimum(end, until) - np.maximum(begin, since)
     # What it did before its first slice and after its last the trace does not tell.
     inner = (stretch > first) & (stretch < last - 1)

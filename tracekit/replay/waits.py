@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from tracekit.replay.graph import Kind
-from tracekit.replay.host import Ints
+from tracekit.replay.rates import Ints
 from tracekit.replay.recording import Recording
 from tracekit.replay.threads import handovers
 
@@ -123,7 +123,7 @@ def _full_queues(recorded: Recording) -> Waits:
     """Launch calls that found their stream's queue full, and those that could have."""
     device, limits = recorded.device, recorded.limits
     found: list[Waits] = []
-    for launched in device.launched:
+    for launched in recorded.launched.by_launch:
         op = launched[~device.is_blocking[launched]]
         op = op[np.append(True, np.diff(device.launch_id[op]) != 0)[: len(op)]]
         if not len(op):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tracekit.errors import TracekitError
 from tracekit.replay.build import build
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from tracekit.database import Database
 
 SCHEMA = "tracekit/whatif/1"
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,16 @@ class Replay:
         self.database = database
         self.trace_id = trace_id
         self.limits = limits or Thresholds()
+        _return_freed_arrays()
         self.graph = build(database, trace_id, self.limits)
-        self.sweep = Sweep(self.graph)
-        self.measured = self.sweep.run()
         self.steps: Steps = steps_of(database, trace_id, self.graph)
+        ends = whole(self.graph)
+        watched = [ends.first_keys, ends.last_keys, self.steps.instants]
+        self.sweep = Sweep(self.graph, np.concatenate(watched))
+
+    def measured(self) -> Run:
+        """The replay without a change (large: made anew each time)."""
+        return self.sweep.run()
 
     def run(self, *changes: str) -> Run:
         """The replay with these changes.
@@ -83,10 +95,17 @@ class Replay:
         if device_id is None:
             totals = {
                 int(each): int(graph.device.ns[graph.device.device_id == each].sum())
-                for each in set(graph.device.device_id.tolist())
+                for each in np.unique(graph.device.device_id)
             }
             device_id = max(totals, key=lambda each: (totals[each], -each))
         return gpu_active(graph, device_id)
+
+
+def _return_freed_arrays() -> None:
+    """Has the C library give the system back what arrays leave free, where it is glibc: for arrays
+    of up to 32 MiB it would keep it. https://man7.org/linux/man-pages/man3/mallopt.3.html"""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def what_if(
@@ -107,7 +126,7 @@ def what_if(
             window.
     """
     replay = Replay(database, trace_id, limits)
-    before, after = replay.measured, replay.run(*changes)
+    before, after = replay.measured(), replay.run(*changes)
     steps = replay.steps
     old, new = steps.lengths(before), steps.lengths(after)
     if window in (None, "gpu_active", "trace"):
@@ -121,7 +140,7 @@ def what_if(
     else:
         known = ", ".join(["gpu_active", "trace", *dict.fromkeys(steps.names)])
         raise TracekitError(f"no window is named {window!r}; this trace has: {known}")
-    totals = path.by_cause()
+    totals = path.by_cause
     return WhatIf(
         trace=database.ask("overview", trace=trace_id)[0]["path"],
         window=name,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.replay.graph import Graph
-from tracekit.replay.host import Ints
-from tracekit.replay.path import Path, critical_path
+from tracekit.replay.path import Path, critical_path, last_of
+from tracekit.replay.rates import Ints
 from tracekit.replay.sweep import Run
 
 if TYPE_CHECKING:
@@ -20,22 +20,21 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Bounds:
-    """A window of a run: from the first of its beginnings to the last of its ends, which are GPU
-    ops and instants of the host."""
+    """A window of a run: from the first beginning of some GPU ops and threads to their last end."""
 
     kind: str
     name: str
-    first_ops: Ints
+    ops: slice
     first_keys: Ints
-    last_ops: Ints
     last_keys: Ints
 
     def start(self, run: Run) -> int:
-        times = [run.op_start(self.first_ops), run.host_time(self.first_keys)]
-        return int(np.concatenate(times).min())
+        times = (run.op_start(self.ops), run.host_time(self.first_keys))
+        return min(int(each.min()) for each in times if len(each))
 
     def end(self, run: Run) -> int:
-        return int(np.concatenate([run.op_end(self.last_ops), run.host_time(self.last_keys)]).max())
+        times = (run.op_end(self.ops), run.host_time(self.last_keys))
+        return max(int(each.max()) for each in times if len(each))
 
     def length(self, run: Run) -> int:
         """Its length in ns."""
@@ -43,31 +42,25 @@ class Bounds:
 
     def path(self, run: Run) -> Path:
         """The critical path through it: its links add up to its length."""
-        return path_to(run, self.start(run), self.last_ops, self.last_keys)
-
-
-def path_to(run: Run, start: int, ops: Ints, keys: Ints) -> Path:
-    """The critical path from an instant to the last of some ops and instants of the host."""
-    op_end, key_time = run.op_end(ops), run.host_time(keys)
-    if op_end.max(initial=-1) >= key_time.max(initial=-1):
-        op = int(ops[np.argmax(op_end)])
-        return critical_path(run, start, int(op_end.max()), 1 + op, tail_op=op)
-    key = keys[[np.argmax(key_time)]]
-    node = int(run.graph.root(key)[0][0])
-    return critical_path(run, start, int(key_time.max()), node, key=int(key[0]))
+        end = run.op_end(self.ops)
+        last = self.ops.start + np.flatnonzero(end == end.max())[:1] if len(end) else _NONE
+        return critical_path(run, self.start(run), last_of(run, last, self.last_keys))
 
 
 def gpu_active(graph: Graph, device_id: int) -> Bounds:
     """From the start of a device's first op to the end of its last."""
     ops = np.flatnonzero(graph.device.device_id == device_id)
-    return Bounds("gpu_active", "GPU-active span", ops, _NONE, ops, _NONE)
+    # Ops are in order of their devices.
+    return Bounds(
+        "gpu_active", "GPU-active span", slice(int(ops[0]), int(ops[-1]) + 1), _NONE, _NONE
+    )
 
 
 def whole(graph: Graph) -> Bounds:
     """From the first event of the trace to its last."""
-    host, ops = graph.host, np.arange(graph.ops)
-    threads = np.arange(len(host.threads)) * host.span_ns
-    return Bounds("trace", "whole trace", ops, threads, ops, threads + host.span_ns - 1)
+    threads = np.arange(len(graph.host.threads)) * graph.host.span_ns
+    last = threads + graph.host.span_ns - 1
+    return Bounds("trace", "whole trace", slice(0, graph.ops), threads, last)
 
 
 @dataclass(frozen=True)
@@ -87,12 +80,17 @@ class Steps:
     """The ops launched in one of them, and in which."""
     step: Ints
 
+    @property
+    def instants(self) -> Ints:
+        """What the host is asked for: places on its axis."""
+        return np.append(self.begin[:1], self.end)
+
     def __len__(self) -> int:
         return len(self.names)
 
     def completions(self, run: Run) -> Ints:
         """When each is complete, after the start of the first: one more than there are steps."""
-        times = run.host_time(np.append(self.begin[:1], self.end))
+        times = run.host_time(self.instants)
         np.maximum.at(times, 1 + self.step, run.op_end(self.op))
         return np.maximum.accumulate(times)
 
@@ -102,7 +100,7 @@ class Steps:
     def path(self, run: Run, number: int) -> Path:
         start = int(self.completions(run)[number])
         ops = self.op[self.step == number]
-        return path_to(run, start, ops, self.end[[number]])
+        return critical_path(run, start, last_of(run, ops, self.end[[number]]))
 
 
 def steps_of(database: Database, trace_id: int, graph: Graph) -> Steps:
