@@ -139,10 +139,14 @@ def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
     out = torch.full((131, 133), torch.nan, dtype=dtype)
     sizes = tile.all_kwargs()
     programs = triton.cdiv(131, sizes["ROWS"]) * triton.cdiv(133, sizes["HIDDEN"])
-    gate_up_module._gate_up_kernel.fn[(programs,)](
-        x, gate, up, out, 131, 256, 133, 70, 70, 70, 70,
-        ACTIVATION="gelu-tanh", EXACT=exact(x), **sizes,
-    )  # fmt: skip
+    try:
+        gate_up_module._gate_up_kernel.fn[(programs,)](
+            x, gate, up, out, 131, 256, 133, 70, 70, 70, 70,
+            ACTIVATION="gelu-tanh", EXACT=exact(x), **sizes,
+        )  # fmt: skip
+    except triton.OutOfResources as error:
+        # The search passes over it too.
+        pytest.skip(str(error))
     inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
     close(out, inner, max(LIMIT[dtype], 2e-6))
 
@@ -314,7 +318,7 @@ def test_the_table_of_variants_says_what_runs_and_what_cannot():
     eager, fused, graph = done.stdout.splitlines()[-3:]
     assert eager.startswith("| mlp-eager | eager | ")
     assert fused.startswith("| mlp-torch-fused | torch-fused | ")
-    assert graph == "| mlp-cudagraph | CUDA graphs need a CUDA device | - | - | - |"
+    assert graph == "| mlp-cudagraph | CUDA graphs need a CUDA device | - | - | - | - |"
 
 
 def test_a_graph_without_a_device_is_refused():
