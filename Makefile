@@ -30,10 +30,10 @@ build/bench/installed: pyproject.toml constraints.txt
 gpu-captures: .venv/installed
 	@BIN=$(BIN) sh tests/data/capture_on_gpu.sh
 
-# On a machine with a GPU: every variant of the MLP, right and how fast, into build/gpu-check.md.
+# On a machine with a GPU: the kernels' tests, compute-sanitizer, every variant of the MLP and the
+# targets, into build/gpu-check.md.
 gpu-check: .venv/installed
-	@mkdir -p build
-	@$(BIN)/python tests/bench/variants.py > build/gpu-check.md; status=$$?; cat build/gpu-check.md; exit $$status
+	@$(BIN)/python -m tests.bench.gpu_check build/gpu-check.md
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \

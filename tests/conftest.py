@@ -2,8 +2,10 @@
 
 import os
 
-# Before anything imports triton: kernels are tested on the CPU, in Triton's interpreter.
-os.environ["TRITON_INTERPRET"] = "1"
+# Where kernels are tested: on `cuda` as they are, on `cpu` in Triton's interpreter.
+os.environ.setdefault("TRACEKIT_TEST_DEVICE", "cpu")
+# Before anything imports triton.
+os.environ["TRITON_INTERPRET"] = "1" if os.environ["TRACEKIT_TEST_DEVICE"] == "cpu" else "0"
 
 import json
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 
 import tracekit
 
+TEST_DEVICE = os.environ["TRACEKIT_TEST_DEVICE"]
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 
 

@@ -1,16 +1,25 @@
-"""The Triton kernels in Triton's interpreter, and every variant of the MLP, against float64."""
+"""The Triton kernels and every variant of the MLP against float64.
+
+In Triton's interpreter; with TRACEKIT_TEST_DEVICE=cuda on a GPU, as they are.
+"""
 
 import importlib
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+import triton
 
+from tests.conftest import TEST_DEVICE
 from tracekit.workloads import WORKLOADS, mlp
 from tracekit.workloads.base import Shape, error_of
-from tracekit.workloads.kernels.activations import NAMES
+from tracekit.workloads.kernels import gate_up as gate_up_module
+from tracekit.workloads.kernels import glu as glu_module
+from tracekit.workloads.kernels.activations import NAMES, exact
 from tracekit.workloads.kernels.block import block
 from tracekit.workloads.kernels.gate_up import gate_up
 from tracekit.workloads.kernels.glu import glu
@@ -23,6 +32,15 @@ GRADIENT_LIMIT = {torch.float32: 2e-6, torch.float16: 2**-9, torch.bfloat16: 2**
 SHAPES = [(1, 1), (3, 5), (2, 3, 1), (1, 1024), (2, 1025), (4, 7, 300), (0, 8)]
 every_dtype = pytest.mark.parametrize("dtype", LIMIT, ids=str)
 every_activation = pytest.mark.parametrize("activation", NAMES)
+DEVICE = torch.device(TEST_DEVICE)
+needs_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="needs TRACEKIT_TEST_DEVICE=cuda")
+
+
+@pytest.fixture(autouse=True)
+def on_the_device():
+    """Tensors are made where the kernels run."""
+    with DEVICE:
+        yield
 
 
 def close(actual: torch.Tensor, expected: torch.Tensor, limit: float) -> None:
@@ -112,6 +130,120 @@ def test_kernels_read_any_strides():
     close(glu(torch.randn(1, 5).expand(4, 5), torch.zeros(4, 5)), torch.zeros(4, 5).double(), 0)
 
 
+@every_dtype
+@pytest.mark.parametrize("tile", gate_up_module._CONFIGS, ids=str)
+def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
+    torch.manual_seed(0)
+    gelu = mlp.ACTIVATIONS["gelu-tanh"]
+    x, (gate, up, _) = torch.randn(131, 70).to(dtype), weights(dtype, 133, 70)
+    out = torch.full((131, 133), torch.nan, dtype=dtype)
+    sizes = tile.all_kwargs()
+    programs = triton.cdiv(131, sizes["ROWS"]) * triton.cdiv(133, sizes["HIDDEN"])
+    try:
+        gate_up_module._gate_up_kernel.fn[(programs,)](
+            x, gate, up, out, 131, 256, 133, 70, 70, 70, 70,
+            ACTIVATION="gelu-tanh", EXACT=exact(x), **sizes,
+        )  # fmt: skip
+    except triton.OutOfResources as error:
+        # The search passes over it too.
+        pytest.skip(str(error))
+    inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
+    close(out, inner, max(LIMIT[dtype], 2e-6))
+
+
+@pytest.mark.parametrize("rows", [1, 16, 17, 32, 64, 128, 5000])
+def test_a_tile_that_fits_every_device_is_always_searched(rows):
+    kept = gate_up_module._fitting(gate_up_module._CONFIGS, {"rows": rows})
+    # Three operands a stage, in float32, within what a block may have of shared memory on
+    # compute capability 7.5, the least of those that Triton supports:
+    # https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
+    needed = [
+        (k["ROWS"] + 2 * k["HIDDEN"]) * k["DIM"] * 4 * tile.num_stages
+        for tile in kept
+        for k in [tile.kwargs]
+    ]
+    assert min(needed) <= 64 * 1024
+
+
+def test_rows_may_be_so_far_apart_that_32_bits_do_not_count_the_elements():
+    far = 2**30
+    try:
+        wide = torch.empty(2 * far + 8, dtype=torch.float16)
+    except RuntimeError:
+        pytest.skip("no 4 GB of memory to point into")
+    x = wide.as_strided((3, 8), (far, 1))
+    torch.manual_seed(0)
+    x.copy_(torch.randn(3, 8))
+    near, (gate, up, down) = x.clone(), weights(torch.float16, 12, 8)
+    # Equal to half precision's last bit: the block adds up in any order.
+    limit = LIMIT[torch.float16]
+    close(glu(x, near), glu(near, near).double(), 0)
+    close(gate_up(x, gate, up), gate_up(near, gate, up).double(), 0)
+    close(block(x, gate, up, down), block(near, gate, up, down).double(), limit)
+    tall = wide.as_strided((3, 8), (far, 1))
+    tall.copy_(down[:3, :8])
+    close(
+        block(near[:, :3], gate[:8, :3], up[:8, :3], tall),
+        block(near[:, :3], gate[:8, :3], up[:8, :3], down[:3, :8]).double(),
+        limit,
+    )
+
+
+def test_a_grid_has_room_for_any_number_of_columns():
+    (programs,), block_size = glu_module._grid(1, 10**9)
+    assert (programs - 1) * block_size < 10**9 <= programs * block_size
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_every_kernel_compiles_for_a_device_that_is_not_here(capability):
+    script = Path(__file__).parent / "bench" / "compile_kernels.py"
+    done = subprocess.run(
+        [sys.executable, script, str(capability)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"TRITON_INTERPRET": "0"},
+    )
+    assert done.returncode == 0, done.stderr
+    compiled = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {each["kernel"] for each in compiled} == {
+        "_forward_kernel", "_backward_kernel", "_gate_up_kernel", "_block_kernel",
+    }  # fmt: skip
+    # What a block may have at most:
+    # https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
+    most = {80: 163, 90: 227}[capability] * 1024
+    for each in compiled:
+        assert each["shared_bytes"] <= most, each
+        # Products of half precision are the tensor cores'.
+        product = each["kernel"] in ("_gate_up_kernel", "_block_kernel")
+        assert each["tensor_cores"] == (product and each["dtype"] != "fp32"), each
+
+
+@needs_gpu
+def test_more_elements_than_32_bits_count_are_computed():
+    if torch.cuda.mem_get_info()[0] < 20 * 2**30:
+        pytest.skip("needs 20 GiB of free GPU memory")
+    for rows, columns in ((2**17, 2**14 + 8), (1, 2**27)):
+        gate, up = (torch.randn(rows, columns, dtype=torch.float16) for _ in range(2))
+        out = glu(gate, up, "relu")
+        assert torch.equal(out[-1], torch.relu(gate[-1]) * up[-1])
+        assert torch.equal(out[0], torch.relu(gate[0]) * up[0])
+
+
+def test_second_gradients_are_refused_rather_than_wrong():
+    gate, up, down = weights(torch.float32, 4, 3)
+    x = torch.randn(2, 3, requires_grad=True)
+    inner = torch.randn(2, 4, requires_grad=True)
+    for out, given in (
+        (glu(inner, inner * 2), inner),
+        (gate_up(x, gate, up), x),
+        (block(x, gate, up, down), x),
+    ):
+        (grad,) = torch.autograd.grad(out.square().sum(), given, create_graph=True)
+        with pytest.raises(RuntimeError, match="once_differentiable"):
+            grad.sum().backward()
+
+
 @every_activation
 def test_activations_and_slopes_hold_at_extreme_values(activation):
     gate = torch.tensor([[-1e30, -1e4, -40.0, -0.0, 40.0, 1e4, 1e30]], requires_grad=True)
@@ -133,6 +265,7 @@ def test_activations_and_slopes_hold_at_extreme_values(activation):
         (gate_up, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 3).half()]),
         (block, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 3), torch.ones(4, 3)]),
         (block, [torch.ones(65, 3), torch.ones(4, 3), torch.ones(4, 3), torch.ones(3, 4)]),
+        (block, [torch.ones(2, 3), *[torch.ones(4, 3, device="meta")] * 2, torch.ones(3, 4)]),
     ],
 )
 def test_what_the_kernels_do_not_compute_is_refused(kernel, given):
@@ -151,7 +284,7 @@ INTERPRETED = [
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_every_workload_agrees_with_its_reference(name, dtype):
     for activation in NAMES if name.startswith("mlp") else NAMES[:1]:
-        shape = Shape(2, 3, 20, 35, dtype, torch.device("cpu"), activation)
+        shape = Shape(2, 3, 20, 35, dtype, DEVICE, activation)
         module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
         workload = getattr(module, WORKLOADS[name].build)(shape)
         error, limit = error_of(workload, dtype)
@@ -164,7 +297,7 @@ def test_every_workload_agrees_with_its_reference(name, dtype):
 def test_torchscript_takes_the_fused_module_as_it_is():
     from tracekit.workloads.mlp_torch_fused import FusedMlp
 
-    shape = Shape(2, 3, 20, 35, torch.float32, torch.device("cpu"), "silu")
+    shape = Shape(2, 3, 20, 35, torch.float32, DEVICE, "silu")
     plain = mlp.Mlp(shape)
     scripted = torch.jit.script(FusedMlp(plain, shape.activation))
     x = shape.random(2, 3, 20, seed=7)
@@ -185,7 +318,7 @@ def test_the_table_of_variants_says_what_runs_and_what_cannot():
     eager, fused, graph = done.stdout.splitlines()[-3:]
     assert eager.startswith("| mlp-eager | eager | ")
     assert fused.startswith("| mlp-torch-fused | torch-fused | ")
-    assert graph == "| mlp-cudagraph | CUDA graphs need a CUDA device | - | - | - |"
+    assert graph == "| mlp-cudagraph | CUDA graphs need a CUDA device | - | - | - | - |"
 
 
 def test_a_graph_without_a_device_is_refused():

@@ -40,6 +40,12 @@ WORKLOADS = {
     "mlp-triton-full": Entry(
         "mlp_triton_full", _MLP, "the same MLP in one kernel, for up to 64 rows"
     ),
+    "mlp-cpp": Entry(
+        "mlp_cpp", _MLP, "the same MLP as one C++ operator, with a CUDA kernel: 3 kernels"
+    ),
+    "mlp-liger": Entry(
+        "mlp_liger", _MLP, "the same MLP, act(gate) * up by Liger Kernel where it is installed"
+    ),
     "attention-block": Entry(
         "attention_block", _MLP, "a transformer block, eager: attention and the gated MLP"
     ),

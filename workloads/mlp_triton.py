@@ -28,12 +28,17 @@ def fused(shape: Shape, variant: str, forward: Callable[[mlp.Mlp], Forward]) -> 
     reason = why_not(shape)
     if reason is None:
         return mlp.workload(shape, variant, forward)
-    note = f"{reason}: act and mul run in PyTorch, in place, instead of in one Triton kernel"
-    return mlp.workload(shape, "pytorch-in-place", _in_place, note)
+    return in_place(shape, reason, "one Triton kernel")
 
 
-def _in_place(module: mlp.Mlp) -> Forward:
-    return lambda x: module.down(module.activation(module.gate(x)).mul_(module.up(x)))
+def in_place(shape: Shape, reason: str, missed: str) -> Workload:
+    """The MLP in PyTorch with one intermediate less, and a note that says what it stands in for."""
+
+    def forward(module: mlp.Mlp) -> Forward:
+        return lambda x: module.down(module.activation(module.gate(x)).mul_(module.up(x)))
+
+    note = f"{reason}: act and mul run in PyTorch, in place, instead of in {missed}"
+    return mlp.workload(shape, "pytorch-in-place", forward, note)
 
 
 def why_not(shape: Shape) -> str | None:
@@ -41,7 +46,7 @@ def why_not(shape: Shape) -> str | None:
     try:
         from triton import knobs
     except ImportError:
-        return "Triton is not installed"
+        return "Triton 3.4 or later is not installed"
     if shape.device.type == "cpu" and not knobs.runtime.interpret:
         return "Triton has no CPU backend (TRITON_INTERPRET=1 runs its interpreter, slowly)"
     return None

@@ -1,11 +1,9 @@
 """Every variant of the MLP: right, and how fast, in one run.
 
-    make gpu-check                                  on a machine with a GPU
     python variants.py --device cpu --rows 8        what a CPU allows
 
-Unprofiled medians of interleaved rounds, so that a slow spell of the machine meets all of them;
-ratios are to mlp-compiled. Behind each table on a GPU: the bytes of the fused act(gate) * up over
-the time it takes, and their share of the device's memory bandwidth (tracekit/hardware.toml).
+Unprofiled medians of interleaved rounds, so that a slow spell of the machine meets all of them.
+`make gpu-check` prints the same tables for a GPU, and more.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
@@ -25,21 +24,116 @@ from tracekit.workloads import WORKLOADS
 from tracekit.workloads.base import Shape, Workload, error_of
 
 ROUNDS, STEPS = 15, 10
-_WRONG = "wrong answer"
+MLPS = [name for name in WORKLOADS if name.startswith("mlp-")]
+HEADER = [
+    "| variant | what ran | us | spread | x mlp-compiled | x mlp-eager |",
+    "|---|---|---|---|---|---|",
+]
 
 
-def built(name: str, shape: Shape) -> Workload | str:
-    """A variant of the MLP, or why it cannot run."""
+@dataclass(frozen=True)
+class Row:
+    """A variant: what ran, or why none did (`us` is empty then), and microseconds a step of each
+    round. `stand_in`: not what its name promises ran; `wrong`: the answer was."""
+
+    name: str
+    what: str
+    us: list[float]
+    stand_in: bool = False
+    wrong: bool = False
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The fused act(gate) * up by one implementation: its time on the device, the bytes that it
+    must move over that time, and their share of the memory bandwidth, where that is known."""
+
+    name: str
+    us: float
+    bytes_per_s: float
+    share: float | None
+
+    def __str__(self) -> str:
+        share = "" if self.share is None else f", {self.share:.0%} of the memory roof"
+        rate = f"{self.bytes_per_s / 1e9:,.0f} GB/s"
+        return f"act(gate) * up in {self.name}: {self.us:.1f} us, {rate}{share}"
+
+
+def measured(names: list[str], shape: Shape) -> list[Row]:
+    """Builds, checks and times the variants of one shape."""
+    # Else torch.compile stops compiling for new shapes after a few.
+    torch.compiler.reset()
+    built = {name: _built(name, shape) for name in names}
+    ran = {name: each.step for name, each in built.items() if isinstance(each, Workload)}
+    times = _timed(ran, shape.device)
+    return [
+        each
+        if isinstance(each, Row)
+        else Row(name, each.variant, times[name], stand_in=each.note is not None)
+        for name, each in built.items()
+    ]
+
+
+def table(rows: list[Row]) -> list[str]:
+    """Medians, their spread without the two extremes, and ratios of medians, as Markdown."""
+    medians = {row.name: statistics.median(row.us) for row in rows if row.us}
+    lines = list(HEADER)
+    for row in rows:
+        if not row.us:
+            lines.append(f"| {row.name} | {row.what} | - | - | - | - |")
+            continue
+        median, times = medians[row.name], sorted(row.us)
+        ratios = [
+            f"{medians[base] / median:.2f}" if base in medians else "-"
+            for base in ("mlp-compiled", "mlp-eager")
+        ]
+        spread = (times[-2] - times[1]) / median
+        cells = [row.name, row.what, f"{median:,.1f}", f"{spread:.0%}", *ratios]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def roofs(shape: Shape) -> list[Roof]:
+    """The fused kernels against the GPU's memory bandwidth (tracekit/hardware.toml).
+
+    Two reads and one write an element; the L2 cache is cleared before each run.
+    """
+    from triton.testing import do_bench
+
+    from tracekit.workloads.kernels.extension import why_not
+    from tracekit.workloads.kernels.glu import glu
+
+    device = torch.cuda.get_device_name(shape.device)
+    known = next((each for each in peaks(None) if re.search(each.pattern, device)), None)
+    bandwidth = known.memory_bytes_per_s if known else None
+    packed = shape.random(shape.batch * shape.seq, 2 * shape.hidden, seed=1)
+    gate, up = (each.contiguous() for each in packed.chunk(2, dim=-1))
+    kernels: dict[str, Callable[[], object]] = {"Triton": lambda: glu(gate, up, shape.activation)}
+    if why_not(shape.device) is None:
+        act_mul = torch.ops.tracekit.act_mul
+        kernels["CUDA"] = lambda: act_mul(packed, shape.activation)
+    found = []
+    for name, kernel in kernels.items():
+        us = do_bench(kernel, return_mode="median") * 1e3
+        rate = 3 * gate.numel() * gate.element_size() / (us * 1e-6)
+        found.append(Roof(name, us, rate, rate / bandwidth if bandwidth else None))
+    return found
+
+
+def _built(name: str, shape: Shape) -> Workload | Row:
     try:
         module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
         workload: Workload = module.build(shape)
         error, limit = error_of(workload, shape.dtype)
     except Exception as failure:
-        return str(failure).splitlines()[0]
-    return workload if error <= limit else f"{_WRONG}: off by {error:.2g}, {limit:.2g} allowed"
+        return Row(name, (str(failure) or type(failure).__name__).splitlines()[0], [])
+    if not error <= limit:
+        what = f"wrong answer: off by {error:.2g}, {limit:.2g} allowed"
+        return Row(name, what, [], wrong=True)
+    return workload
 
 
-def medians(steps: dict[str, Callable[[], object]], device: torch.device) -> dict[str, list[float]]:
+def _timed(steps: dict[str, Callable[[], object]], device: torch.device) -> dict[str, list[float]]:
     """Microseconds a step, of each round."""
     found: dict[str, list[float]] = {name: [] for name in steps}
     for each in range(ROUNDS + 2):
@@ -57,61 +151,26 @@ def medians(steps: dict[str, Callable[[], object]], device: torch.device) -> dic
     return found
 
 
-def table(names: list[str], shape: Shape) -> list[str]:
-    """One shape's rows: variant, what ran, median, spread, and the ratio to mlp-compiled."""
-    variants = {name: built(name, shape) for name in names}
-    ran = {name: each for name, each in variants.items() if isinstance(each, Workload)}
-    measured = medians({name: each.step for name, each in ran.items()}, shape.device)
-    base = measured.get("mlp-compiled")
-    lines = []
-    for name, each in variants.items():
-        if isinstance(each, str):
-            lines.append(f"| {name} | {each} | - | - | - |")
-            continue
-        times = sorted(measured[name])
-        median = statistics.median(times)
-        spread = (times[-2] - times[1]) / median
-        ratio = f"{statistics.median(base) / median:.2f}" if base else "-"
-        lines.append(f"| {name} | {each.variant} | {median:,.1f} | {spread:.0%} | {ratio} |")
-    return lines
-
-
-def roof(shape: Shape) -> str:
-    """The fused pointwise kernel against the device's memory bandwidth."""
-    from tracekit.workloads.kernels.glu import glu
-
-    name = torch.cuda.get_device_name()
-    known = next((each for each in peaks(None) if re.search(each.pattern, name)), None)
-    gate, up = (shape.random(shape.batch * shape.seq, shape.hidden, seed=seed) for seed in (1, 2))
-    (times,) = medians({"glu": lambda: glu(gate, up)}, shape.device).values()
-    rate = 3 * gate.numel() * gate.element_size() / (statistics.median(times) * 1e-6)
-    share = f", {rate / known.memory_bytes_per_s:.0%} of the memory roof" if known else ""
-    return f"act(gate) * up: {statistics.median(times):.1f} us, {rate / 1e9:,.0f} GB/s{share}"
-
-
 def main() -> int:
     """1 where a variant gives a wrong answer."""
-    mlps = [name for name in WORKLOADS if name.startswith("mlp-")]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rows", type=int, nargs="*", default=[1, 8, 64, 64 * 128])
-    parser.add_argument("--variants", nargs="*", choices=mlps, default=mlps)
+    parser.add_argument("--variants", nargs="*", choices=MLPS, default=MLPS)
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--hidden", type=int, default=3072)
     given = parser.parse_args()
     device = torch.device(given.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        parser.error("PyTorch sees no CUDA device; --device cpu shows what a CPU allows")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     print(f"# {where}, torch {torch.__version__}, {given.dim} to {given.hidden}, {dtype}")
     wrong = False
-    for rows in given.rows:
-        shape = Shape(1, rows, given.dim, given.hidden, dtype, device)
-        print(f"\n{rows} rows\n\n| variant | what ran | us | spread | x mlp-compiled |")
-        lines = table(given.variants, shape)
-        print("|---|---|---|---|---|", *lines, sep="\n", flush=True)
-        wrong = wrong or any(_WRONG in line for line in lines)
-        if device.type == "cuda":
-            print(f"\n{roof(shape)}")
+    for count in given.rows:
+        rows = measured(given.variants, Shape(1, count, given.dim, given.hidden, dtype, device))
+        print(f"\n{count} rows\n", *table(rows), sep="\n", flush=True)
+        wrong = wrong or any(row.wrong for row in rows)
     return int(wrong)
 
 

@@ -1,1 +1,1 @@
-"""Triton kernels. Importing a module here needs triton."""
+"""Triton kernels, whose modules need triton, and the sources of a C++ and CUDA extension."""

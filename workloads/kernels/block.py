@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.gate_up import gate_up
@@ -43,8 +44,9 @@ def _block_kernel(
     HIDDEN: tl.constexpr,
     DIM: tl.constexpr,
 ):
-    row = tl.arange(0, ROWS)
-    column = tl.program_id(0) * HIDDEN + tl.arange(0, HIDDEN)
+    # 64-bit: rows may be far apart, as the last tokens of long sequences are.
+    row = tl.arange(0, ROWS).to(tl.int64)
+    column = tl.program_id(0).to(tl.int64) * HIDDEN + tl.arange(0, HIDDEN)
     gate, up = projections(
         x_ptr, gate_ptr, up_ptr, row, column, rows, hidden, dim, x_stride, gate_stride, up_stride,
         EXACT, ROWS, HIDDEN, DIM,
@@ -52,7 +54,7 @@ def _block_kernel(
     # Rounded as the unfused form rounds what it writes.
     inner = (activated(gate, ACTIVATION) * up).to(x_ptr.dtype.element_ty)
     for start in range(0, dim, DIM):
-        place = start + tl.arange(0, DIM)
+        place = (start + tl.arange(0, DIM)).to(tl.int64)
         down_weight = tl.load(
             down_ptr + place[None, :] * down_stride + column[:, None],
             mask=(place[None, :] < dim) & (column[:, None] < hidden),
@@ -83,15 +85,17 @@ class _Block(torch.autograd.Function):
         weights = [each if each.stride(-1) == 1 else each.contiguous() for each in (gate, up, down)]
         out = torch.zeros((flat.shape[0], dim), dtype=torch.float32, device=x.device)
         if out.numel() and hidden:
-            _block_kernel[(triton.cdiv(hidden, _HIDDEN),)](
-                flat, *weights, out, flat.shape[0], hidden, dim, flat.stride(0),
-                *(each.stride(0) for each in weights), ACTIVATION=activation,
-                EXACT=exact(x), HIDDEN=_HIDDEN, DIM=_DIM,
-                ROWS=max(16, triton.next_power_of_2(flat.shape[0])),
-            )  # fmt: skip
+            with torch.cuda.device_of(x):
+                _block_kernel[(triton.cdiv(hidden, _HIDDEN),)](
+                    flat, *weights, out, flat.shape[0], hidden, dim, flat.stride(0),
+                    *(each.stride(0) for each in weights), ACTIVATION=activation,
+                    EXACT=exact(x), HIDDEN=_HIDDEN, DIM=_DIM,
+                    ROWS=max(16, triton.next_power_of_2(flat.shape[0])),
+                )  # fmt: skip
         return out.to(x.dtype).reshape(x.shape)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         x, gate, up, down = (each.detach().requires_grad_() for each in ctx.saved_tensors)
         with torch.enable_grad():
@@ -109,13 +113,13 @@ def block(
     result, differs from run to run.
 
     Raises:
-        ValueError: for other dtypes, activations or shapes, or more rows.
+        ValueError: for other dtypes, devices, activations or shapes, or more rows.
     """
     check(x, activation)
     if gate.shape != up.shape or down.shape != gate.shape[::-1] or x.shape[-1] != gate.shape[1]:
         raise ValueError("gate and up must be (hidden, dim), down (dim, hidden), x (..., dim)")
-    if len({each.dtype for each in (x, gate, up, down)}) > 1:
-        raise ValueError("x and the weights must have the same dtype")
+    if len({(each.dtype, each.device) for each in (x, gate, up, down)}) > 1:
+        raise ValueError("x and the weights must have the same dtype and device")
     if x.numel() // max(1, x.shape[-1]) > MOST_ROWS:
         raise ValueError(f"block takes at most {MOST_ROWS} rows; use gate_up for more")
     return _Block.apply(x, gate, up, down, activation)  # type: ignore[no-any-return, no-untyped-call]

@@ -11,12 +11,14 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.glu import glu_backward
 from tracekit.workloads.kernels.projections import projections
 
-# Tiles of rows, hidden and features, with warps and stages: few, so that the search is short.
+# Tiles of rows, hidden and features, with warps and stages: few, so that the search is short. What
+# a device has too little shared memory for, the search leaves out; the last fits any of them.
 _CONFIGS = [
     triton.Config({"ROWS": rows, "HIDDEN": hidden, "DIM": dim}, num_warps=warps, num_stages=stages)
     for rows, hidden, dim, warps, stages in (
@@ -25,6 +27,7 @@ _CONFIGS = [
         (64, 64, 64, 4, 3),
         (32, 64, 64, 4, 4),
         (16, 64, 128, 4, 3),
+        (16, 32, 64, 4, 3),
     )
 ]
 
@@ -92,14 +95,16 @@ class _GateUp(torch.autograd.Function):
             def grid(meta: dict[str, int]) -> tuple[int]:
                 return (triton.cdiv(rows, meta["ROWS"]) * triton.cdiv(hidden, meta["HIDDEN"]),)
 
-            _gate_up_kernel[grid](
-                flat, *weights, out, rows, triton.next_power_of_2(rows), hidden, dim,
-                flat.stride(0), *(each.stride(0) for each in weights),
-                ACTIVATION=activation, EXACT=exact(x),
-            )  # fmt: skip
+            with torch.cuda.device_of(x):
+                _gate_up_kernel[grid](
+                    flat, *weights, out, rows, triton.next_power_of_2(rows), hidden, dim,
+                    flat.stride(0), *(each.stride(0) for each in weights),
+                    ACTIVATION=activation, EXACT=exact(x),
+                )  # fmt: skip
         return out.reshape(*x.shape[:-1], hidden)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         # The vendor's products are the fast ones here; what was not written is computed again.
         x, gate, up = ctx.saved_tensors
@@ -116,7 +121,7 @@ def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu-tanh") 
     bfloat16); rows may be any distance apart. float32 is multiplied in float32, not TF32.
 
     Raises:
-        ValueError: for other dtypes, activations or shapes.
+        ValueError: for other dtypes, devices, activations or shapes.
     """
     check(x, activation)
     if gate.shape != up.shape or gate.dim() != 2 or x.shape[-1] != gate.shape[1]:

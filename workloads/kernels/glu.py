@@ -12,8 +12,19 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from tracekit.workloads.kernels.activations import activated, check, slope
+
+
+@triton.jit
+def _place(columns, BLOCK: tl.constexpr):
+    # One axis of programs: a grid's second has at most 65535. 64-bit: rows times stride exceeds
+    # 2^31 elements in large batches.
+    blocks = tl.cdiv(columns, BLOCK)
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    column = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+    return row, column
 
 
 @triton.jit
@@ -28,9 +39,7 @@ def _forward_kernel(
     ACTIVATION: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # 64-bit: rows times stride exceeds 2^31 elements in large batches.
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row, column = _place(columns, BLOCK)
     inside = column < columns
     gate = tl.load(gate_ptr + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(up_ptr + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
@@ -55,8 +64,7 @@ def _backward_kernel(
     ACTIVATION: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row, column = _place(columns, BLOCK)
     inside = column < columns
     gate = tl.load(gate_ptr + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(up_ptr + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
@@ -76,13 +84,15 @@ class _Glu(torch.autograd.Function):
         if out.numel():
             rows = [_rows(each, columns) for each in (gate, up)]
             grid, block = _grid(rows[0].shape[0], columns)
-            _forward_kernel[grid](
-                *rows, out, columns, *(each.stride(0) for each in rows), columns,
-                ACTIVATION=activation, BLOCK=block,
-            )  # fmt: skip
+            with torch.cuda.device_of(gate):
+                _forward_kernel[grid](
+                    *rows, out, columns, *(each.stride(0) for each in rows), columns,
+                    ACTIVATION=activation, BLOCK=block,
+                )  # fmt: skip
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         return (*glu_backward(*ctx.saved_tensors, grad, ctx.activation), None)
 
@@ -106,20 +116,23 @@ def glu(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
 def glu_backward(gate: Tensor, up: Tensor, grad: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     """The gradients of gate and up, from that of act(gate) * up."""
     columns = gate.shape[-1]
-    gate_grad, up_grad = torch.empty_like(gate).contiguous(), torch.empty_like(up).contiguous()
+    gate_grad, up_grad = (
+        torch.empty_like(each, memory_format=torch.contiguous_format) for each in (gate, up)
+    )
     if gate.numel():
         rows = [_rows(each, columns) for each in (gate, up, grad)]
         grid, block = _grid(rows[0].shape[0], columns)
-        _backward_kernel[grid](
-            *rows, gate_grad, up_grad, columns, *(each.stride(0) for each in rows), columns,
-            ACTIVATION=activation, BLOCK=block,
-        )  # fmt: skip
+        with torch.cuda.device_of(gate):
+            _backward_kernel[grid](
+                *rows, gate_grad, up_grad, columns, *(each.stride(0) for each in rows), columns,
+                ACTIVATION=activation, BLOCK=block,
+            )  # fmt: skip
     return gate_grad, up_grad
 
 
-def _grid(rows: int, columns: int) -> tuple[tuple[int, int], int]:
+def _grid(rows: int, columns: int) -> tuple[tuple[int], int]:
     block = min(1024, triton.next_power_of_2(columns))
-    return (rows, triton.cdiv(columns, block)), block
+    return (rows * triton.cdiv(columns, block),), block
 
 
 def _rows(x: Tensor, columns: int) -> Tensor:

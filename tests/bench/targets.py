@@ -1,0 +1,70 @@
+"""What the fused MLP must reach on a GPU, and whether figures show that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# The published A100 walkthrough's sizes: 64 x 128 rows, 768 to 3072 features, bfloat16.
+ANCHOR_BATCH, ANCHOR_SEQ, DIM, HIDDEN = 64, 128, 768, 3072
+ANCHOR_ROWS = ANCHOR_BATCH * ANCHOR_SEQ
+SMALL_ROWS = (1, 8, 16, 32, 64)
+
+# At the anchor: times as fast as torch.compile, and the share of the memory roof.
+LEAST_AT_ANCHOR, LEAST_SHARE = 1.0, 0.85
+# In small batches: times as fast as torch.compile and as eager.
+LEAST_SMALL = {"mlp-compiled": 1.5, "mlp-eager": 2.0}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A target, what was found, and whether that meets it; what was not measured does not."""
+
+    target: str
+    found: str
+    met: bool
+
+    def __str__(self) -> str:
+        return f"{'pass' if self.met else 'FAIL'}: {self.target}: {self.found}"
+
+
+def judged(
+    medians_us: Mapping[int, Mapping[str, float]], share_of_roof: float | None
+) -> list[Judged]:
+    """Every target in turn.
+
+    `medians_us` is microseconds a step by rows and variant, without those that did not run as their
+    names say; `share_of_roof` is the fused region's at the anchor.
+    """
+    at_anchor = _ratio(
+        f"{ANCHOR_ROWS} rows: mlp-triton at least {LEAST_AT_ANCHOR:g} x as fast as mlp-compiled",
+        medians_us.get(ANCHOR_ROWS, {}),
+        "mlp-triton",
+        "mlp-compiled",
+        LEAST_AT_ANCHOR,
+    )
+    roof = Judged(
+        f"{ANCHOR_ROWS} rows: act(gate) * up at {LEAST_SHARE:.0%} of the memory roof or more",
+        "not measured" if share_of_roof is None else f"{share_of_roof:.1%}",
+        share_of_roof is not None and share_of_roof >= LEAST_SHARE,
+    )
+    small = [
+        _ratio(
+            f"{rows} rows: mlp-triton-full at least {least:g} x as fast as {base}",
+            medians_us.get(rows, {}),
+            "mlp-triton-full",
+            base,
+            least,
+        )
+        for rows in SMALL_ROWS
+        for base, least in LEAST_SMALL.items()
+    ]
+    return [at_anchor, roof, *small]
+
+
+def _ratio(target: str, us: Mapping[str, float], name: str, base: str, least: float) -> Judged:
+    missing = [each for each in (name, base) if each not in us]
+    if missing:
+        return Judged(target, f"not measured: no {' and no '.join(missing)}", False)
+    ratio = us[base] / us[name]
+    return Judged(target, f"{ratio:.2f} x", ratio >= least)

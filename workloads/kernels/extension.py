@@ -1,0 +1,112 @@
+"""The operator `tracekit::gated_mlp` of mlp.cpp and mlp.cu, compiled where it is first needed.
+
+Compiled files stay in PyTorch's extension cache (TORCH_EXTENSIONS_DIR, else ~/.cache), one folder
+for each PyTorch: https://docs.pytorch.org/docs/stable/cpp_extension.html#torch.utils.cpp_extension.load
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+# A build takes a minute; PyTorch waits for ever for one that was killed.
+_STALE_LOCK_S = 900
+
+
+def why_not(device: torch.device) -> str | None:
+    """None once the operator is loaded for `device`, or in one line why it cannot be.
+
+    The first call in a process loads it, and compiles it unless the cache has it.
+    """
+    if device.type not in ("cpu", "cuda"):
+        return f"the C++ operator has no kernel for {device.type}"
+    try:
+        extension = _cpp_extension()
+    except ImportError as error:
+        return f"PyTorch compiles no extensions here ({_line(error)})"
+    nvcc = torch.cuda.is_available() and _nvcc(extension)
+    if device.type == "cuda" and not nvcc:
+        return "there is no CUDA compiler (nvcc)"
+    return _loaded(bool(nvcc))
+
+
+@functools.cache
+def _loaded(with_cuda: bool) -> str | None:
+    """Loads the operator, with its CUDA kernel or without; or says why it cannot be loaded."""
+    extension = _cpp_extension()
+    compiler = extension.get_cxx_compiler()
+    folder = Path(
+        os.environ.get("TORCH_EXTENSIONS_DIR") or extension.get_default_build_root(),
+        "tracekit",
+        f"py{sys.version_info.major}{sys.version_info.minor}-torch{torch.__version__}",
+    )
+    lock = folder / "lock"
+    here = Path(__file__).parent
+    with _scripts_on_path():
+        if not shutil.which(shlex.split(compiler)[0]):
+            return f"there is no C++ compiler ({compiler})"
+        if not shutil.which("ninja"):
+            return "ninja is not installed (pip install ninja)"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if lock.exists() and time.time() - lock.stat().st_mtime > _STALE_LOCK_S:
+                return f"a build that was broken off left {lock}: delete it"
+            extension.load(
+                "tracekit_mlp",
+                [str(here / name) for name in ("mlp.cpp", "mlp.cu")[: 1 + with_cuda]],
+                extra_cflags=["-O2"],
+                build_directory=str(folder),
+                is_python_module=False,
+            )
+        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+            return f"the C++ operator does not build ({_line(error)})"
+    return None
+
+
+def _cpp_extension() -> ModuleType:
+    # On a machine with a CUDA compiler and no GPU, importing it logs a warning.
+    logger = logging.getLogger("torch.utils.cpp_extension")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        from torch.utils import cpp_extension
+    finally:
+        logger.setLevel(level)
+    return cpp_extension
+
+
+def _nvcc(extension: ModuleType) -> str | None:
+    home = extension.CUDA_HOME
+    return shutil.which("nvcc", path=str(Path(home, "bin"))) if home else None
+
+
+@contextmanager
+def _scripts_on_path() -> Iterator[None]:
+    """pip puts ninja beside Python, which need not be on the PATH."""
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = f"{sysconfig.get_path('scripts')}{os.pathsep}{before}"
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
+
+
+def _line(error: Exception) -> str:
+    """Of a compiler's output the first line that names an error, else the first."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    named = (line for line in lines if re.search(r"\berror: ", line))
+    return next(named, lines[0]).strip()[:200]

@@ -1,0 +1,29 @@
+"""The gated MLP as one C++ operator: one call from Python, one packed product, act(gate) * up in
+one CUDA kernel (on a CPU in PyTorch's own), one product.
+
+It is compiled on first use; where it cannot be, PyTorch's operators take over.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tracekit.workloads import mlp
+from tracekit.workloads.base import Shape, Workload
+from tracekit.workloads.kernels.extension import why_not
+from tracekit.workloads.mlp_triton import in_place
+
+
+def build(shape: Shape) -> Workload:
+    reason = why_not(shape.device)
+    if reason is not None:
+        return in_place(shape, reason, "one C++ operator")
+
+    def forward(module: mlp.Mlp) -> Callable[[Tensor], Tensor]:
+        gate_up = torch.cat([module.gate.weight, module.up.weight])
+        down = module.down.weight
+        operator = torch.ops.tracekit.gated_mlp.default
+        return lambda x: operator(x, gate_up, down, shape.activation)
+
+    return mlp.workload(shape, "cpp", forward)
