@@ -336,8 +336,11 @@ def connect(
         raise TracekitError(f"{name}: cannot be opened as a tracekit database: {reason}") from error
 
 
-def open_database(path: str | Path) -> Database:
+def open_database(path: str | Path, limit_mb: int | None = None) -> Database:
     """Opens a database that `load` wrote, read-only.
+
+    DuckDB is held to `limit_mb`, if given, and takes what it needs of the machine's memory
+    otherwise.
 
     Raises:
         TracekitError: when it is none.
@@ -346,6 +349,8 @@ def open_database(path: str | Path) -> Database:
         what = "is no tracekit database" if Path(path).exists() else "no such file"
         raise TracekitError(f"{path}: {what}")
     config: Config = {"temp_directory": spill_directory(path)}
+    if limit_mb is not None:
+        config["memory_limit"] = f"{limit_mb}MB"
     connection = connect(path, config, path, read_only=True)
     try:
         connection.execute("SELECT 1 FROM trace, gpu_timeline LIMIT 0")

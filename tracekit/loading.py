@@ -41,6 +41,8 @@ _MEMORY_MB_PER_THREAD = 200
 _GROWTH = 64
 # What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, slices in flight.
 _OUTSIDE_DUCKDB_MB = 180
+# The same where a database is asked: the answers; a graph is held while DuckDB holds little.
+_OUTSIDE_QUERIES_MB = 200
 
 
 class Progress(Protocol):
@@ -60,10 +62,11 @@ class Progress(Protocol):
 class Resources:
     """What loading may use, and what it is to know.
 
-    `memory_mb` is about what the process takes, however large the traces are: unless given, 200 a
-    thread, and at least 400. `threads` is one a core unless given. What does not fit in memory goes
-    to `temp_dir`, the system's unless given. `hardware` is a file of device peaks that are tried
-    before tracekit's own (tracekit/hardware.toml shows the form).
+    `memory_mb` is about what the process takes, however large the traces are: to load, 200 a
+    thread and at least 400 unless given; to ask a database, what DuckDB finds unless given.
+    `threads` is one a core unless given. What does not fit in memory goes to `temp_dir`, the
+    system's unless given. `hardware` is a file of device peaks that are tried before tracekit's own
+    (tracekit/hardware.toml shows the form).
     """
 
     memory_mb: int | None = None
@@ -180,7 +183,8 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Database:
         return load(path, **asdict(resources))
     if resources.hardware is not None:
         raise TracekitError(f"{path}: is loaded already; give --hardware when loading its traces")
-    return open_database(path)
+    memory_mb = resources.memory_mb
+    return open_database(path, None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB)
 
 
 class _Stopped(Exception):

@@ -26,7 +26,7 @@ resource_options = _all_of(
     click.option(
         "--memory-mb",
         type=int,
-        help="Keep to about this much memory while loading, and spill to disk.",
+        help="Keep to about this much memory, and spill to disk.",
     ),
     click.option("--threads", type=int, help="Load with so many threads.  [default: one a core]"),
     click.option("--temp-dir", help="Where to spill.  [default: the system's temporary directory]"),

@@ -77,7 +77,7 @@ class _Builder:
         op = waits.op[by_op]
         length = np.where(waits.kind[by_op] == Kind.QUEUE, 0, self.device.ns[op])
         released = Edges.make(
-            waits.kind[by_op], 1 + op, 1 + ops + join[by_op], op=op, op_ns=length,
+            waits.kind[by_op], 1 + op, 1 + ops + join[by_op], op_ns=length,
             fixed_ns=waits.lag_ns[by_op], cause=waits.own_cause[by_op],
         )  # fmt: skip
         instant = waits.instant[~by_op]
@@ -102,7 +102,7 @@ class _Builder:
             np.minimum(device.ns[before], device.start[later] - device.start[before]),
         )
         chain = Edges.make(
-            Kind.STREAM, 1 + before, 1 + later, op=before, op_ns=shared,
+            Kind.STREAM, 1 + before, 1 + later, op_ns=shared,
             fixed_ns=np.where(overlaps, 0, self._allowed(Kind.STREAM, later, gap)),
             cause=self.latency,
         )  # fmt: skip
@@ -113,7 +113,7 @@ class _Builder:
         )
         last = order.last[other]
         rest = Edges.make(
-            Kind.STREAM, 1 + last, 1 + other, op=last, op_ns=device.ns[last],
+            Kind.STREAM, 1 + last, 1 + other, op_ns=device.ns[last],
             fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - end[last]),
             cause=self.latency,
         )  # fmt: skip
@@ -138,7 +138,7 @@ class _Builder:
         target, source = self.stream_waits
         lag = self.device.start[target] - self.device.end[source]
         return Edges.make(
-            Kind.WAIT, 1 + source, 1 + target, op=source, op_ns=self.device.ns[source],
+            Kind.WAIT, 1 + source, 1 + target, op_ns=self.device.ns[source],
             fixed_ns=self._allowed(Kind.WAIT, target, lag), cause=self.latency,
         )  # fmt: skip
 

@@ -127,11 +127,12 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
     region = np.searchsorted(border_at, call, "right")
     # Regions of different groups differ, as borders do not tell groups apart.
     region = region * (int(group.max()) + 1) + group[device.thread[op]]
-    names, inverse = np.unique(region, return_inverse=True)
+    names = distinct(region)
+    region = np.searchsorted(names, region)
     first = np.full(len(names), np.iinfo(np.int64).max)
     last = np.full(len(names), -1)
-    np.minimum.at(first, inverse, done)
-    np.maximum.at(last, inverse, done)
+    np.minimum.at(first, region, done)
+    np.maximum.at(last, region, done)
     free = np.isin(host.cause, [graph.number(name) for name in _FREED_BY_GRAPHS])
     for since in range(0, len(host), _AT_ONCE):
         part = slice(since, since + _AT_ONCE)

@@ -54,15 +54,14 @@ class Edges:
     """Edges as columns. Nodes: 0 the trace's start, then the ops, then the host's joins.
 
     The length is the host work from the source (a join, or its thread's start) to the instant
-    `host_to` (a place on the host's axis; -1: none), plus `op_ns` of the work of `op`, plus
-    `fixed_ns`.
+    `host_to` (a place on the host's axis; -1: none), plus `op_ns` of the source's work where it is
+    an op, plus `fixed_ns`.
     """
 
     kind: NDArray[np.int8]
     source: NDArray[np.int32]
     target: NDArray[np.int32]
     host_to: Ints
-    op: NDArray[np.int32]
     op_ns: NDArray[Any]
     fixed_ns: NDArray[Any]
     fixed_cause: NDArray[np.int8]
@@ -74,7 +73,6 @@ class Edges:
         target: Numbers,
         *,
         host_to: Numbers | int = -1,
-        op: Numbers | int = -1,
         op_ns: Numbers | int = 0,
         fixed_ns: Numbers | int = 0,
         cause: Numbers | int = 0,
@@ -86,7 +84,7 @@ class Edges:
 
         return Edges(
             column(kind, np.int8), column(source, np.int32), column(target, np.int32),
-            column(host_to), column(op, np.int32), narrow(column(op_ns)), narrow(column(fixed_ns)),
+            column(host_to), narrow(column(op_ns)), narrow(column(fixed_ns)),
             column(cause, np.int8),
         )  # fmt: skip
 

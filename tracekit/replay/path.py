@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tracekit.replay.graph import Graph, Kind
 from tracekit.replay.host import sums
-from tracekit.replay.rates import Flags, Ints
+from tracekit.replay.rates import Flags, Ints, Numbers
 from tracekit.replay.sweep import Run
 
 # So many edges of the path are taken apart at once.
@@ -107,7 +107,7 @@ class End:
     key: int = -1
 
 
-def last_of(run: Run, ops: Ints, keys: Ints) -> End:
+def last_of(run: Run, ops: Numbers, keys: Ints) -> End:
     """The last end of some ops and instants of the host."""
     op_end, key_time = run.op_end(ops), run.host_time(keys)
     if op_end.max(initial=-1) >= key_time.max(initial=-1):
@@ -210,11 +210,9 @@ def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
     since = graph.since(edges.source[hosted], until)
     yield from _host_pieces(run, since, until, at[hosted])
     at[hosted] += run.work_between(since, until)
-    op_part = run.scale.op_part(edges)
-    by_op = np.flatnonzero(edges.op >= 0)
-    op = edges.op[by_op]
+    op_part, fixed, by_op = run.scale.lengths(graph.edges, chain)
+    op = edges.source[by_op] - 1
     # A fixed time below nothing (clocks differ) takes from the op.
-    fixed = run.scale.fixed.times(edges.fixed_ns, chain)
     shown = op_part + np.minimum(fixed, 0)
     device = graph.device
     yield _pieces(at[by_op], shown[by_op], device.cause[op], device.op_id[op], True)

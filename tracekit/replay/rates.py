@@ -67,6 +67,9 @@ class Rates:
         """What parts take that were measured to take `ns`, or pieces of them."""
         if self.all_one:
             return ns.astype(np.int64, copy=False)
+        if np.isin(self.rate, (0, 1)).all():
+            kept: Ints = ns * self.rate.astype(np.int64)[self.kind[which]]
+            return kept
         return times(ns, self.rate[self.kind[which]])
 
 

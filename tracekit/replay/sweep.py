@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tracekit.replay.graph import Edges, Graph
 from tracekit.replay.host import NEVER, distinct
-from tracekit.replay.rates import Flags, Ints, Rates, times
+from tracekit.replay.rates import Flags, Ints, Rates, Which, times
 
-# So many rows of a sweep are turned into Python's numbers at once.
+# So many edges are measured, and so many rows of a sweep turned into Python's numbers, at once.
 _AT_ONCE = 50_000
 _NONE = np.zeros(0, np.int64)
 
@@ -42,12 +42,14 @@ class Scale:
             np.zeros(len(graph.edges), np.bool_),
         )
 
-    def op_part(self, edges: Edges) -> Ints:
-        """What the work of GPU ops adds to the lengths of edges."""
-        part = np.zeros(len(edges), np.int64)
-        by_op = np.flatnonzero(edges.op >= 0)
-        part[by_op] = self.op.times(edges.op_ns[by_op], edges.op[by_op])
-        return part
+    def lengths(self, edges: Edges, which: Which) -> tuple[Ints, Ints, Ints]:
+        """What the work of GPU ops and fixed times add to the lengths of edges; and which of these
+        edges come from an op."""
+        op = edges.source[which] - 1
+        by_op = np.flatnonzero((op >= 0) & (op < len(self.op.kind)))
+        op_part = np.zeros(len(op), np.int64)
+        op_part[by_op] = self.op.times(edges.op_ns[which][by_op], op[by_op])
+        return op_part, self.fixed.times(edges.fixed_ns[which], which), by_op
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,11 @@ class Run:
         binding[edges.target[tight]] = tight
         return binding
 
-    def op_end(self, op: Ints | slice) -> Ints:
+    def op_end(self, op: Which) -> Ints:
         """When GPU ops end, which start when `op_start` says."""
         return self.op_start(op) + self.op_ns[op]
 
-    def op_start(self, op: Ints | slice) -> Ints:
+    def op_start(self, op: Which) -> Ints:
         return self.time[1 : 1 + self.graph.ops][op]
 
     def host_time(self, key: Ints) -> Ints:
@@ -186,8 +188,11 @@ class Sweep:
         graph, edges = self.graph, self.graph.edges
         scale = scale or Scale.of(graph)
         work = self._work(scale.host)
-        length = scale.op_part(edges)
-        length += scale.fixed.times(edges.fixed_ns)
+        length = np.empty(len(edges), np.int64)
+        for first in range(0, len(edges), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            op_part, fixed, _ = scale.lengths(edges, some)
+            length[some] = op_part + fixed
         length[self._hosted] += work[self._until] - work[self._since]
         length[scale.dropped] = NEVER // 2
         wait = graph.unknown if scale.unknown == 1 else times(graph.unknown, scale.unknown)

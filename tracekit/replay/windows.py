@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.replay.graph import Graph
+from tracekit.replay.host import narrow
 from tracekit.replay.path import Path, critical_path, last_of
-from tracekit.replay.rates import Ints
+from tracekit.replay.rates import Ints, Numbers
 from tracekit.replay.sweep import Run
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ class Steps:
     begin: Ints
     """Where the host begins each: places on its axis."""
     end: Ints
-    op: Ints
+    op: Numbers
     """The ops launched in one of them, and in which."""
-    step: Ints
+    step: Numbers
 
     @property
     def instants(self) -> Ints:
@@ -121,6 +122,6 @@ def steps_of(database: Database, trace_id: int, graph: Graph) -> Steps:
         rows["start_ns"].tolist(),
         host.key(thread, begin_ns),
         host.key(thread, end_ns),
-        op[inside],
-        step[inside],
+        narrow(op[inside]),
+        narrow(step[inside]),
     )
