@@ -2,7 +2,7 @@
 
     python replay.py DATABASE [MEMORY_MB]
 
-DuckDB is held to MEMORY_MB (220: what `tracekit load` leaves it of its 400). Figures: NOTES.md.
+DuckDB is held to MEMORY_MB (200: what --memory-mb 400 leaves it). Figures: NOTES.md.
 """
 
 from __future__ import annotations
@@ -38,4 +38,4 @@ def main(path: str, memory_mb: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 220)
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200)
