@@ -11,69 +11,41 @@ the time it takes, and their share of the device's memory bandwidth (tracekit/ha
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
-import statistics
 import sys
-import time
-from collections.abc import Callable
 
 import torch
 
+from tracekit.capture import CannotRun, Options, Runnable, WrongAnswer, prepare
 from tracekit.hardware import peaks
+from tracekit.timing import interleaved
 from tracekit.workloads import WORKLOADS
-from tracekit.workloads.base import Shape, Workload, error_of
-
-ROUNDS, STEPS = 15, 10
-_WRONG = "wrong answer"
+from tracekit.workloads.base import Shape
 
 
-def built(name: str, shape: Shape) -> Workload | str:
-    """A variant of the MLP, or why it cannot run."""
-    try:
-        module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
-        workload: Workload = module.build(shape)
-        error, limit = error_of(workload, shape.dtype)
-    except Exception as failure:
-        return str(failure).splitlines()[0]
-    return workload if error <= limit else f"{_WRONG}: off by {error:.2g}, {limit:.2g} allowed"
-
-
-def medians(steps: dict[str, Callable[[], object]], device: torch.device) -> dict[str, list[float]]:
-    """Microseconds a step, of each round."""
-    found: dict[str, list[float]] = {name: [] for name in steps}
-    for each in range(ROUNDS + 2):
-        for name, step in steps.items():
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            began = time.perf_counter()
-            for _ in range(STEPS):
-                step()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            # The first rounds warm up.
-            if each >= 2:
-                found[name].append((time.perf_counter() - began) / STEPS * 1e6)
-    return found
-
-
-def table(names: list[str], shape: Shape) -> list[str]:
-    """One shape's rows: variant, what ran, median, spread, and the ratio to mlp-compiled."""
-    variants = {name: built(name, shape) for name in names}
-    ran = {name: each for name, each in variants.items() if isinstance(each, Workload)}
-    measured = medians({name: each.step for name, each in ran.items()}, shape.device)
+def table(names: list[str], options: Options) -> tuple[list[str], bool]:
+    """One shape's rows: variant, what ran, median, spread, and the ratio to mlp-compiled; and
+    whether an answer is wrong."""
+    variants: dict[str, Runnable | CannotRun] = {}
+    for name in names:
+        try:
+            variants[name] = prepare(name, options)
+        except CannotRun as error:
+            variants[name] = error
+    steps = {name: each.step for name, each in variants.items() if isinstance(each, Runnable)}
+    measured = interleaved(steps, torch.device(options.device))
     base = measured.get("mlp-compiled")
     lines = []
     for name, each in variants.items():
-        if isinstance(each, str):
-            lines.append(f"| {name} | {each} | - | - | - |")
+        if isinstance(each, CannotRun):
+            lines.append(f"| {name} | {each.reason} | - | - | - |")
             continue
-        times = sorted(measured[name])
-        median = statistics.median(times)
+        times, median = sorted(measured[name].step_ns), measured[name].median_ns
         spread = (times[-2] - times[1]) / median
-        ratio = f"{statistics.median(base) / median:.2f}" if base else "-"
-        lines.append(f"| {name} | {each.variant} | {median:,.1f} | {spread:.0%} | {ratio} |")
-    return lines
+        ratio = f"{base.median_ns / median:.2f}" if base else "-"
+        ran = each.facts["variant"]
+        lines.append(f"| {name} | {ran} | {median / 1e3:,.1f} | {spread:.0%} | {ratio} |")
+    return lines, any(isinstance(each, WrongAnswer) for each in variants.values())
 
 
 def roof(shape: Shape) -> str:
@@ -83,10 +55,10 @@ def roof(shape: Shape) -> str:
     name = torch.cuda.get_device_name()
     known = next((each for each in peaks(None) if re.search(each.pattern, name)), None)
     gate, up = (shape.random(shape.batch * shape.seq, shape.hidden, seed=seed) for seed in (1, 2))
-    (times,) = medians({"glu": lambda: glu(gate, up)}, shape.device).values()
-    rate = 3 * gate.numel() * gate.element_size() / (statistics.median(times) * 1e-6)
+    median_ns = interleaved({"glu": lambda: glu(gate, up)}, shape.device)["glu"].median_ns
+    rate = 3 * gate.numel() * gate.element_size() / (median_ns * 1e-9)
     share = f", {rate / known.memory_bytes_per_s:.0%} of the memory roof" if known else ""
-    return f"act(gate) * up: {statistics.median(times):.1f} us, {rate / 1e9:,.0f} GB/s{share}"
+    return f"act(gate) * up: {median_ns / 1e3:.1f} us, {rate / 1e9:,.0f} GB/s{share}"
 
 
 def main() -> int:
@@ -100,18 +72,19 @@ def main() -> int:
     parser.add_argument("--hidden", type=int, default=3072)
     given = parser.parse_args()
     device = torch.device(given.device)
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    short, dtype = ("bf16", torch.bfloat16) if device.type == "cuda" else ("fp32", torch.float32)
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     print(f"# {where}, torch {torch.__version__}, {given.dim} to {given.hidden}, {dtype}")
     wrong = False
     for rows in given.rows:
-        shape = Shape(1, rows, given.dim, given.hidden, dtype, device)
+        sizes = {"batch": 1, "seq": rows, "dim": given.dim, "hidden": given.hidden}
         print(f"\n{rows} rows\n\n| variant | what ran | us | spread | x mlp-compiled |")
-        lines = table(given.variants, shape)
+        options = Options(**sizes, dtype=short, device=given.device)
+        lines, is_wrong = table(given.variants, options)
         print("|---|---|---|---|---|", *lines, sep="\n", flush=True)
-        wrong = wrong or any(_WRONG in line for line in lines)
+        wrong = wrong or is_wrong
         if device.type == "cuda":
-            print(f"\n{roof(shape)}")
+            print(f"\n{roof(Shape(**sizes, dtype=dtype, device=device))}")
     return int(wrong)
 
 
