@@ -58,6 +58,10 @@ class Options:
         sizes = (self.batch, self.seq, self.dim, self.hidden)
         if any(size is not None and size < 1 for size in sizes):
             raise TracekitError("batch, seq, dim and hidden must be at least 1")
+        if self.dtype is not None and self.dtype not in _DTYPES:
+            raise TracekitError(
+                f"no dtype is named {self.dtype!r}: use one of {', '.join(_DTYPES)}"
+            )
 
 
 class CannotRun(TracekitError):

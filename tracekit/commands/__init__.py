@@ -17,6 +17,7 @@ from tracekit.commands.export import export
 from tracekit.commands.load import load
 from tracekit.commands.query import query
 from tracekit.commands.sql import sql
+from tracekit.commands.sweep import sweep
 from tracekit.commands.whatif import whatif
 from tracekit.commands.workloads import workloads
 from tracekit.errors import TracekitError
@@ -35,7 +36,10 @@ def cli() -> None:
     """
 
 
-for command in (analyze, capture, crosscheck, diff, export, load, query, sql, whatif, workloads):
+_COMMANDS = (
+    analyze, capture, crosscheck, diff, export, load, query, sql, sweep, whatif, workloads,
+)  # fmt: skip
+for command in _COMMANDS:
     cli.add_command(command)
 
 
