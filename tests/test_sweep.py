@@ -53,7 +53,7 @@ def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_pa
         assert each["regime"] in ("overhead-bound", "compute-bound")
         assert each["dilation"] == pytest.approx(each["profiled_step_ns"] / each["step_ns"])
         # A CPU has no device whose share, launches or gains could be told.
-        assert each["host_ns"] is each["launches"] is each["busy_ns"] is each["gains"] is None
+        assert each["host_ns"] is each["launches"] is each["kernel_ns"] is each["gains"] is None
     assert len(found["shapes"]) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
     with tracekit.open_database(tmp_path / "s.duckdb") as database:

@@ -71,7 +71,8 @@ class Gains:
 class Point:
     """A workload at one size: a row of the query `sweep_points`, and the verdict on its trace.
 
-    Without a GPU there are no gains, and `share_compute` is the operators' computing time.
+    `share_busy` is of its GPU-active span, as the verdict is. Without a GPU there are no gains, and
+    `share_compute`, of the profiler's steps, is what operators take that compute.
     """
 
     trace_id: int
@@ -98,12 +99,12 @@ class Point:
     operators: float | None
     launches: float | None
     kernels: float | None
-    busy_ns: int | None
-    share_busy: float | None
+    kernel_ns: int | None
     traffic_bytes: int | None
     traffic_bytes_per_s: float | None
     regime: str | None = None
     bottleneck: str | None = None
+    share_busy: float | None = None
     share_compute: float | None = None
     gains: Gains | None = None
 
@@ -263,6 +264,7 @@ def _point(database: Database, row: Mapping[str, Any]) -> Point:
         point,
         regime=found.verdict.regime,
         bottleneck=found.verdict.bottleneck,
+        share_busy=found.gpu.busy_ns / span_ns if found.gpu and span_ns else None,
         share_compute=host.compute_ns / span_ns if host and span_ns else None,
         gains=Gains(gains.host, gains.device, gains.cuda_graph) if gains else None,
     )

@@ -26,8 +26,7 @@
 -- column operators (count): operators a step
 -- column launches (count): calls a step that enqueued work; NULL without a GPU, as for the rest
 -- column kernels (count): kernels a step
--- column busy_ns (ns): of the median step, union of GPU ops
--- column share_busy (fraction of the median step): the same, as a share
+-- column kernel_ns (ns): sum of their durations a step
 -- column traffic_bytes (bytes): what its operators read and write a step, by their shapes
 -- column traffic_bytes_per_s (bytes per second): that over step_ns
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, profiler_dilation
@@ -72,7 +71,7 @@ SELECT
     CASE WHEN NOT is_cpu THEN percentile(s.hosts, 50) END AS host_ns,
     percentile(ratios, 50) AS speedup, percentile(ratios, 25) AS speedup_low, percentile(ratios, 75) AS speedup_high,
     profiled_step_ns, profiled_step_ns / nullif(step_ns, 0) AS dilation, operator.n / run_steps.steps AS operators,
-    f.launches / run_steps.steps AS launches, f.kernels / run_steps.steps AS kernels, busy_ns, busy_ns / nullif(span_ns, 0) AS share_busy,
+    f.launches / run_steps.steps AS launches, f.kernels / run_steps.steps AS kernels, f.kernel_ns // run_steps.steps AS kernel_ns,
     traffic.n // run_steps.steps AS traffic_bytes, traffic_bytes * 1e9 / nullif(step_ns, 0) AS traffic_bytes_per_s
 FROM point JOIN run_steps USING (trace_id) LEFT JOIN speed AS s USING (trace_id) LEFT JOIN operator USING (trace_id)
 LEFT JOIN figure AS f USING (trace_id) LEFT JOIN traffic USING (trace_id)

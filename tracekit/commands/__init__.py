@@ -15,6 +15,7 @@ from tracekit.commands.crosscheck import crosscheck
 from tracekit.commands.diff import diff
 from tracekit.commands.export import export
 from tracekit.commands.load import load
+from tracekit.commands.probe import probe
 from tracekit.commands.query import query
 from tracekit.commands.sql import sql
 from tracekit.commands.sweep import sweep
@@ -37,7 +38,7 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    analyze, capture, crosscheck, diff, export, load, query, sql, sweep, whatif, workloads,
+    analyze, capture, crosscheck, diff, export, load, probe, query, sql, sweep, whatif, workloads,
 )  # fmt: skip
 for command in _COMMANDS:
     cli.add_command(command)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tracekit.commands.options import workload_options
+from tracekit.commands.options import size_options, workload_options
 from tracekit.errors import TracekitError
 from tracekit.text import duration
 
@@ -15,13 +15,7 @@ from tracekit.text import duration
 @click.argument("workload")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", help="Where the trace goes.  [default: WORKLOAD.json.gz]")
-@click.option("--batch", type=int, help="Sequences in a batch.  [default: 64, on a CPU 4]")
-@click.option("--seq", type=int, help="Tokens in a sequence.  [default: 128, on a CPU 32]")
-@click.option("--dim", type=int, help="Features in and out.  [default: 768, on a CPU 256]")
-@click.option("--hidden", type=int, help="Features within.  [default: 3072, on a CPU 1024]")
-@click.option(
-    "--dtype", type=click.Choice(["fp32", "fp16", "bf16"]), help="[default: bf16, on a CPU fp32]"
-)
+@size_options
 @click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record input shapes.")
 @click.option(
     "--stacks/--no-stacks", default=False, show_default=True, help="Record Python stacks."

@@ -46,7 +46,20 @@ class Listed(click.ParamType):  # type: ignore[type-arg]
         return tuple(dict.fromkeys(found))
 
 
-# Fields of `tracekit.capture.Options` that are no sizes.
+# The sizes in `tracekit.capture.Options`.
+size_options = _all_of(
+    click.option("--batch", type=int, help="Sequences in a batch.  [default: 64, on a CPU 4]"),
+    click.option("--seq", type=int, help="Tokens in a sequence.  [default: 128, on a CPU 32]"),
+    click.option("--dim", type=int, help="Features in and out.  [default: 768, on a CPU 256]"),
+    click.option("--hidden", type=int, help="Features within.  [default: 3072, on a CPU 1024]"),
+    click.option(
+        "--dtype",
+        type=click.Choice(["fp32", "fp16", "bf16"]),
+        help="[default: bf16, on a CPU fp32]",
+    ),
+)
+
+# Fields of it that are no sizes.
 workload_options = _all_of(
     click.option(
         "--activation",

@@ -1,4 +1,4 @@
-"""Loading, and sweeps, as progress bars on a terminal."""
+"""How far loading, a sweep and a probe are, on a terminal."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tracekit.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from rich.status import Status
 
 
 class LoadingBar:
@@ -85,6 +86,29 @@ class SweepBar:
 
     def done(self, points: int) -> None:
         self._bar.advance(self._task, points)
+
+
+class ProbeBar:
+    """What is being done."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def at(self, what: str) -> None:
+        self._status.update(printable(what))
+
+
+@contextmanager
+def probe_bar() -> Iterator[ProbeBar | None]:
+    """A line on standard error while the block runs; None where that is no terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    out = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    with out.status("") as status:
+        yield ProbeBar(status)
 
 
 @contextmanager
