@@ -10,6 +10,11 @@ class TracekitError(Exception):
     """
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether the user has ended what ran: in a query, DuckDB raises an error of its own."""
+    return isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted"
+
+
 def first_line(error: BaseException) -> str:
     """Any other exception in one line."""
     lines = str(error).strip().splitlines()

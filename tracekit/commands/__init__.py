@@ -21,7 +21,7 @@ from tracekit.commands.sql import sql
 from tracekit.commands.sweep import sweep
 from tracekit.commands.whatif import whatif
 from tracekit.commands.workloads import workloads
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 
 _FAILED, _INTERRUPTED = 2, 130
@@ -61,6 +61,10 @@ def main() -> None:
     except click.ClickException as error:
         status = _complain(error.format_message())
     except (click.Abort, KeyboardInterrupt):
+        status = _INTERRUPTED
+    except RuntimeError as error:
+        if not is_interrupt(error):
+            raise
         status = _INTERRUPTED
     except OSError as error:
         # A reader that has gone is no error. Either way Python would complain once more at exit.

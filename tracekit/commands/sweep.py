@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tracekit.commands.options import Listed, workload_options
+from tracekit.errors import is_interrupt
 from tracekit.text import printable
 
 
@@ -53,8 +54,10 @@ def sweep(
             found = library.sweep(
                 workload, output, axes, options=Options(**given), progress=progress, **asked
             )
-    except KeyboardInterrupt:
-        click.echo(printable(f"tracekit: {output} keeps what is finished: call again"), err=True)
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if is_interrupt(error):
+            kept = f"tracekit: {output} keeps what is finished: call again"
+            click.echo(printable(kept), err=True)
         raise
     if as_json:
         click.echo(json.dumps(found.as_dict()))
