@@ -11,7 +11,8 @@ from tests.simulator import US, Launch, Machine, Simulation, Sync, operator, ste
 from tracekit.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.agreement import Moved, Part, judge, part_of_device, part_of_host, rest_of
 from tracekit.predicting import OnDevice, OnHost
-from tracekit.probing import moved
+from tracekit.probing import LESS, MORE, Experiment, Probe, moved
+from tracekit.reporters.probe import render
 from tracekit.thresholds import Thresholds
 from tracekit.timing import Rounds
 
@@ -264,6 +265,33 @@ def test_the_exit_status_says_whether_the_verdict_held(monkeypatch):
         done = CliRunner().invoke(cli, asked, standalone_mode=False)
         assert done.return_value == status
         assert "as told" in done.output
+
+
+def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
+    moved = Moved(1.02, 1.01, 1.03)
+    more = Experiment(
+        MORE, "batch 8 to 16", arithmetic="replayed with device*2, after host*0.5 for the profiler",
+        predicted_ns=102_000, measured_ns=101_000, moved=moved, error=102 / 101 - 1,
+        work_factor=1.5, given_ns=101_500, given_error=0.005,
+    )  # fmt: skip
+    unknown = Experiment(LESS, "hidden 8 to 4", None, "unknown: how", None, 90_000, moved)
+    judged = judge(OVERHEAD, Part(0.01, 0.03), Part(0.9, 0.95), 0.1)
+    found = Probe(
+        "mlp-\x1beager", "eager", {"batch": 8}, "A\x1b100", OVERHEAD, "launch", "high",
+        100_000, 0.02, 95_000, 2.0, 20_000, 99_000, [more, unknown], judged,
+    )  # fmt: skip
+    render(found)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.startswith("overhead-bound, by launch   the experiments agree\n")
+    for each in (
+        "of which the host issues it in 95 us", "102 us", "+1.0 %", "x 1.50", "unknown",
+        "as it is: replayed, less what the profiler cost: 99 us a step",
+        "replayed with device*2, after host*0.5 for the profiler",
+    ):  # fmt: skip
+        assert each in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 100
+    assert json.loads(json.dumps(found.as_dict()))["judgement"]["device"]["high"] == 0.03
 
 
 @pytest.mark.parametrize(

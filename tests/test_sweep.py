@@ -11,9 +11,12 @@ import pytest
 
 import tracekit
 from tests import traces
+from tests.simulated import write
+from tests.simulator import US, Launch, Simulation, Sync, operator, step
 from tracekit import sweeping
 from tracekit.capture import Options
-from tracekit.sweeping import Point, compare, sweep, variants_of
+from tracekit.reporters import sweep as reporter
+from tracekit.sweeping import Point, Sweep, compare, point_of, sweep, variants_of
 
 GRID = ["--batch", "1,2", "--hidden", "16,32", "--seq", "4", "--dim", "8", "--device", "cpu"]
 FEW = ["--rounds", "3", "--warmup", "1", "--active", "2", "-o", "s.duckdb"]
@@ -285,3 +288,42 @@ def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
         assert itself["speedup"] == 1
         (unknown,) = database.ask("sweep_points", baseline="none", trace=1)
         assert unknown["speedup"] is None
+
+
+def test_on_a_gpu_the_trace_adds_launches_busy_share_and_gains(tmp_path, capsys):
+    """Simulated traces: a small and a large kernel, twenty a step, with rounds by hand."""
+    paths = []
+    for name, kernel_us, took_us in (("mlp-a", 5, 500), ("mlp-b", 300, 6000)):
+        kernel = Launch(5 * US, (("math", kernel_us * US),))
+        atoms = [operator("aten::mm", 20 * US, kernel) for _ in range(20)]
+        program = [*[step(number, *atoms) for number in range(5)], Sync(2 * US)]
+        rounds = [
+            {"workload": each, "step_ns": [ns * US] * 3, "host_ns": [490 * US] * 3}
+            for each, ns in (("mlp-a", 500), ("mlp-b", 6000))
+        ]
+        facts = {
+            "workload": name, "variant": name, "profiled_step_ns": took_us * US,
+            "unprofiled_step_ns": took_us * US,
+            "parameters": {"batch": 8, "seq": 4, "dtype": "bf16", "device": "cuda"},
+            "sweep": {"device": "A100", "baseline": "mlp-a", "rounds": rounds},
+        }  # fmt: skip
+        paths.append(write(tmp_path / f"{name}.json", Simulation(program), tracekit=facts))
+    with tracekit.load(paths) as database:
+        small, large = (point_of(database, row) for row in database.ask("sweep_points"))
+    for point, kernel_us in ((small, 5), (large, 300)):
+        assert (point.launches, point.kernels, point.operators) == (20, 20, 20)
+        assert point.kernel_ns == 20 * kernel_us * US
+        assert point.host_ns == 490 * US
+    assert (small.regime, large.regime) == ("overhead-bound", "compute-bound")
+    assert small.share_busy < 0.3 < 0.95 < large.share_busy
+    assert small.gains.host > 0.4 > small.gains.device
+    assert large.gains.device > 0.4 > large.gains.host
+    assert large.speedup == pytest.approx(500 / 6000)
+    shapes = compare([small, large], "mlp-a")
+    found = Sweep("s.duckdb", "A100", "mlp-a", ["mlp-a", "mlp-b"], 2, [small, large], shapes)
+    reporter.render(found)
+    shown = capsys.readouterr().out
+    for column in ("host", "launches", "busy", "half host", "half device", "graph", "dilation"):
+        assert column in shown
+    assert max(map(len, shown.splitlines())) <= 100
+    assert json.loads(json.dumps(found.as_dict()))["points"][0]["gains"]["host"] > 0.4

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -212,7 +213,7 @@ def sweep(
     wanted = [job.key(name, shape) for shape in shapes for name in names]
     with open_database(output) as database:
         rows = {_key_of(row): row for row in database.ask("sweep_points", baseline=first)}
-        found = [_point(database, rows[key]) for key in wanted]
+        found = [point_of(database, rows[key]) for key in wanted]
     compared = compare(found, first)
     return Sweep(str(output), job.device_name, first, names, captured, found, compared)
 
@@ -251,7 +252,7 @@ def _shapes(
     return [replace(options, **place) for place in places]
 
 
-def _point(database: Database, row: Mapping[str, Any]) -> Point:
+def point_of(database: Database, row: Mapping[str, Any]) -> Point:
     """A row of `sweep_points` with the verdict on its trace."""
     known = {each.name for each in fields(Point)}
     point = Point(**{name: value for name, value in row.items() if name in known})
@@ -348,7 +349,7 @@ class _Job:
             return error
         if note := found.facts.get("note"):
             # Something else runs in its place: that is no figure of this variant.
-            return CannotRun(name, note.partition(": ")[0])
+            return CannotRun(name, re.split(r": | \(", note)[0])
         return found
 
     def _timed(self, points: dict[str, Runnable | CannotRun]) -> dict[str, Rounds]:
