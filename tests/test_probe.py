@@ -17,6 +17,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.timing import Rounds
 
 SMALL = ["--seq", "4", "--dim", "16", "--device", "cpu", "--rounds", "3", "--active", "2"]
+LIMITS = Thresholds()
 
 
 def exactly(ratio: float) -> Moved:
@@ -27,7 +28,7 @@ def exactly(ratio: float) -> Moved:
 
 
 def test_a_step_that_does_not_move_when_its_kernels_double_follows_the_host():
-    device = part_of_device(exactly(1.02), at_most=2, grew=1.9, recorded=0.4)
+    device = part_of_device(exactly(1.02), at_most=2, grew=1.9, recorded=0.4, limits=LIMITS)
     host = part_of_host(exactly(1.95), delay=1.0, work=1.0)
     assert (device.low, device.high) == pytest.approx((0.02, 0.02 / 0.9))
     assert host.low == pytest.approx(0.95)
@@ -37,7 +38,7 @@ def test_a_step_that_does_not_move_when_its_kernels_double_follows_the_host():
 
 
 def test_a_step_that_does_not_move_when_its_host_slows_follows_the_device():
-    device = part_of_device(exactly(1.98), at_most=2, grew=2, recorded=1)
+    device = part_of_device(exactly(1.98), at_most=2, grew=2, recorded=1, limits=LIMITS)
     host = part_of_host(exactly(1.01), delay=0.4, work=0.4)
     found = judge(COMPUTE, device, host, 0.1)
     assert (found.regime, found.agrees) == (COMPUTE, True)
@@ -46,26 +47,26 @@ def test_a_step_that_does_not_move_when_its_host_slows_follows_the_device():
 
 def test_kernels_that_did_not_grow_tell_only_what_was_recorded_of_them():
     # The batch was doubled, and each kernel took as long: time that stays proves nothing.
-    part = part_of_device(exactly(1.0), at_most=2, grew=1.01, recorded=0.9)
+    part = part_of_device(exactly(1.0), at_most=2, grew=1.01, recorded=0.9, limits=LIMITS)
     assert (part.low, part.high) == (0, 0.9)
     found = judge(COMPUTE, part, Part(0.3, 0.3), 0.1)
     assert (found.regime, found.agrees) == (UNKNOWN, None)
 
 
 def test_more_than_was_recorded_of_it_cannot_follow_the_device():
-    part = part_of_device(exactly(1.2), at_most=2, grew=1.2, recorded=0.5)
+    part = part_of_device(exactly(1.2), at_most=2, grew=1.2, recorded=0.5, limits=LIMITS)
     assert (part.low, part.high) == pytest.approx((0.2, 0.5))
 
 
 def test_a_step_that_grew_far_more_than_its_work_did_something_else():
-    assert part_of_device(exactly(4.0), at_most=2, grew=2, recorded=1) is None
+    assert part_of_device(exactly(4.0), at_most=2, grew=2, recorded=1, limits=LIMITS) is None
     found = judge(COMPUTE, None, None, 0.1)
     assert (found.regime, found.agrees) == (UNKNOWN, None)
 
 
 def test_noise_widens_the_range_until_nothing_can_be_told():
     def noisy(low, high):
-        return part_of_device(Moved(1.4, low, high), at_most=2, grew=2, recorded=1)
+        return part_of_device(Moved(1.4, low, high), at_most=2, grew=2, recorded=1, limits=LIMITS)
 
     calm, wild = noisy(1.78, 1.82), noisy(1.2, 1.8)
     assert judge(COMPUTE, calm, rest_of(calm), 0.1).agrees is True
@@ -76,7 +77,7 @@ def test_parts_are_between_none_and_all_and_in_order():
     for ratio in (0.5, 1.0, 1.3, 2.4):
         for grew in (None, 0.5, 1.5, 3.0):
             for part in (
-                part_of_device(Moved(ratio, ratio * 0.9, ratio * 1.1), 2, grew, 0.7),
+                part_of_device(Moved(ratio, ratio * 0.9, ratio * 1.1), 2, grew, 0.7, LIMITS),
                 part_of_host(Moved(ratio, ratio * 0.9, ratio * 1.1), 0.5, 0.8),
             ):
                 assert 0 <= part.low <= part.high <= 1

@@ -252,11 +252,13 @@ def test_the_fastest_is_the_baseline_unless_another_is_clearly_faster():
             point("c", 8, 80, (1.2, 1.25, 1.3)),
             point("a", 64, None),
             point("b", 64, 50),
+            point("a", 512, 100, (1.0, 1.0, 1.0)),
+            point("b", 512, 90),
         ],
         "a",
     )
     fastest = [(each.batch, each.fastest, each.speedup) for each in found]
-    assert fastest == [(1, "a", 1.0), (8, "b", 1.4), (64, "b", None)]
+    assert fastest == [(1, "a", 1.0), (8, "b", 1.4), (64, "b", None), (512, "b", None)]
 
 
 def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):

@@ -11,11 +11,7 @@ from dataclasses import dataclass
 
 from tracekit.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.text import share
-
-# Work that grew by less than this tells nothing beyond the noise.
-_LEAST_GROWTH = 0.05
-# A step that grew by more than so many times its work's growth did something else besides.
-_MOST_EXCESS = 1.5
+from tracekit.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Judgement:
 
 
 def part_of_device(
-    moved: Moved, at_most: float, grew: float | None, recorded: float
+    moved: Moved, at_most: float, grew: float | None, recorded: float, limits: Thresholds
 ) -> Part | None:
     """The part that follows the device's work, from a run with more of it.
 
@@ -62,10 +58,10 @@ def part_of_device(
     step grew by far more than the work did: then more was changed than that.
     """
     low = (moved.low - 1) / (at_most - 1)
-    if low > _MOST_EXCESS:
+    if low > limits.most_excess:
         return None
     high = recorded
-    if grew is not None and grew >= 1 + _LEAST_GROWTH:
+    if grew is not None and grew >= 1 + limits.least_growth:
         high = min(high, (moved.high - 1) / (min(grew, at_most) - 1))
     low, high = _within(low), _within(high)
     return Part(min(low, high), max(low, high))

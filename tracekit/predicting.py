@@ -36,6 +36,7 @@ class OnDevice:
         limits: Thresholds,
     ) -> None:
         self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
+        self.limits = limits
         trace_id = analysis.trace.trace_id
         (metrics,) = database.ask("run_metrics", trace=trace_id)
         steps = database.ask("step_host", trace=trace_id)
@@ -77,7 +78,7 @@ class OnDevice:
         if slow and self.delay_ns:
             delay, work = self.delay_ns / self.step_ns, self.host_ns / self.step_ns
             host = part_of_host(slow, delay, min(1.0, work))
-        return _of_device(more, at_most, grew, self.share), host
+        return _of_device(more, at_most, grew, self.share, self.limits), host
 
     def _replayed(self, change: str) -> Prediction:
         if self.reason:
@@ -115,6 +116,7 @@ class OnHost:
         limits: Thresholds,
     ) -> None:
         self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
+        self.limits = limits
         rows = database.ask("cpu_time", trace=analysis.trace.trace_id)
         steps = [row["compute_ns"] for row in rows if row["kind"] == "step"]
         self.work_ns = median(steps) if steps else 0
@@ -139,13 +141,17 @@ class OnHost:
     def parts(
         self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
     ) -> tuple[Part | None, Part | None]:
-        part = _of_device(more, at_most, grew, self.share) if self.is_known else None
+        part = _of_device(more, at_most, grew, self.share, self.limits) if self.is_known else None
         return part, rest_of(part) if part else None
 
 
 def _of_device(
-    more: Moved | None, at_most: float | None, grew: float | None, recorded: float
+    more: Moved | None,
+    at_most: float | None,
+    grew: float | None,
+    recorded: float,
+    limits: Thresholds,
 ) -> Part | None:
     if more is None or at_most is None:
         return None
-    return part_of_device(more, at_most, grew, recorded)
+    return part_of_device(more, at_most, grew, recorded, limits)

@@ -194,12 +194,13 @@ class _Lab:
         self.note = slow.note
 
     def _graph(self) -> None:
+        if self.plain.device.type != "cuda":
+            self.reasons[GRAPH] = "CUDA graphs need a CUDA device"
+            return
         from tracekit.workloads.graphs import captured
 
         try:
             self.changed[GRAPH] = captured(self.plain.step)
-        except ValueError as error:
-            self.reasons[GRAPH] = str(error)
         except Exception as error:
             self.reasons[GRAPH] = f"it cannot be captured as a graph: {first_line(error)}"
 

@@ -120,7 +120,7 @@ class Shape:
     """A place of the grid: what bounds the baseline there, and what is fastest.
 
     That is the baseline itself, unless three quarters of another's rounds were faster. `speedup` is
-    over the baseline; None where that did not run.
+    over the baseline; None where that was not in the same rounds.
     """
 
     dtype: str
@@ -227,7 +227,7 @@ def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
     for size, here in sizes.items():
         base = next((point for point in here if point.workload == baseline), None)
         ran = sorted((point for point in here if point.step_ns), key=lambda p: p.step_ns or 0)
-        if base in ran:
+        if base in ran and all(point.speedup is not None for point in ran):
             clear = [point for point in ran if (point.speedup_low or 0) > 1]
             ran = [max(clear, key=lambda p: p.speedup or 0)] if clear else [base]
         fastest, speedup = (ran[0].workload, ran[0].speedup) if ran else (None, None)
