@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, first_line
 from tracekit.files import written_whole
 from tracekit.workloads import WORKLOADS
 
@@ -50,6 +50,41 @@ class Options:
     stacks: bool = False
     memory: bool = False
 
+    def __post_init__(self) -> None:
+        if self.warmup < 0 or self.active < 1:
+            raise TracekitError(
+                "capture needs at least one active step, and no fewer than 0 to warm up"
+            )
+        sizes = (self.batch, self.seq, self.dim, self.hidden)
+        if any(size is not None and size < 1 for size in sizes):
+            raise TracekitError("batch, seq, dim and hidden must be at least 1")
+        if self.dtype is not None and self.dtype not in _DTYPES:
+            raise TracekitError(
+                f"no dtype is named {self.dtype!r}: use one of {', '.join(_DTYPES)}"
+            )
+
+
+class CannotRun(TracekitError):
+    """A workload that cannot run here; `reason` says why, without its name."""
+
+    def __init__(self, target: str, reason: str, what: str = "cannot run") -> None:
+        self.reason = reason
+        super().__init__(f"{target}: {what}: {reason}")
+
+
+class WrongAnswer(CannotRun):
+    """A workload whose answer is not the one computed in float32."""
+
+
+@dataclass(frozen=True)
+class Runnable:
+    """A step to run, and what a trace of it shall say."""
+
+    target: str
+    device: torch.device
+    step: Callable[[], object]
+    facts: dict[str, Any]
+
 
 @dataclass(frozen=True)
 class Captured:
@@ -72,35 +107,58 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
         TracekitError: when torch or the target is missing, the target fails or gives a wrong
             answer, or the output cannot be written.
     """
-    torch = import_torch()
     options = options or Options()
-    if options.warmup < 0 or options.active < 1:
-        raise TracekitError(
-            "capture needs at least one active step, and no fewer than 0 to warm up"
-        )
-    device = _device(torch, options.device)
-    step, facts = _prepare(torch, target, options, device)
-    synchronize = getattr(torch, device.type).synchronize if device.type != "cpu" else lambda: None
-    with written_whole(output) as beside, tempfile.TemporaryDirectory() as folder:
-        exported = Path(folder) / "trace.json"
+    runnable = prepare(target, options)
+    with written_whole(output) as beside:
         try:
             for _ in range(options.warmup):
-                step()
-            unprofiled_ns = _time(step, options.active, synchronize)
-            profiled_ns = _record(torch, step, options, device, synchronize, exported)
-        except TracekitError:
-            raise
+                runnable.step()
+            unprofiled_ns = _time(runnable.step, options.active, _synchronizer(runnable.device))
         except Exception as error:
-            raise TracekitError(f"{target}: failed while it ran: {first_line(error)}") from error
-        facts |= {
+            raise _failed(target, error) from error
+        facts = record(runnable, beside, options, {"unprofiled_step_ns": unprofiled_ns})
+    return Captured(str(output), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
+
+
+def record(
+    runnable: Runnable, output: Path, options: Options, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Profiles the active steps of what is warmed up and writes the trace, gzip-compressed.
+
+    `facts` go into its metadata beside those of the workload; returns all of them.
+
+    Raises:
+        TracekitError: when a step fails.
+    """
+    torch = import_torch()
+    with tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder) / "trace.json"
+        try:
+            profiled_ns = _record(torch, runnable, options, exported)
+        except Exception as error:
+            raise _failed(runnable.target, error) from error
+        facts = runnable.facts | {
             "profiled_step_ns": profiled_ns,
-            "unprofiled_step_ns": unprofiled_ns,
             "active_steps": options.active,
             "warmup_steps": options.warmup,
             "torch": torch.__version__,
+            **facts,
         }
-        compress(exported, beside, facts)
-    return Captured(str(output), profiled_ns, unprofiled_ns, facts.get("note"))
+        compress(exported, output, facts)
+    return facts
+
+
+def _failed(target: str, error: Exception) -> TracekitError:
+    if isinstance(error, TracekitError):
+        return error
+    return TracekitError(f"{target}: failed while it ran: {first_line(error)}")
+
+
+def _synchronizer(device: torch.device) -> Callable[[], None]:
+    """What waits for the device."""
+    if device.type == "cpu":
+        return lambda: None
+    return getattr(import_torch(), device.type).synchronize  # type: ignore[no-any-return]
 
 
 def import_torch() -> Any:
@@ -114,7 +172,13 @@ def import_torch() -> Any:
     return torch
 
 
-def _device(torch: Any, name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """The device meant by auto, cuda or cpu.
+
+    Raises:
+        TracekitError: when it is not there, or torch is not.
+    """
+    torch = import_torch()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
@@ -122,24 +186,47 @@ def _device(torch: Any, name: str) -> torch.device:
     return torch.device(name)
 
 
-def _prepare(
-    torch: Any, target: str, options: Options, device: torch.device
-) -> tuple[Callable[[], object], dict[str, Any]]:
-    """The step to run, and what the trace shall say about it."""
+def parameters_of(target: str, options: Options, device: torch.device) -> dict[str, int | str]:
+    """The sizes and settings that a workload would run with; none of a user's function.
+
+    Raises:
+        TracekitError: when there is no such workload.
+    """
     if ":" in target:
-        return _user_function(target), {"workload": target}
+        return {}
     if target not in WORKLOADS:
         known = ", ".join(WORKLOADS)
         raise TracekitError(
             f"no workload is named {target!r}: use one of {known}, or module:function"
         )
+    sizes = _sizes(options, device)
+    names = WORKLOADS[target].sizes
+    found = {size: sizes[size] for size in (*names, "dtype")}
+    if "hidden" in names:
+        found["activation"] = options.activation
+    return found | {"device": device.type}
+
+
+def _sizes(options: Options, device: torch.device) -> dict[str, int | str]:
+    defaults = _CPU_DEFAULTS if device.type == "cpu" else _GPU_DEFAULTS
+    return defaults | {k: v for k in defaults if (v := getattr(options, k)) is not None}
+
+
+def prepare(target: str, options: Options) -> Runnable:
+    """Builds a workload, or finds the user's function, and checks its answer.
+
+    Raises:
+        CannotRun: when it cannot run here; WrongAnswer, when it gives one.
+        TracekitError: when torch or the target is missing.
+    """
+    device = find_device(options.device)
+    parameters = parameters_of(target, options, device)
+    if ":" in target:
+        return Runnable(target, device, _user_function(target), {"workload": target})
+    torch = import_torch()
     from tracekit.workloads.base import Shape, error_of
 
-    defaults = _CPU_DEFAULTS if device.type == "cpu" else _GPU_DEFAULTS
-    given = {k: v for k in defaults if (v := getattr(options, k)) is not None}
-    sizes = defaults | given
-    if min(v for v in sizes.values() if isinstance(v, int)) < 1:
-        raise TracekitError("batch, seq, dim and hidden must be at least 1")
+    sizes = _sizes(options, device)
     dtype = getattr(torch, _DTYPES[str(sizes["dtype"])])
     shape = Shape(
         *(int(sizes[k]) for k in ("batch", "seq", "dim", "hidden")),
@@ -154,23 +241,21 @@ def _prepare(
         workload = getattr(module, entry.build)(shape)
         error, limit = error_of(workload, dtype)
     except Exception as failure:
-        raise TracekitError(f"{target}: cannot run: {first_line(failure)}") from failure
+        # A workload that refuses says why in a sentence of its own.
+        own = isinstance(failure, ValueError)
+        raise CannotRun(target, str(failure) if own else first_line(failure)) from failure
     if not error <= limit:
-        raise TracekitError(
-            f"{target}: wrong answer: off by {error:.2g} of the largest value, {limit:.2g} allowed"
-        )
+        reason = f"off by {error:.2g} of the largest value, {limit:.2g} allowed"
+        raise WrongAnswer(target, reason, "wrong answer")
     facts = {
         "workload": target,
         "variant": workload.variant,
-        "parameters": {
-            **{size: sizes[size] for size in (*WORKLOADS[target].sizes, "dtype")},
-            **({"activation": options.activation} if "hidden" in entry.sizes else {}),
-            "device": device.type,
-        },
+        "parameters": parameters,
         "error": error,
         "error_limit": limit,
     }
-    return workload.step, facts | ({"note": workload.note} if workload.note else {})
+    noted = {"note": workload.note} if workload.note else {}
+    return Runnable(target, device, workload.step, facts | noted)
 
 
 def _user_function(target: str) -> Callable[[], object]:
@@ -194,7 +279,7 @@ def _check_compiler(target: str, device: torch.device) -> None:
     if target.startswith("mlp-compiled") and device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++"]
         if not any(shutil.which(each) for each in compilers if each):
-            raise TracekitError(f"{target}: torch.compile needs a C++ compiler (g++ or clang++)")
+            raise CannotRun(target, "torch.compile needs a C++ compiler (g++ or clang++)")
 
 
 def _time(step: Callable[[], object], count: int, synchronize: Callable[[], None]) -> int:
@@ -210,18 +295,11 @@ def _time(step: Callable[[], object], count: int, synchronize: Callable[[], None
     return int(statistics.median(rounds))
 
 
-def _record(
-    torch: Any,
-    step: Callable[[], object],
-    options: Options,
-    device: torch.device,
-    synchronize: Callable[[], None],
-    exported: Path,
-) -> int:
+def _record(torch: Any, runnable: Runnable, options: Options, exported: Path) -> int:
     """Profiles the active steps, writes the raw trace, and returns nanoseconds a step."""
-    profiler = torch.profiler
+    profiler, synchronize = torch.profiler, _synchronizer(runnable.device)
     activities = [profiler.ProfilerActivity.CPU]
-    if device.type == "cuda":
+    if runnable.device.type == "cuda":
         activities.append(profiler.ProfilerActivity.CUDA)
     began = ended = 0
     with profiler.profile(
@@ -238,7 +316,7 @@ def _record(
                 synchronize()
                 began = time.perf_counter_ns()
             with profiler.record_function("forward"):
-                step()
+                runnable.step()
             if place == options.active:
                 synchronize()
                 ended = time.perf_counter_ns()
@@ -253,9 +331,3 @@ def compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
         head = source.read(4096).lstrip()
         sink.write(member + head.removeprefix(b"{"))
         shutil.copyfileobj(source, sink)
-
-
-def first_line(error: BaseException) -> str:
-    """An exception in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -50,6 +50,7 @@ TOPICS = {
     "replay": "The run as a graph of host and device work, which what-if replays",
     "counters": "Hardware counters",
     "diff": "One trace against another",
+    "sweep": "The same work at many sizes and in many variants",
     "crosscheck": "The same, by the rules of other tools",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -47,6 +48,18 @@ def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator
         partial.replace(target)
     except OSError as error:
         raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+def require_writable(output: str | Path) -> None:
+    """Says at once what writing `output` would say after long work.
+
+    Raises:
+        TracekitError: when it cannot be written there.
+    """
+    folder = _checked(output, ()).parent
+    if not os.access(folder, os.W_OK):
+        reason = "the directory cannot be written to" if folder.is_dir() else "no such directory"
+        raise TracekitError(f"{output}: cannot be written: {reason}")
 
 
 def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:

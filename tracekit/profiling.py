@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tracekit.capture import compress, first_line, import_torch
-from tracekit.errors import TracekitError
+from tracekit.capture import compress, import_torch
+from tracekit.errors import TracekitError, first_line
 from tracekit.files import written_whole
 
 _SCRIPT = "script"

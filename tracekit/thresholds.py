@@ -74,6 +74,13 @@ class Thresholds:
     handed_over_share: float = _limit(
         0.90, "a thread works for another, if that stands still for this share of its work"
     )
+    least_growth: float = _limit(
+        0.05, "in a probe, work that grew by less than this tells nothing beyond the noise"
+    )
+    most_excess: float = _limit(
+        1.5,
+        "a probed step that grew more than so many times as much as its work did more than that",
+    )
 
     def updated(self, settings: Iterable[str]) -> Thresholds:
         """With `NAME=VALUE` settings.

@@ -1,10 +1,12 @@
 """The gated MLP, eager, captured as a CUDA graph: five kernels, one launch."""
 
-import torch
+from collections.abc import Callable
+
 from torch import Tensor
 
 from tracekit.workloads import mlp
 from tracekit.workloads.base import Shape, Workload
+from tracekit.workloads.graphs import captured
 
 
 def build(shape: Shape) -> Workload:
@@ -19,19 +21,9 @@ class _captured:
 
     def __init__(self, module: mlp.Mlp) -> None:
         self.module = module
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.replay: Callable[[], Tensor] | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.graph is None:
-            # https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    self.module(x)
-            torch.cuda.current_stream().wait_stream(side)
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self.out = self.module(x)
-        self.graph.replay()
-        return self.out
+        if self.replay is None:
+            self.replay = captured(lambda: self.module(x))
+        return self.replay()

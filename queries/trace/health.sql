@@ -15,7 +15,9 @@ WITH found AS (
            'stretches of the file are no events: the table rejected keeps their text'
     FROM trace WHERE rejected > 0
     UNION ALL
-    SELECT trace_id, 'no_events', 'error', 1, 'the trace has no events' FROM trace WHERE events = 0
+    -- A point of a sweep that could not run has none.
+    SELECT trace_id, 'no_events', 'error', 1, 'the trace has no events' FROM trace
+    WHERE events = 0 AND (metadata->'tracekit'->'sweep'->>'reason') IS NULL
     UNION ALL
     SELECT trace_id, 'unlinked_gpu_ops', 'warning', count(*),
            'GPU ops have no launch in the trace (' || round(100.0 * count(*) / any_value(n), 1)

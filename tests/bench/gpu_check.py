@@ -21,6 +21,8 @@ from typing import TextIO
 import torch
 
 from tests.bench import targets, variants
+from tracekit.capture import Options
+from tracekit.timing import ROUNDS
 from tracekit.workloads.base import Shape
 
 ROOT = Path(__file__).parents[2]
@@ -119,12 +121,12 @@ class Table:
 
     def measure(self) -> Iterator[str]:
         dim, hidden = targets.DIM, targets.HIDDEN
-        yield f"{dim} to {hidden} features, bfloat16; medians of {variants.ROUNDS} rounds."
+        yield f"{dim} to {hidden} features, bfloat16; medians of {ROUNDS} rounds."
         wrong = []
         anchor = targets.ANCHOR_BATCH, targets.ANCHOR_SEQ
         for batch, seq in (anchor, *((1, rows) for rows in targets.SMALL_ROWS)):
-            shape = Shape(batch, seq, dim, hidden, torch.bfloat16, torch.device("cuda"))
-            rows = variants.measured(variants.MLPS, shape)
+            sizes = {"batch": batch, "seq": seq, "dim": dim, "hidden": hidden}
+            rows = variants.measured(variants.MLPS, Options(**sizes, dtype="bf16", device="cuda"))
             self.medians_us[batch * seq] = {
                 row.name: statistics.median(row.us) for row in rows if row.us and not row.stand_in
             }
@@ -132,6 +134,7 @@ class Table:
             yield f"\n{batch * seq} rows\n"
             yield from variants.table(rows)
             yield ""
+            shape = Shape(**sizes, dtype=torch.bfloat16, device=torch.device("cuda"))
             for roof in variants.roofs(shape):
                 yield f"- {roof}"
                 if (batch, seq) == anchor and roof.name == "Triton":

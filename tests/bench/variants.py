@@ -9,21 +9,20 @@ Unprofiled medians of interleaved rounds, so that a slow spell of the machine me
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from tracekit.capture import CannotRun, Options, Runnable, WrongAnswer, prepare
 from tracekit.hardware import peaks
+from tracekit.timing import interleaved
 from tracekit.workloads import WORKLOADS
-from tracekit.workloads.base import Shape, Workload, error_of
+from tracekit.workloads.base import Shape
 
-ROUNDS, STEPS = 15, 10
 MLPS = [name for name in WORKLOADS if name.startswith("mlp-")]
 HEADER = [
     "| variant | what ran | us | spread | x mlp-compiled | x mlp-eager |",
@@ -59,19 +58,26 @@ class Roof:
         return f"act(gate) * up in {self.name}: {self.us:.1f} us, {rate}{share}"
 
 
-def measured(names: list[str], shape: Shape) -> list[Row]:
+def measured(names: list[str], options: Options) -> list[Row]:
     """Builds, checks and times the variants of one shape."""
     # Else torch.compile stops compiling for new shapes after a few.
     torch.compiler.reset()
-    built = {name: _built(name, shape) for name in names}
-    ran = {name: each.step for name, each in built.items() if isinstance(each, Workload)}
-    times = _timed(ran, shape.device)
-    return [
-        each
-        if isinstance(each, Row)
-        else Row(name, each.variant, times[name], stand_in=each.note is not None)
-        for name, each in built.items()
-    ]
+    built: dict[str, Runnable | CannotRun] = {}
+    for name in names:
+        try:
+            built[name] = prepare(name, options)
+        except CannotRun as error:
+            built[name] = error
+    steps = {name: each.step for name, each in built.items() if isinstance(each, Runnable)}
+    times = interleaved(steps, torch.device(options.device))
+    rows = []
+    for name, each in built.items():
+        if isinstance(each, CannotRun):
+            rows.append(Row(name, each.reason, [], wrong=isinstance(each, WrongAnswer)))
+            continue
+        us = [ns / 1e3 for ns in times[name].step_ns]
+        rows.append(Row(name, each.facts["variant"], us, stand_in=bool(each.facts.get("note"))))
+    return rows
 
 
 def table(rows: list[Row]) -> list[str]:
@@ -120,37 +126,6 @@ def roofs(shape: Shape) -> list[Roof]:
     return found
 
 
-def _built(name: str, shape: Shape) -> Workload | Row:
-    try:
-        module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
-        workload: Workload = module.build(shape)
-        error, limit = error_of(workload, shape.dtype)
-    except Exception as failure:
-        return Row(name, (str(failure) or type(failure).__name__).splitlines()[0], [])
-    if not error <= limit:
-        what = f"wrong answer: off by {error:.2g}, {limit:.2g} allowed"
-        return Row(name, what, [], wrong=True)
-    return workload
-
-
-def _timed(steps: dict[str, Callable[[], object]], device: torch.device) -> dict[str, list[float]]:
-    """Microseconds a step, of each round."""
-    found: dict[str, list[float]] = {name: [] for name in steps}
-    for each in range(ROUNDS + 2):
-        for name, step in steps.items():
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            began = time.perf_counter()
-            for _ in range(STEPS):
-                step()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            # The first rounds warm up.
-            if each >= 2:
-                found[name].append((time.perf_counter() - began) / STEPS * 1e6)
-    return found
-
-
 def main() -> int:
     """1 where a variant gives a wrong answer."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -163,12 +138,13 @@ def main() -> int:
     device = torch.device(given.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("PyTorch sees no CUDA device; --device cpu shows what a CPU allows")
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    dtype = "bf16" if device.type == "cuda" else "fp32"
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     print(f"# {where}, torch {torch.__version__}, {given.dim} to {given.hidden}, {dtype}")
     wrong = False
     for count in given.rows:
-        rows = measured(given.variants, Shape(1, count, given.dim, given.hidden, dtype, device))
+        sizes = {"batch": 1, "seq": count, "dim": given.dim, "hidden": given.hidden}
+        rows = measured(given.variants, Options(**sizes, dtype=dtype, device=given.device))
         print(f"\n{count} rows\n", *table(rows), sep="\n", flush=True)
         wrong = wrong or any(row.wrong for row in rows)
     return int(wrong)

@@ -15,11 +15,13 @@ from tracekit.commands.crosscheck import crosscheck
 from tracekit.commands.diff import diff
 from tracekit.commands.export import export
 from tracekit.commands.load import load
+from tracekit.commands.probe import probe
 from tracekit.commands.query import query
 from tracekit.commands.sql import sql
+from tracekit.commands.sweep import sweep
 from tracekit.commands.whatif import whatif
 from tracekit.commands.workloads import workloads
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 
 _FAILED, _INTERRUPTED = 2, 130
@@ -35,7 +37,10 @@ def cli() -> None:
     """
 
 
-for command in (analyze, capture, crosscheck, diff, export, load, query, sql, whatif, workloads):
+_COMMANDS = (
+    analyze, capture, crosscheck, diff, export, load, probe, query, sql, sweep, whatif, workloads,
+)  # fmt: skip
+for command in _COMMANDS:
     cli.add_command(command)
 
 
@@ -56,6 +61,10 @@ def main() -> None:
     except click.ClickException as error:
         status = _complain(error.format_message())
     except (click.Abort, KeyboardInterrupt):
+        status = _INTERRUPTED
+    except RuntimeError as error:
+        if not is_interrupt(error):
+            raise
         status = _INTERRUPTED
     except OSError as error:
         # A reader that has gone is no error. Either way Python would complain once more at exit.

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tracekit.commands.options import size_options, workload_options
 from tracekit.errors import TracekitError
 from tracekit.text import duration
 
@@ -14,30 +15,13 @@ from tracekit.text import duration
 @click.argument("workload")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", help="Where the trace goes.  [default: WORKLOAD.json.gz]")
-@click.option("--batch", type=int, help="Sequences in a batch.  [default: 64, on a CPU 4]")
-@click.option("--seq", type=int, help="Tokens in a sequence.  [default: 128, on a CPU 32]")
-@click.option("--dim", type=int, help="Features in and out.  [default: 768, on a CPU 256]")
-@click.option("--hidden", type=int, help="Features within.  [default: 3072, on a CPU 1024]")
-@click.option(
-    "--dtype", type=click.Choice(["fp32", "fp16", "bf16"]), help="[default: bf16, on a CPU fp32]"
-)
-@click.option(
-    "--activation",
-    type=click.Choice(["gelu-tanh", "gelu", "silu", "relu"]),
-    default="gelu-tanh",
-    show_default=True,
-    help="Of the MLPs.",
-)
-@click.option(
-    "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True
-)
-@click.option("--warmup", type=int, default=5, show_default=True, help="Steps before the profiler.")
-@click.option("--active", type=int, default=5, show_default=True, help="Steps to record.")
+@size_options
 @click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record input shapes.")
 @click.option(
     "--stacks/--no-stacks", default=False, show_default=True, help="Record Python stacks."
 )
 @click.option("--memory/--no-memory", default=False, show_default=True, help="Record allocations.")
+@workload_options
 def capture(workload: str, arguments: tuple[str, ...], output: str | None, **options: Any) -> None:
     """Run WORKLOAD under torch.profiler and write its trace.
 

@@ -21,6 +21,62 @@ def _all_of(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _C
     return decorate
 
 
+class Listed(click.ParamType):  # type: ignore[type-arg]
+    """Values with commas between them; each value once."""
+
+    name = "list"
+
+    def __init__(self, kind: type[int] | type[str]) -> None:
+        self.kind = kind
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "A,B,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | str, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            found = [self.kind(each.strip()) for each in value.split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is no list of integers, such as 1,8,64", param, ctx)
+        if "" in found:
+            self.fail(f"{value!r} has an empty place", param, ctx)
+        return tuple(dict.fromkeys(found))
+
+
+# The sizes in `tracekit.capture.Options`.
+size_options = _all_of(
+    click.option("--batch", type=int, help="Sequences in a batch.  [default: 64, on a CPU 4]"),
+    click.option("--seq", type=int, help="Tokens in a sequence.  [default: 128, on a CPU 32]"),
+    click.option("--dim", type=int, help="Features in and out.  [default: 768, on a CPU 256]"),
+    click.option("--hidden", type=int, help="Features within.  [default: 3072, on a CPU 1024]"),
+    click.option(
+        "--dtype",
+        type=click.Choice(["fp32", "fp16", "bf16"]),
+        help="[default: bf16, on a CPU fp32]",
+    ),
+)
+
+# Fields of it that are no sizes.
+workload_options = _all_of(
+    click.option(
+        "--activation",
+        type=click.Choice(["gelu-tanh", "gelu", "silu", "relu"]),
+        default="gelu-tanh",
+        show_default=True,
+        help="Of the MLPs.",
+    ),
+    click.option(
+        "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True
+    ),
+    click.option(
+        "--warmup", type=int, default=5, show_default=True, help="Steps before the profiler."
+    ),
+    click.option("--active", type=int, default=5, show_default=True, help="Steps to record."),
+)
+
 # The fields of `tracekit.loading.Resources`.
 resource_options = _all_of(
     click.option(

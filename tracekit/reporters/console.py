@@ -16,7 +16,7 @@ from tracekit.text import duration, printable, share, size
 WIDTH = 100
 _BAR = 34
 _COLOURS = {"compute": "green", "communication": "magenta", "copies": "cyan"}
-_REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown": "red"}
+REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown": "red"}
 
 
 class _Console(Console):
@@ -57,7 +57,7 @@ def render_side_by_side(analyses: list[Analysis]) -> None:
     for analysis in analyses:
         table.add_column(printable(_title(analysis)), overflow="fold")
     rows: dict[str, Sequence[str | Text]] = {
-        "verdict": [Text(a.verdict.regime, _REGIME_COLOUR[a.verdict.regime]) for a in analyses],
+        "verdict": [Text(a.verdict.regime, REGIME_COLOUR[a.verdict.regime]) for a in analyses],
         "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
         "confidence": [a.verdict.confidence for a in analyses],
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
@@ -78,7 +78,7 @@ def render_side_by_side(analyses: list[Analysis]) -> None:
 
 def _headline(out: Console, analysis: Analysis) -> None:
     verdict, trace = analysis.verdict, analysis.trace
-    line = Text(verdict.regime, f"bold {_REGIME_COLOUR[verdict.regime]}")
+    line = Text(verdict.regime, f"bold {REGIME_COLOUR[verdict.regime]}")
     if verdict.bottleneck:
         line.append(f", by {verdict.bottleneck}", "bold")
     if verdict.margin is not None:
@@ -165,7 +165,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
             _busy(period),
             *late,
             *_gains(period),
-            Text(period.regime, _REGIME_COLOUR[period.regime]),
+            Text(period.regime, REGIME_COLOUR[period.regime]),
             period.bottleneck or "-",
         )
     out.print(table)

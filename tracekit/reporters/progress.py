@@ -1,4 +1,4 @@
-"""Loading as a progress bar, on a terminal."""
+"""How far loading, a sweep and a probe are, on a terminal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
 from tracekit.sources import trace_paths
+from tracekit.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from rich.status import Status
 
 
 class LoadingBar:
@@ -67,3 +69,64 @@ def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield LoadingBar(bar, bar.add_task("loading", total=total or None, rate=""))
+
+
+class SweepBar:
+    """Points done of all points, what is being done, and the time left."""
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar = bar
+        self._task = task
+
+    def start(self, points: int) -> None:
+        self._bar.update(self._task, total=points)
+
+    def at(self, what: str) -> None:
+        self._bar.update(self._task, description=printable(what))
+
+    def done(self, points: int) -> None:
+        self._bar.advance(self._task, points)
+
+
+class ProbeBar:
+    """What is being done."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def at(self, what: str) -> None:
+        self._status.update(printable(what))
+
+
+@contextmanager
+def probe_bar() -> Iterator[ProbeBar | None]:
+    """A line on standard error while the block runs; None where that is no terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    out = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    with out.status("") as status:
+        yield ProbeBar(status)
+
+
+@contextmanager
+def sweep_bar() -> Iterator[SweepBar | None]:
+    """A bar on standard error while the block runs; None where that is no terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(*columns, text, console=Console(stderr=True), transient=True) as bar:
+        yield SweepBar(bar, bar.add_task("", total=None))

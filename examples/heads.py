@@ -1,0 +1,16 @@
+"""Attention scores, one head at a time and all at once: examples/diagnosis.md tells them apart."""
+
+import torch
+
+HEADS, TOKENS, FEATURES = 32, 16, 32
+q, k = torch.randn(2, HEADS, TOKENS, FEATURES)
+
+
+def loop() -> torch.Tensor:
+    """As it is often written first."""
+    return torch.stack([q[head] @ k[head].T for head in range(HEADS)])
+
+
+def batched() -> torch.Tensor:
+    """The same scores by one product."""
+    return q @ k.transpose(1, 2)

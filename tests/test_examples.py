@@ -1,0 +1,35 @@
+"""What the examples' pages say of their programs, as far as no clock is asked."""
+
+import re
+from pathlib import Path
+
+import tracekit
+
+PAGE = (Path(__file__).parents[1] / "examples" / "diagnosis.md").read_text()
+
+
+def calls(run, tmp_path, name: str) -> dict[str, int]:
+    """Operators called in 20 steps."""
+    done = run("capture", f"examples.heads:{name}", "--device", "cpu", "--active", "20",
+               "-o", f"{name}.json.gz", PYTHONPATH=str(Path(__file__).parents[1]))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with tracekit.load(tmp_path / f"{name}.json.gz") as database:
+        return {row["name"]: row["count"] for row in database.ask("top_cpu_ops", top=100)}
+
+
+def test_the_diagnosis_counts_what_the_programs_do(run, tmp_path):
+    loop, batched = calls(run, tmp_path, "loop"), calls(run, tmp_path, "batched")
+    shown = re.findall(r"^(aten::\w+) +([\d,]+) +[\d,]+ +[\d,]+$", PAGE, re.MULTILINE)
+    assert len(shown) == 5
+    for name, count in shown:
+        assert loop[name] == int(count.replace(",", ""))
+    each = f"{sum(batched.values()) // 20} operators a step instead of {sum(loop.values()) // 20}"
+    assert each in PAGE
+
+
+def test_the_diagnosed_programs_give_the_same_scores():
+    import torch
+
+    from examples import heads
+
+    assert torch.allclose(heads.loop(), heads.batched(), atol=1e-4)

@@ -1,0 +1,47 @@
+"""tracekit probe"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from tracekit.commands.options import size_options, threshold_option, workload_options
+
+
+@click.command()
+@click.argument("workload")
+@size_options
+@click.option(
+    "--rounds", default=15, show_default=True, help="How often the experiments take turns."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@threshold_option
+@workload_options
+def probe(
+    workload: str, rounds: int, as_json: bool, thresholds: tuple[str, ...], **given: Any
+) -> int:
+    """Test the verdict on WORKLOAD by changing what it says should matter, or should not.
+
+    WORKLOAD is a name from `tracekit workloads`, or module:function of your own. Its device work is
+    doubled and halved, its host slowed by a known delay, its step captured as a CUDA graph; each is
+    timed in turns with the unchanged run, beside what the recorded trace predicts. The exit status
+    is 1 where the experiments show another regime than the verdict.
+    """
+    from tracekit import probing as library
+    from tracekit.capture import Options
+    from tracekit.reporters import probe as reporter
+    from tracekit.reporters.progress import probe_bar
+    from tracekit.thresholds import Thresholds
+
+    judged = Thresholds().updated(thresholds)
+    with probe_bar() as progress:
+        found = library.probe(
+            workload, Options(**given), rounds=rounds, thresholds=judged, progress=progress
+        )
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+    else:
+        reporter.render(found)
+    return 1 if found.judgement.agrees is False else 0

@@ -1,0 +1,157 @@
+"""What a trace predicts of a changed run: a ratio of step lengths, and how it comes about."""
+
+from __future__ import annotations
+
+from tracekit.advice import UNKNOWN
+from tracekit.agreement import Moved, Part, part_of_device, part_of_host, rest_of
+from tracekit.analysis import Analysis
+from tracekit.database import Database
+from tracekit.errors import TracekitError
+from tracekit.replay.whatif import Replay
+from tracekit.text import duration
+from tracekit.thresholds import Thresholds
+from tracekit.timing import Rounds, median
+
+# A ratio, or None; and the arithmetic, or why there is none.
+Prediction = tuple[float | None, str]
+
+_NO_FACTOR = "unknown: how its work follows that size is not known"
+
+
+class OnDevice:
+    """Of a trace with GPU ops, by replaying it.
+
+    The profiler slows the host, so the host's work is first replayed as many times faster as the
+    host was without it (`timed`); `delay_ns` is what a slowed host takes longer for a step.
+    """
+
+    sides = ("the device's work", "the host's work")
+
+    def __init__(
+        self,
+        database: Database,
+        analysis: Analysis,
+        timed: Rounds,
+        delay_ns: int,
+        limits: Thresholds,
+    ) -> None:
+        self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
+        self.limits = limits
+        trace_id = analysis.trace.trace_id
+        (metrics,) = database.ask("run_metrics", trace=trace_id)
+        steps = database.ask("step_host", trace=trace_id)
+        count = max(1, len(steps))
+        host_ns = median(timed.host_ns)
+        # What each step waits for; the wait for the last one's end is none of them.
+        waiting_ns = min((row["waiting_ns"] for row in steps), default=0)
+        self.host_ns = max(1, host_ns - waiting_ns)
+        self.work_ns = int(metrics["kernel_ns"] // count)
+        busy_ns = analysis.gpu.busy_ns if analysis.gpu else 0
+        self.share = min(1.0, busy_ns / count / self.step_ns)
+        recorded_ns = median([row["host_ns"] for row in steps]) if steps else host_ns
+        self.dilation = max(1.0, recorded_ns / max(1, host_ns))
+        self.replayed_ns: int | None = None
+        self.reason = ""
+        try:
+            self._replay = Replay(database, trace_id, limits)
+            self.replayed_ns = self._length() // max(1, len(self._replay.steps))
+        except TracekitError as error:
+            self.reason = f"unknown: the trace cannot be replayed: {error}"
+
+    def of_work(self, factor: float | None) -> Prediction:
+        """With so many times the device's work."""
+        if factor is None:
+            return None, _NO_FACTOR
+        return self._replayed(f"device*{factor:.4f}")
+
+    def of_delay(self) -> Prediction:
+        return self._replayed(f"host*{1 + self.delay_ns / self.host_ns:.4f}")
+
+    def of_graph(self) -> Prediction:
+        return self._replayed("cuda-graph")
+
+    def parts(
+        self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
+    ) -> tuple[Part | None, Part | None]:
+        """What experiments say that follows the device's work, and the host's."""
+        host = None
+        if slow and self.delay_ns:
+            delay, work = self.delay_ns / self.step_ns, self.host_ns / self.step_ns
+            host = part_of_host(slow, delay, min(1.0, work))
+        return _of_device(more, at_most, grew, self.share, self.limits), host
+
+    def _replayed(self, change: str) -> Prediction:
+        if self.reason:
+            return None, self.reason
+        text = f"replayed with {change}"
+        if self.dilation > 1.01:
+            text += f", after host*{1 / self.dilation:.3g} for the profiler"
+        return self._length(change) / max(1, self._length()), text
+
+    def _length(self, *changes: str) -> int:
+        run = self._replay.run(f"host*{1 / self.dilation:.6f}", *changes)
+        if len(self._replay.steps):
+            return int(self._replay.steps.lengths(run).sum())
+        return self._replay.bounds().length(run)
+
+
+class OnHost:
+    """Of a trace without GPU ops, where operators that compute stand for the device's work
+    (queries/host/cpu_time.sql).
+
+    They run in the call: their time and the rest add up, and so does a delay. The profiler makes
+    the rest look longer, hardly them.
+    """
+
+    sides = ("what operators compute", "the rest")
+    host_ns: int | None = None
+    replayed_ns: int | None = None
+
+    def __init__(
+        self,
+        database: Database,
+        analysis: Analysis,
+        timed: Rounds,
+        delay_ns: int,
+        limits: Thresholds,
+    ) -> None:
+        self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
+        self.limits = limits
+        rows = database.ask("cpu_time", trace=analysis.trace.trace_id)
+        steps = [row["compute_ns"] for row in rows if row["kind"] == "step"]
+        self.work_ns = median(steps) if steps else 0
+        self.share = min(1.0, self.work_ns / self.step_ns)
+        self.is_known = analysis.verdict.regime != UNKNOWN and self.work_ns > 0
+
+    def of_work(self, factor: float | None) -> Prediction:
+        if not self.is_known:
+            return None, "unknown: the trace does not tell which operators compute"
+        if factor is None:
+            return None, _NO_FACTOR
+        computing = duration(self.share * self.step_ns)
+        ratio = 1 + (factor - 1) * self.share
+        return ratio, f"operators that compute, {computing} a step, x {factor:.3g}"
+
+    def of_delay(self) -> Prediction:
+        return 1 + self.delay_ns / self.step_ns, "a CPU computes in the call: the delay adds"
+
+    def of_graph(self) -> Prediction:
+        return None, "unknown: there is no device work to launch"
+
+    def parts(
+        self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
+    ) -> tuple[Part | None, Part | None]:
+        part = _of_device(more, at_most, grew, self.share, self.limits) if self.is_known else None
+        return part, rest_of(part) if part else None
+
+
+def _of_device(
+    more: Moved | None,
+    at_most: float | None,
+    grew: float | None,
+    recorded: float,
+    limits: Thresholds,
+) -> Part | None:
+    if more is None or at_most is None:
+        return None
+    return part_of_device(more, at_most, grew, recorded, limits)

@@ -1,0 +1,301 @@
+"""A verdict put to the test: experiments on the workload, each beside what its trace predicted.
+
+The unchanged run and the changed ones take turns without the profiler. Predictions are ratios: the
+recorded trace replayed with the change that stands for the experiment, over its replay without.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tracekit.agreement import Judgement, Moved, judge
+from tracekit.capture import CannotRun, Options, Runnable, parameters_of, prepare, record
+from tracekit.database import Database
+from tracekit.errors import TracekitError, first_line
+from tracekit.loading import load
+from tracekit.predicting import OnDevice, OnHost
+from tracekit.text import duration
+from tracekit.thresholds import Thresholds
+from tracekit.timing import ROUNDS, Rounds, interleaved, median
+
+SCHEMA = "tracekit/probe/1"
+
+UNCHANGED, MORE, LESS = "unchanged", "more work", "less work"
+SLOWED, GRAPH = "slow host", "graph"
+_FEW_ROUNDS = 3
+# Whose device work is in products with the hidden size: half of one is half of the other.
+_ALL_HIDDEN = ("linear", "train-step", "mlp-")
+
+
+class Progress(Protocol):
+    """Is told what is being done."""
+
+    def at(self, what: str) -> object:
+        """What that is."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One changed run: what was changed, what that was predicted to do, and what it did.
+
+    Times are of a step without the profiler; `error` is the predicted time over the measured one,
+    less 1. `given_*` is the same prediction with the device work that the changed run was recorded
+    to have (`work_factor` times the unchanged one's) in place of that which was expected.
+    """
+
+    name: str
+    what: str
+    reason: str | None = None
+    """Why it was not run."""
+    arithmetic: str | None = None
+    """How the prediction comes about, or why there is none."""
+    predicted_ns: int | None = None
+    measured_ns: int | None = None
+    moved: Moved | None = None
+    error: float | None = None
+    work_factor: float | None = None
+    given_ns: int | None = None
+    given_error: float | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A workload's verdict, the experiments, and whether they bear it out."""
+
+    workload: str
+    variant: str | None
+    parameters: dict[str, int | str]
+    device: str
+    regime: str
+    bottleneck: str | None
+    confidence: str
+    step_ns: int
+    spread: float
+    host_ns: int | None
+    dilation: float
+    work_ns: int
+    """The device's time a step, as recorded; on a CPU, that of operators that compute."""
+    replayed_ns: int | None
+    """The unchanged step as replayed, less what the profiler cost the host; None on a CPU."""
+    experiments: list[Experiment]
+    judgement: Judgement
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {"schema": SCHEMA} | asdict(self)
+
+
+def probe(
+    target: str,
+    options: Options | None = None,
+    *,
+    rounds: int = ROUNDS,
+    thresholds: Thresholds | None = None,
+    progress: Progress | None = None,
+) -> Probe:
+    """Captures `target`, changes it, and holds what happens against what its trace predicts.
+
+    Its device work is doubled and halved by its sizes, its host slowed by a known delay, its step
+    captured as a CUDA graph; what cannot be done to it is an experiment with the reason.
+
+    Raises:
+        TracekitError: when the unchanged workload cannot run, or a changed one fails while it is
+            timed.
+    """
+    options, limits = options or Options(), thresholds or Thresholds()
+    if rounds < 1:
+        raise TracekitError("a probe needs at least one round")
+    say = progress.at if progress else str
+    say(f"{target}: is built")
+    plain = prepare(target, options)
+    lab = _Lab(plain, options)
+    lab.build(say)
+    say(f"{target}: the runs take turns")
+    timed = interleaved(lab.steps(), plain.device, rounds)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+        traces = {}
+        for name in (UNCHANGED, MORE, LESS):
+            if run := lab.runs.get(name):
+                say(f"{target}: {lab.what[name]} is captured")
+                facts = {"unprofiled_step_ns": timed[name].median_ns}
+                record(run, Path(folder) / f"{name}.json.gz", options, facts)
+                traces[name] = opened.enter_context(load(Path(folder) / f"{name}.json.gz"))
+        say(f"{target}: is replayed")
+        return _held_together(lab, timed, traces, limits)
+
+
+class _Lab:
+    """The unchanged run and what becomes of it."""
+
+    def __init__(self, plain: Runnable, options: Options) -> None:
+        self.plain, self.options = plain, options
+        self.parameters = parameters_of(plain.target, options, plain.device)
+        self.runs: dict[str, Runnable] = {UNCHANGED: plain}
+        self.changed: dict[str, Callable[[], object]] = {}
+        self.reasons: dict[str, str] = {}
+        self.what = {UNCHANGED: "as it is", GRAPH: "as a CUDA graph"}
+        self.factors: dict[str, float | None] = {}
+        self.delay_ns = 0
+        self.note: str | None = None
+
+    def steps(self) -> dict[str, Callable[[], object]]:
+        return {name: run.step for name, run in self.runs.items()} | self.changed
+
+    def build(self, say: Callable[[str], object]) -> None:
+        for name, sizes, factor in (self._more(), self._less()):
+            self.factors[name] = factor
+            changes = ", ".join(f"{k} {self.parameters[k]} to {v}" for k, v in sizes.items())
+            self.what[name] = changes or name
+            if not sizes:
+                self.reasons[name] = "it has no size that says how much work it does"
+                continue
+            say(f"{self.plain.target}: {changes}")
+            try:
+                self.runs[name] = prepare(self.plain.target, replace(self.options, **sizes))
+            except CannotRun as error:
+                self.reasons[name] = error.reason
+        self._slow()
+        self._graph()
+
+    def _more(self) -> tuple[str, dict[str, Any], float | None]:
+        """Twice the work: twice the batch, or where there is none, a dimension of products."""
+        if "batch" in self.parameters:
+            return MORE, {"batch": 2 * int(self.parameters["batch"])}, 2.0
+        if "dim" in self.parameters:
+            dim = int(self.parameters["dim"])
+            larger = max(dim + 1, round(dim * 2 ** (1 / 3)))
+            return MORE, {"dim": larger}, (larger / dim) ** 3
+        return MORE, {}, None
+
+    def _less(self) -> tuple[str, dict[str, Any], float | None]:
+        hidden = int(self.parameters.get("hidden", 0))
+        if hidden < 2:
+            return LESS, {}, None
+        known = self.plain.target.startswith(_ALL_HIDDEN)
+        return LESS, {"hidden": hidden // 2}, hidden // 2 / hidden if known else None
+
+    def _slow(self) -> None:
+        """By as long as the host takes for a step; on a CPU, which computes meanwhile, by half."""
+        from tracekit.slowing import slowed
+
+        few = interleaved({self.plain.target: self.plain.step}, self.plain.device, _FEW_ROUNDS)
+        host_ns = median(few[self.plain.target].host_ns)
+        on_cpu = self.plain.device.type == "cpu"
+        slow = slowed(self.plain.step, host_ns // 2 if on_cpu else host_ns)
+        self.changed[SLOWED] = slow.step
+        self.delay_ns = slow.delay_ns
+        waits = "wait" if slow.pieces == 1 else "waits"
+        self.what[SLOWED] = f"host {duration(slow.delay_ns)} later, in {slow.pieces} {waits}"
+        self.note = slow.note
+
+    def _graph(self) -> None:
+        if self.plain.device.type != "cuda":
+            self.reasons[GRAPH] = "CUDA graphs need a CUDA device"
+            return
+        from tracekit.workloads.graphs import captured
+
+        try:
+            self.changed[GRAPH] = captured(self.plain.step)
+        except Exception as error:
+            self.reasons[GRAPH] = f"it cannot be captured as a graph: {first_line(error)}"
+
+
+def _held_together(
+    lab: _Lab, timed: Mapping[str, Rounds], traces: Mapping[str, Database], limits: Thresholds
+) -> Probe:
+    predictors = {}
+    for name, database in traces.items():
+        found = database.verdict(thresholds=limits)
+        kind = OnDevice if found.gpu is not None else OnHost
+        predictors[name] = kind(database, found, timed[name], lab.delay_ns, limits)
+        if name == UNCHANGED:
+            analysis = found
+    plain = predictors[UNCHANGED]
+    grew = {
+        name: each.work_ns / plain.work_ns for name, each in predictors.items() if plain.work_ns
+    }
+    experiments = [
+        _experiment(name, lab, timed, grew.get(name), plain) for name in (MORE, LESS, SLOWED, GRAPH)
+    ]
+    ratios = {each.name: each.moved for each in experiments}
+    device, host = plain.parts(ratios[MORE], lab.factors[MORE], grew.get(MORE), ratios[SLOWED])
+    judged = judge(analysis.verdict.regime, device, host, limits.close_margin, plain.sides)
+    step_ns, ordered = timed[UNCHANGED].median_ns, sorted(timed[UNCHANGED].step_ns)
+    dilation = (analysis.trace.capture or {})["profiled_step_ns"] / max(1, step_ns)
+    if judged.agrees is False and dilation > 1.1:
+        judged.why.append(
+            f"The profiler made a step {dilation:.2g} times as long: the verdict is on that run."
+        )
+    quarter = len(ordered) // 4
+    return Probe(
+        workload=lab.plain.target,
+        variant=lab.plain.facts.get("variant"),
+        parameters=lab.parameters,
+        device=", ".join(analysis.trace.devices) or "CPU",
+        regime=analysis.verdict.regime,
+        bottleneck=analysis.verdict.bottleneck,
+        confidence=analysis.verdict.confidence,
+        step_ns=step_ns,
+        spread=(ordered[3 * len(ordered) // 4] - ordered[quarter]) / max(1, step_ns),
+        host_ns=plain.host_ns,
+        dilation=dilation,
+        work_ns=plain.work_ns,
+        replayed_ns=plain.replayed_ns,
+        experiments=experiments,
+        judgement=judged,
+    )
+
+
+def _experiment(
+    name: str,
+    lab: _Lab,
+    timed: Mapping[str, Rounds],
+    grew: float | None,
+    plain: OnDevice | OnHost,
+) -> Experiment:
+    """A changed run beside what the unchanged one's trace predicts of it."""
+    if name in lab.reasons:
+        return Experiment(name, lab.what[name], lab.reasons[name])
+    given = None
+    if name == SLOWED:
+        ratio, arithmetic = plain.of_delay()
+        arithmetic += f" ({lab.note})" if lab.note else ""
+    elif name == GRAPH:
+        ratio, arithmetic = plain.of_graph()
+    else:
+        ratio, arithmetic = plain.of_work(lab.factors[name])
+        given = plain.of_work(grew)[0] if grew else None
+    base_ns, measured_ns = timed[UNCHANGED].median_ns, timed[name].median_ns
+
+    def beside(predicted: float | None) -> tuple[int | None, float | None]:
+        if predicted is None or not measured_ns:
+            return None, None
+        return round(predicted * base_ns), predicted * base_ns / measured_ns - 1
+
+    predicted_ns, error = beside(ratio)
+    given_ns, given_error = beside(given)
+    return Experiment(
+        name=name,
+        what=lab.what[name],
+        arithmetic=arithmetic,
+        predicted_ns=predicted_ns,
+        measured_ns=measured_ns,
+        moved=moved(timed[UNCHANGED], timed[name]),
+        error=error,
+        work_factor=grew,
+        given_ns=given_ns,
+        given_error=given_error,
+    )
+
+
+def moved(before: Rounds, after: Rounds) -> Moved:
+    """Round against round: a slow spell of the machine meets both."""
+    pairs = zip(after.step_ns, before.step_ns, strict=True)
+    ratios = sorted(a / max(1, b) for a, b in pairs)
+    count = len(ratios)
+    return Moved(ratios[count // 2], ratios[count // 4], ratios[3 * count // 4])

@@ -1,0 +1,74 @@
+"""A probe on a terminal: predictions beside measurements, and whether the verdict holds."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+
+from tracekit.probing import Experiment, Probe
+from tracekit.reporters.console import REGIME_COLOUR, console, section
+from tracekit.text import duration, printable, share
+
+
+def render(found: Probe) -> None:
+    """Prints the verdict, the experiments, how they were predicted, and the judgement."""
+    out = console()
+    out.print(_headline(found))
+    sizes = ", ".join(f"{name} {value}" for name, value in found.parameters.items())
+    about = f"{found.workload} on {found.device}" + (f": {sizes}" if sizes else "")
+    out.print(Text(printable(about), "dim"))
+    host = f", of which the host issues it in {duration(found.host_ns)}" if found.host_ns else ""
+    out.print(
+        f"A step takes {duration(found.step_ns)} without the profiler (spread "
+        f"{share(found.spread, 1)}){host}; {found.dilation:.2f} times as long with it."
+    )
+    section(out, "Experiments, a step without the profiler")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("what", overflow="fold")
+    for name in ("predicted", "measured", "error", "times as long"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in found.experiments:
+        _add(table, each)
+    out.print(table)
+    section(out, "How they were predicted, and what was not done")
+    if found.replayed_ns is not None:
+        out.print(
+            f"- as it is: replayed, less what the profiler cost: {duration(found.replayed_ns)} a "
+            "step; predictions are ratios to this, of the measured step."
+        )
+    for each in found.experiments:
+        reason = f"not done: {each.reason}" if each.reason else each.arithmetic
+        out.print(Text(printable(f"- {each.what}: {reason}")))
+    section(out, "What they say")
+    for sentence in found.judgement.why:
+        out.print(Text("- " + printable(sentence)))
+
+
+def _headline(found: Probe) -> Text:
+    line = Text(found.regime, f"bold {REGIME_COLOUR[found.regime]}")
+    if found.bottleneck:
+        line.append(f", by {found.bottleneck}", "bold")
+    judged = found.judgement
+    if judged.agrees is None:
+        return line.append("   the experiments cannot tell", "yellow")
+    if judged.agrees:
+        return line.append("   the experiments agree", "green")
+    return line.append(f"   the experiments do not agree: {judged.regime}", "red")
+
+
+def _add(table: Table, each: Experiment) -> None:
+    if each.reason is not None:
+        table.add_row(printable(each.what), "-", "-", "-", "-")
+        return
+    moved = each.moved
+    ratio = f"{moved.ratio:.2f} ({moved.low:.2f} to {moved.high:.2f})" if moved else "-"
+    predicted = "unknown" if each.predicted_ns is None else duration(each.predicted_ns)
+    measured = duration(each.measured_ns)
+    table.add_row(printable(each.what), predicted, measured, _error(each.error), ratio)
+    if each.given_ns is not None:
+        what = f"  given its work as recorded, x {each.work_factor:.2f}"
+        table.add_row(what, duration(each.given_ns), "", _error(each.given_error), "")
+
+
+def _error(error: float | None) -> str:
+    return "-" if error is None else f"{100 * error:+.1f} %"

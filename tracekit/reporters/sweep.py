@@ -1,0 +1,191 @@
+"""A sweep: its points as tables, and heat maps of what bounds what and what pays where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tracekit.reporters.console import REGIME_COLOUR, clipped, console, section
+from tracekit.sweeping import AXES, Point, Shape, Sweep
+from tracekit.text import duration, printable, share, size
+
+_MARKDOWN_WIDTH = 1000
+_Place = tuple[Any, ...]
+
+
+def render(found: Sweep, markdown: bool = False) -> None:
+    """Prints the tables and the maps; in Markdown, to be pasted."""
+    out = console()
+    if markdown:
+        out.width = _MARKDOWN_WIDTH
+    page = _Page(out, found, markdown)
+    run = len(found.points)
+    page.text(
+        f"{found.database}: {run:,} points on {found.device}, {found.captured:,} of them run now"
+    )
+    page.points("Without the profiler (medians of rounds in turns)", _MEASURED)
+    page.points("From each point's trace", _TRACED)
+    page.maps()
+
+
+class _Page:
+    """Where the sweep is printed, and which of its axes tell its points apart."""
+
+    def __init__(self, out: Console, found: Sweep, markdown: bool) -> None:
+        self.out, self.found, self.markdown = out, found, markdown
+        varying = [axis for axis in AXES if len({getattr(p, axis) for p in found.points}) > 1]
+        self.axes = varying or [axis for axis in ("batch", "dim") if _has(found.points, axis)][:1]
+        self.family = {name: name for name in found.variants}
+        if len(found.variants) > 1:
+            prefix = found.variants[0].split("-")[0] + "-"
+            self.family = {name: name.removeprefix(prefix) for name in found.variants}
+
+    def text(self, line: str) -> None:
+        self.out.print(Text(printable(line)))
+
+    def points(self, title: str, columns: dict[str, Callable[[Point], str | Text]]) -> None:
+        """One row a point; a column that says nothing is left out."""
+        rows = [[cell(point) for cell in columns.values()] for point in self.found.points]
+        shown = [
+            place
+            for place in range(len(columns))
+            if any(str(row[place]) not in ("", "-") for row in rows)
+        ]
+        table = self._table([*self.axes, "variant"], [list(columns)[place] for place in shown])
+        for point, row in zip(self.found.points, rows, strict=True):
+            place = [_value(getattr(point, axis)) for axis in self.axes]
+            name = self.family[point.workload]
+            table.add_row(*place, name, *(self._cell(row[each]) for each in shown))
+        self._print(title, table)
+
+    def maps(self) -> None:
+        """What bounds the baseline, what is fastest, and each variant's speed-up, by size."""
+        base = self.found.baseline
+        shapes = {_place(shape, self.axes): shape for shape in self.found.shapes}
+        self._map(f"What bounds {base}", {"": {at: _regime(s.regime) for at, s in shapes.items()}})
+        if len(self.found.variants) == 1:
+            return
+        self._map(
+            f"The fastest, and how many times as fast as {base}",
+            {"": {at: self._fastest(shape) for at, shape in shapes.items()}},
+        )
+        speedups: dict[str, dict[_Place, str | Text]] = {}
+        for point in self.found.points:
+            if point.workload != base and point.step_ns:
+                row = speedups.setdefault(self.family[point.workload], {})
+                row[_place(point, self.axes)] = _speedup(point)
+        if speedups:
+            self._map(f"How many times as fast as {base} (~: within the spread)", speedups)
+
+    def _map(self, title: str, rows: dict[str, dict[_Place, str | Text]]) -> None:
+        """The last axis across, the others and the variants down."""
+        *down, across = self.axes
+        columns = list(dict.fromkeys(place[-1] for cells in rows.values() for place in cells))
+        names = ["variant"] if any(rows) else []
+        table = self._table([*names, *down], [f"{across} {_value(each)}" for each in columns])
+        for name, cells in rows.items():
+            for place in dict.fromkeys(each[:-1] for each in cells):
+                values = [self._cell(cells.get((*place, each), "-")) for each in columns]
+                table.add_row(*([name] if names else []), *map(_value, place), *values)
+        self._print(title, table)
+
+    def _fastest(self, shape: Shape) -> str | Text:
+        if shape.fastest is None:
+            return "-"
+        name = self.family[shape.fastest]
+        if shape.fastest == self.found.baseline or shape.speedup is None:
+            return name
+        return Text(f"{name} {shape.speedup:.2f}", "green")
+
+    def _table(self, left: Sequence[str], right: Sequence[str]) -> Table:
+        style: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+        table = Table(box=box.MARKDOWN) if self.markdown else Table(**style)
+        for name in left:
+            table.add_column(name)
+        for name in right:
+            table.add_column(name, justify="left" if name in _WORDS else "right")
+        return table
+
+    def _cell(self, value: str | Text) -> str | Text:
+        return value.replace("|", "/") if self.markdown and isinstance(value, str) else value
+
+    def _print(self, title: str, table: Table) -> None:
+        section(self.out, title)
+        if self.markdown:
+            self.out.print()
+        self.out.print(table)
+
+
+def _has(points: Sequence[Point], axis: str) -> bool:
+    return any(getattr(point, axis) is not None for point in points)
+
+
+def _place(at: Point | Shape, axes: Sequence[str]) -> _Place:
+    return tuple(getattr(at, axis) for axis in axes)
+
+
+def _value(value: object) -> str:
+    return "-" if value is None else printable(value)
+
+
+def _regime(regime: str | None) -> Text:
+    if regime is None:
+        return Text("-")
+    return Text(regime.removesuffix("-bound"), REGIME_COLOUR.get(regime, ""))
+
+
+def _speedup(point: Point) -> str | Text:
+    if point.speedup is None:
+        return "-"
+    if (point.speedup_low or 0) > 1:
+        return Text(f"{point.speedup:.2f}", "bold green" if point.speedup >= 1.5 else "green")
+    if (point.speedup_high or 0) < 1:
+        return Text(f"{point.speedup:.2f}", "red")
+    return f"~{point.speedup:.2f}"
+
+
+def _gain(point: Point, side: str) -> str:
+    return share(getattr(point.gains, side), 1) if point.gains else "-"
+
+
+def _share(part: float | None) -> str:
+    return "-" if part is None else share(part, 1)
+
+
+def _count(number: float | None) -> str:
+    return "-" if number is None else f"{number:,.3g}"
+
+
+def _ran(point: Point) -> str | Text:
+    if point.reason is None:
+        return clipped(point.variant or "-", 28)
+    wrong = "wrong answer: " if point.is_wrong else ""
+    return Text(printable(wrong + point.reason).replace("|", "/"), "red" if wrong else "yellow")
+
+
+_WORDS = ("what ran", "bound by")
+_MEASURED: dict[str, Callable[[Point], str | Text]] = {
+    "step": lambda p: duration(p.step_ns),
+    "spread": lambda p: _share(p.spread),
+    "speed-up": lambda p: "1" if p.speedup == p.speedup_low == 1 else _speedup(p),
+    "rows/s": lambda p: "-" if p.rows_per_s is None else f"{p.rows_per_s:,.0f}",
+    "host": lambda p: duration(p.host_ns),
+    "what ran": _ran,
+}
+_TRACED: dict[str, Callable[[Point], str | Text]] = {
+    "operators": lambda p: _count(p.operators),
+    "launches": lambda p: _count(p.launches),
+    "busy": lambda p: _share(p.share_busy),
+    "compute": lambda p: _share(p.share_compute),
+    "traffic": lambda p: size(p.traffic_bytes),
+    "bound by": lambda p: _regime(p.regime).append(f", {p.bottleneck}" if p.bottleneck else ""),
+    "half host": lambda p: _gain(p, "host"),
+    "half device": lambda p: _gain(p, "device"),
+    "graph": lambda p: _gain(p, "cuda_graph"),
+    "dilation": lambda p: "-" if p.dilation is None else f"{p.dilation:.2f}",
+}

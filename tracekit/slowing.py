@@ -1,0 +1,136 @@
+"""A host slowed by a known delay: a busy wait before each call of an operator from Python.
+
+https://docs.pytorch.org/docs/stable/torch.overrides.html#torch.overrides.TorchFunctionMode
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tracekit.timing import Step
+
+_REPEATS = 25
+# Steps up to here show what watching them costs.
+_SHORT_NS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Slowed:
+    """A step that does the same later: by `delay_ns` of the host's time, as measured, in `pieces`
+    busy waits and what it costs to watch for the calls."""
+
+    step: Step
+    delay_ns: int
+    pieces: int
+    note: str | None
+
+
+def slowed(step: Step, by_ns: int) -> Slowed:
+    """`step`, slowed by about `by_ns`; by more, where watching its calls takes longer than that.
+
+    In one piece, before the step, where no call can be seen, or a mode would change what runs:
+    torch.compile compiles anew under one.
+    """
+    counting = _Delay(0)
+    if not _has_compiled():
+        with counting:
+            step()
+    if not counting.calls:
+        seen = "is compiled" if _has_compiled() else "calls no operator from Python"
+
+        def late() -> object:
+            _wait(by_ns)
+            return step()
+
+        return Slowed(late, by_ns, 1, f"before the step, which {seen}")
+    calls = counting.calls
+    own_ns, bare_ns = _own_cost(step, calls)
+    wait_ns = max(0, by_ns - own_ns) // calls
+    waited_ns = _cost_of(calls, wait_ns)
+    return Slowed(_under(wait_ns, step), waited_ns + own_ns - bare_ns, calls, None)
+
+
+class _Delay(TorchFunctionMode):  # type: ignore[misc]
+    """Waits before every call, and counts them."""
+
+    def __init__(self, wait_ns: int) -> None:
+        super().__init__()
+        self.wait_ns = wait_ns
+        self.calls = 0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.calls += 1
+        _wait(self.wait_ns)
+        return func(*args, **(kwargs or {}))
+
+
+def _wait(ns: int) -> None:
+    until = time.perf_counter_ns() + ns
+    while time.perf_counter_ns() < until:
+        pass
+
+
+def _has_compiled() -> bool:
+    """Whether torch.compile has compiled anything in this process."""
+    if "torch._dynamo" not in sys.modules:
+        return False
+    from torch._dynamo.utils import counters
+
+    return bool(counters["stats"]["unique_graphs"])
+
+
+def _own_cost(step: Step, calls: int) -> tuple[int, int]:
+    """What the mode itself costs on a step, and on as many calls that do nothing, which take less.
+
+    Of a long step that is lost in the noise, and taken to be the latter.
+    """
+    bare_ns = _cost_of(calls, 0)
+    step_ns = _least(step, 1)
+    if step_ns > _SHORT_NS:
+        return bare_ns, bare_ns
+    return max(bare_ns, _least(_under(0, step)) - _least(step)), bare_ns
+
+
+def _under(wait_ns: int, step: Step) -> Step:
+    mode = _Delay(wait_ns)
+
+    def slow() -> object:
+        with mode:
+            return step()
+
+    return slow
+
+
+def _cost_of(calls: int, wait_ns: int) -> int:
+    """What waiting so long before each of so many calls takes, the mode's own cost included: tried
+    on a call that does nothing."""
+    tensor = torch.empty(0)
+
+    def plain() -> None:
+        for _ in range(calls):
+            tensor.dim()
+
+    return max(0, _least(_under(wait_ns, plain)) - _least(plain))
+
+
+def _least(call: Callable[[], object], repeats: int = _REPEATS) -> int:
+    """Nanoseconds of host time: the least of some calls, as others' turns only add to it."""
+    found = []
+    for _ in range(repeats):
+        began = time.perf_counter_ns()
+        call()
+        found.append(time.perf_counter_ns() - began)
+    return min(found)

@@ -1,0 +1,117 @@
+"""How long steps take without the profiler: rounds of several steps each, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.errors import TracekitError, first_line
+
+if TYPE_CHECKING:
+    import torch
+
+Step = Callable[[], object]
+
+ROUNDS = 15
+# A round lasts about this long, but has no more steps than leave a launch queue room.
+_ROUND_NS = 5_000_000
+_MOST_STEPS = 50
+_WARM_ROUNDS = 2
+
+
+class StepFailed(TracekitError):
+    """A step that raised while it was timed: `name` says which, `reason` why."""
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        self.name, self.reason = name, first_line(error)
+        super().__init__(f"{name}: failed while it ran: {self.reason}")
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Nanoseconds a step, of each round; what was timed together shares the rounds.
+
+    `step_ns` is by CUDA events on a GPU, by the wall clock elsewhere; `host_ns` until the host had
+    issued the step's work: without waiting for the device, unless the step itself waits.
+    """
+
+    step_ns: list[int]
+    host_ns: list[int]
+
+    @property
+    def median_ns(self) -> int:
+        return median(self.step_ns)
+
+
+def median(values: list[int]) -> int:
+    """The middle one, as the SQL macro `percentile` takes it: always a measured value."""
+    return sorted(values)[len(values) // 2]
+
+
+def interleaved(
+    steps: Mapping[str, Step], device: torch.device, rounds: int = ROUNDS
+) -> dict[str, Rounds]:
+    """Times all `steps` in turns, so that a slow spell of the machine meets each of them.
+
+    Each is warmed up first, and does as many steps a round as fill some milliseconds.
+
+    Raises:
+        StepFailed: when one of them raises.
+        TracekitError: for no rounds.
+    """
+    if rounds < 1:
+        raise TracekitError("timing needs at least one round")
+    clock = _by_events if device.type == "cuda" else _by_wall_clock
+    counts = {name: _steps_a_round(name, step, clock) for name, step in steps.items()}
+    found: dict[str, Rounds] = {name: Rounds([], []) for name in steps}
+    for number in range(_WARM_ROUNDS + rounds):
+        for name, step in steps.items():
+            step_ns, host_ns = _timed(name, step, counts[name], clock)
+            if number >= _WARM_ROUNDS:
+                found[name].step_ns.append(step_ns)
+                found[name].host_ns.append(host_ns)
+    return found
+
+
+_Clock = Callable[[Step, int], tuple[int, int]]
+
+
+def _steps_a_round(name: str, step: Step, clock: _Clock) -> int:
+    # The first call compiles, allocates and fills caches: the second tells.
+    _timed(name, step, 1, clock)
+    once_ns, _ = _timed(name, step, 1, clock)
+    return max(1, min(_MOST_STEPS, _ROUND_NS // max(1, once_ns)))
+
+
+def _timed(name: str, step: Step, count: int, clock: _Clock) -> tuple[int, int]:
+    try:
+        step_ns, host_ns = clock(step, count)
+    except Exception as error:
+        raise StepFailed(name, error) from error
+    return step_ns // count, host_ns // count
+
+
+def _by_wall_clock(step: Step, count: int) -> tuple[int, int]:
+    began = time.perf_counter_ns()
+    for _ in range(count):
+        step()
+    passed = time.perf_counter_ns() - began
+    return passed, passed
+
+
+def _by_events(step: Step, count: int) -> tuple[int, int]:
+    """https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution"""
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    began = time.perf_counter_ns()
+    for _ in range(count):
+        step()
+    issued = time.perf_counter_ns() - began
+    end.record()
+    torch.cuda.synchronize()
+    return round(start.elapsed_time(end) * 1e6), issued
