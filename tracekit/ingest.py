@@ -8,6 +8,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,19 +45,12 @@ class _SliceFile(io.BytesIO):
         self._forget()
 
 
-class _SliceFiles(AbstractFileSystem):
-    """Slices as files that DuckDB opens by name, each cut when it is asked for.
+class _Cuts:
+    """The slices of one trace, each cut when it is asked for. Behind the last one is nothing."""
 
-    So a thread of DuckDB reads, decompresses and cuts its next slice while others parse theirs.
-    What is behind the last slice is empty.
-    """
-
-    cachable = False
-
-    def __init__(self, slices: Iterator[Slice]) -> None:
-        super().__init__()
-        self.protocol = f"slices{uuid.uuid4().hex}"
+    def __init__(self, folder: str, slices: Iterator[Slice]) -> None:
         self.error: BaseException | None = None
+        self._folder = folder
         self._slices = slices
         self._lock = threading.Lock()
         self._cut = 0
@@ -65,11 +59,11 @@ class _SliceFiles(AbstractFileSystem):
     def following(self) -> list[str]:
         """Names for the next slices; none when there are no more."""
         first = self._cut
-        if self._slice(first) == _NOTHING:
+        if self.slice(first) == _NOTHING:
             return []
-        return [f"{self.protocol}://{number}" for number in range(first, first + _SLICES_AT_ONCE)]
+        return [f"{self._folder}/{number}" for number in range(first, first + _SLICES_AT_ONCE)]
 
-    def _slice(self, number: int) -> bytes:
+    def slice(self, number: int) -> bytes:
         with self._lock:
             while number >= self._cut:
                 try:
@@ -83,11 +77,43 @@ class _SliceFiles(AbstractFileSystem):
                 self._cut += 1
             return self._held[number]
 
+    def forget(self, number: int) -> None:
+        self._held.pop(number, None)
+
+
+class SliceFiles(AbstractFileSystem):
+    """Slices as files that DuckDB opens by name: a folder for each trace that is being read.
+
+    So a thread of DuckDB reads, decompresses and cuts its next slice while others parse theirs.
+    """
+
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.protocol = f"slices{uuid.uuid4().hex}"
+        self._folders: dict[str, _Cuts] = {}
+
+    @contextmanager
+    def folder(self, slices: Iterator[Slice]) -> Iterator[_Cuts]:
+        name = uuid.uuid4().hex
+        self._folders[name] = _Cuts(f"{self.protocol}://{name}", slices)
+        try:
+            yield self._folders[name]
+        finally:
+            del self._folders[name]
+
+    def _place(self, path: str) -> tuple[_Cuts, int]:
+        folder, number = path.rsplit("/", 2)[-2:]
+        return self._folders[folder], int(number)
+
     def _open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
-        return _SliceFile(self._slice(_number(path)), lambda: self._held.pop(_number(path), None))
+        cuts, number = self._place(path)
+        return _SliceFile(cuts.slice(number), lambda: cuts.forget(number))
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        return {"name": path, "size": len(self._slice(_number(path))), "type": "file"}
+        cuts, number = self._place(path)
+        return {"name": path, "size": len(cuts.slice(number)), "type": "file"}
 
     def glob(self, path: str, **_: Any) -> list[str]:
         return [path]
@@ -99,6 +125,21 @@ class _SliceFiles(AbstractFileSystem):
         return datetime.fromtimestamp(0, UTC)
 
     created = modified
+
+
+@contextmanager
+def slice_files(connection: duckdb.DuckDBPyConnection) -> Iterator[SliceFiles]:
+    """Files that all connections to this database may read.
+
+    While one of them opens a file, no other file system may come or go: DuckDB 2.0 looks through
+    them without a lock.
+    """
+    files = SliceFiles()
+    connection.register_filesystem(files)
+    try:
+        yield files
+    finally:
+        connection.unregister_filesystem(files.protocol)
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
@@ -193,10 +234,12 @@ class Ingest:
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
+        files: SliceFiles,
         slice_bytes: int = SLICE_BYTES,
         on_slice: Callable[[Slice], object] = id,
     ) -> None:
         self._connection = connection
+        self._files = files
         self._slice_bytes = slice_bytes
         self._on_slice = on_slice
         connection.execute(catalog.schema("reading"))
@@ -257,22 +300,19 @@ class Ingest:
         object_bytes: int = _OBJECT_BYTES,
     ) -> int:
         """Inserts slices behind `before` events; returns how many events there are then."""
-        files = _SliceFiles(self._watched(slices))
-        self._connection.register_filesystem(files)
-        try:
-            while names := files.following():
-                reading = {"slices": names, "object_bytes": object_bytes}
-                (inserted,) = self._run("read_slices", trace_id=trace_id, **reading)
-                self._run("place_slices", trace_id=trace_id, before=before)
-                self._run("number_events", trace_id=trace_id)
-                self._connection.execute("DELETE FROM slice_place")
-                before += inserted
-        except duckdb.Error:
-            if files.error is not None:
-                raise files.error from None
-            raise
-        finally:
-            self._connection.unregister_filesystem(files.protocol)
+        with self._files.folder(self._watched(slices)) as cuts:
+            try:
+                while names := cuts.following():
+                    reading = {"slices": names, "object_bytes": object_bytes}
+                    (inserted,) = self._run("read_slices", trace_id=trace_id, **reading)
+                    self._run("place_slices", trace_id=trace_id, before=before)
+                    self._run("number_events", trace_id=trace_id)
+                    self._connection.execute("DELETE FROM slice_place")
+                    before += inserted
+            except duckdb.Error:
+                if cuts.error is not None:
+                    raise cuts.error from None
+                raise
         return before
 
     def _run(self, statement: str, **parameters: object) -> tuple[int]:
@@ -360,7 +400,3 @@ def _integer(value: object) -> int | None:
 
 def _flag(value: object) -> bool | None:
     return None if value is None else str(value).lower() not in ("0", "false", "")
-
-
-def _number(path: str) -> int:
-    return int(path.rsplit("/", 1)[-1])

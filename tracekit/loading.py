@@ -25,12 +25,14 @@ from tracekit.files import resumable, written_whole
 from tracekit.hardware import Peaks, peaks
 from tracekit.ingest import (
     Ingest,
+    SliceFiles,
     copy_traces,
     create_tables,
     drop_unfinished,
     finish,
     last_trace_id,
     record_peaks,
+    slice_files,
 )
 from tracekit.slicing import Slice
 from tracekit.sources import ByteStream, open_streams, trace_paths
@@ -209,7 +211,8 @@ class _Job:
         try:
             create_tables(connection)
             record_peaks(connection, self.devices)
-            self._load_all(connection)
+            with slice_files(connection) as files:
+                self._load_all(connection, files)
             if not self.loaded:
                 raise self._nothing()
             if self.progress:
@@ -223,7 +226,7 @@ class _Job:
             reason = str(error).splitlines()[0]
             raise TracekitError(f"{name}: cannot be loaded: {reason}") from error
 
-    def _load_all(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def _load_all(self, connection: duckdb.DuckDBPyConnection, files: SliceFiles) -> None:
         """Several files at a time. Their trace_ids follow the order in which they were given."""
         workers = workers_of(connection)
         pending: set[Future[None]] = set()
@@ -236,7 +239,7 @@ class _Job:
                         trace_id += copy_traces(connection, source, trace_id, done)
                         self.loaded += 1
                         continue
-                    pending.add(pool.submit(self._load_one, connection, trace_id, source))
+                    pending.add(pool.submit(self._load_one, connection, files, trace_id, source))
                     trace_id += 1
                     if len(pending) == workers:
                         finished, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -266,12 +269,16 @@ class _Job:
                 self._bad(error)
 
     def _load_one(
-        self, connection: duckdb.DuckDBPyConnection, trace_id: int, stream: ByteStream
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        files: SliceFiles,
+        trace_id: int,
+        stream: ByteStream,
     ) -> None:
         with stream, connection.cursor() as cursor:
             self.cursors.add(cursor)
             try:
-                Ingest(cursor, on_slice=self._watch).load(stream, trace_id)
+                Ingest(cursor, files, on_slice=self._watch).load(stream, trace_id)
             finally:
                 self.cursors.discard(cursor)
 
