@@ -56,6 +56,7 @@ def there_and_back(folder, text: str) -> str:
 @settings(max_examples=120, deadline=None)
 @given(st.lists(events, max_size=6), st.dictionaries(names, values, max_size=3))
 @example([{"ts": 1712195495527376.234}, {"ts": "1712195495527376.234"}, {"ts": 1e30}], {})
+@example([{"dur": number} for number in (1e26, 1.0000000000000002e26, 10**26 - 1, 1e28, -1e29)], {})
 @example([{"args": {"a": 1, "b": [1.5, {"c": None}]}, "ts": -0.5}], {"traceName": "\u2028"})
 def test_any_legal_trace_comes_back_equal(tmp_path_factory, written, metadata):
     whole = {k: v for k, v in metadata.items() if k != "traceEvents"} | {"traceEvents": written}

@@ -35,7 +35,8 @@ CREATE OR REPLACE TEMP MACRO exact_digits(j, key, text) AS
 
 -- Such digits as nanoseconds; a fraction of one is rounded, what 64 bits cannot hold is NULL.
 CREATE OR REPLACE TEMP MACRO digits_ns(digits) AS
-    TRY_CAST(round(TRY_CAST(trim(digits, '"') AS DECIMAL(38, 9)) * 1000) AS BIGINT);
+    CASE WHEN abs(TRY_CAST(trim(digits, '"') AS DOUBLE)) < 1e16
+         THEN TRY_CAST(round(TRY_CAST(trim(digits, '"') AS DECIMAL(38, 9)) * 1000) AS BIGINT) END;
 
 -- Whether `digits_ns` keeps all of the number.
 CREATE OR REPLACE TEMP MACRO is_whole_ns(digits) AS
