@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import polars
 import pytest
 
 import tracekit
 from tests import traces
+from tests.programs import random_program
+from tests.simulated import write
+from tests.simulator import Simulation
 
 EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]
 
@@ -76,3 +80,17 @@ def test_a_database_may_be_open_twice(tmp_path):
         tracekit.open_database(tmp_path / "run.duckdb") as second,
     ):
         assert first.traces() == second.traces()
+
+
+def test_verdicts_are_reached_side_by_side(tmp_path):
+    atoms, machine = random_program(0)
+    path = write(tmp_path / "t.json", Simulation(atoms, machine))
+    tracekit.load(path, tmp_path / "run.duckdb").close()
+
+    def verdict(_: int) -> dict[str, object]:
+        with tracekit.open_database(tmp_path / "run.duckdb") as run:
+            return run.verdict().as_dict()
+
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(verdict, range(8))
+    assert all(other == first for other in others)

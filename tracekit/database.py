@@ -10,8 +10,9 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import duckdb
 
@@ -34,6 +35,8 @@ _LOCKING = threading.Lock()
 _DUCKDB_MAGIC = b"DUCK"
 # What DuckDB is held to for a moment, to make it give back what it does not use.
 _LEAST_MEMORY = "16MB"
+# Of so many events on, it is worth the millisecond that takes.
+_MANY_EVENTS = 500_000
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -43,6 +46,9 @@ class Database:
     What a query cannot do: write, read files, reach the network, or change these rules. Make one
     with `load` or `open_database`; use it as a context manager or `close` it.
     """
+
+    # Queries that run in this process, of all databases: a file may be open twice.
+    _running: ClassVar[int] = 0
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self._connection = connection
@@ -141,11 +147,35 @@ class Database:
             for column in columns or [column.name for column in question.columns]
         )
         sql = f"SELECT {wanted} FROM ({question.sql})"
-        self._give_back()
         with self._reading(sql, question.checked(parameters)) as cursor:
             found = cursor.execute(sql).fetchnumpy()
-        self._give_back()
+        self.give_back_memory()
         return found
+
+    def give_back_memory(self) -> None:
+        """Has DuckDB return memory, where traces are large: what it has freed, and pages that the
+        file has.
+
+        It does so when its limit is set. No query may run then: it would find none left.
+        """
+        if not self._is_large:
+            return
+        with _LOCKING:
+            if Database._running:
+                return
+            limit, in_memory = self._connection.execute(
+                "SELECT current_setting('memory_limit'), bool_or(path IS NULL)"
+                " FROM duckdb_databases() WHERE NOT internal"
+            ).fetchall()[0]
+            if not in_memory:
+                # What is in use goes into it, or it says no.
+                with suppress(duckdb.Error):
+                    self._connection.execute(f"SET memory_limit = '{_LEAST_MEMORY}'")
+            self._connection.execute(f"SET memory_limit = '{limit}'")
+
+    @cached_property
+    def _is_large(self) -> bool:
+        return bool(self.fetch("SELECT sum(events) FROM trace")[1][0][0] > _MANY_EVENTS)
 
     def batches(
         self, query: str, variables: Mapping[str, Value], size: int
@@ -246,24 +276,14 @@ class Database:
         copy.seek(0)
         return polars.read_ipc(copy)
 
-    def _give_back(self) -> None:
-        """Has DuckDB return memory: what it has freed, and pages that the file has."""
-        limit, in_memory = self._connection.execute(
-            "SELECT current_setting('memory_limit'), bool_or(path IS NULL) FROM duckdb_databases()"
-            " WHERE NOT internal"
-        ).fetchall()[0]
-        # It does so when its limit is set, and what is in use goes into it or it says no.
-        with suppress(duckdb.Error):
-            if not in_memory:
-                self._connection.execute(f"SET memory_limit = '{_LEAST_MEMORY}'")
-        self._connection.execute(f"SET memory_limit = '{limit}'")
-
     @contextmanager
     def _reading(
         self, query: str, variables: Mapping[str, Value]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor in a transaction that cannot write, for one SELECT that may use `variables`."""
         cursor = self._connection.cursor()
+        with _LOCKING:
+            Database._running += 1
         try:
             statements = duckdb.extract_statements(query)
             if len(statements) != 1 or statements[0].type not in _READING:
@@ -277,6 +297,8 @@ class Database:
             raise _sql_error(error) from error
         finally:
             cursor.close()
+            with _LOCKING:
+                Database._running -= 1
 
 
 class _ArrowStream:

@@ -120,6 +120,7 @@ def recording_of(database: Database, trace_id: int, limits: Thresholds) -> Recor
         known,
     )[1]
     # What takes DuckDB most memory first, while there is little else.
+    database.give_back_memory()
     ops = database.arrays(
         "device_limits", ("cause",), trace=trace_id, short_ns=limits.launch_floor_ns
     )
