@@ -30,8 +30,8 @@ build/bench/installed: pyproject.toml constraints.txt
 gpu-captures: .venv/installed
 	@BIN=$(BIN) sh tests/data/capture_on_gpu.sh
 
-# On a machine with a GPU: the kernels' tests, compute-sanitizer, every variant of the MLP and the
-# targets, into build/gpu-check.md.
+# On a machine with a GPU: the kernels' tests, compute-sanitizer, every variant of the MLP, a sweep,
+# verdicts against experiments and the targets, into build/gpu-check.md.
 gpu-check: .venv/installed
 	@$(BIN)/python -m tests.bench.gpu_check build/gpu-check.md
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import gpu_check
-from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judged
+from tests.bench import experiments, gpu_check
+from tests.bench.experiments import Tried
+from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judged, judged_verdicts
+from tracekit.capture import CannotRun
 
 GOOD = {
     ANCHOR_ROWS: {"mlp-triton": 100.0, "mlp-compiled": 100.0},
@@ -53,6 +55,39 @@ def test_what_was_not_measured_meets_no_target():
     }
     (line, *_) = (str(each) for each in judged(without, 0.9) if not each.met)
     assert line.endswith("not measured: no mlp-compiled")
+
+
+def test_verdicts_are_judged_over_the_points_that_experiments_can_tell():
+    agree = [Tried("a", True, 0.1)] * 38
+    unknown = [Tried("b", None, None)] * 5
+    wrong = [Tried("c", False, -0.3)] * 2
+    regime, graph = judged_verdicts([*agree, *wrong, *unknown])
+    assert (regime.met, regime.found) == (True, "38 of 40; 5 could not be told")
+    assert (graph.met, graph.found) == (True, "10.0% of 40")
+    # One point fewer, and one more that disagrees.
+    assert [each.met for each in judged_verdicts([*agree[1:], *wrong, *unknown])] == [False, False]
+    assert not judged_verdicts([*agree, *wrong, wrong[0]])[0].met
+    assert [each.found for each in judged_verdicts([])] == [
+        "0 of 0; 0 could not be told",
+        "not measured",
+    ]
+
+
+def test_experiments_are_one_row_a_point_and_say_why_there_is_none(monkeypatch):
+    def refuse(name, options):
+        if options.hidden == 4:
+            raise CannotRun(name, "no reason")
+        return real(name, options, rounds=2)
+
+    real = experiments.probe
+    monkeypatch.setattr(experiments, "probe", refuse)
+    found = experiments.Experiments()
+    lines = list(found.measure("cpu", ("mlp-eager",), (1,), (4, 8)))
+    assert lines[2] == "| mlp-eager | 1 | 4 | no reason | - | - | - | - | - | - |"
+    assert lines[3].startswith("| mlp-eager | 1 | 8 | ")
+    assert {line.count("|") for line in lines} == {11}
+    (tried,) = found.tried
+    assert (tried.name, tried.graph_error) == ("mlp-eager, 1 x 8", None)
 
 
 def test_a_part_that_fails_does_not_hide_the_later_ones():

@@ -14,13 +14,14 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
 import torch
 
 from tests.bench import targets, variants
+from tests.bench.experiments import Experiments
 from tracekit.capture import Options
 from tracekit.timing import ROUNDS
 from tracekit.workloads.base import Shape
@@ -30,6 +31,7 @@ TESTS = ["tests/test_kernels.py", "tests/test_extension.py"]
 # Each kernel at a few odd shapes in every dtype, forward and backward: tools slow them down a lot.
 FEW = "silu and (every_activation or operator_agrees)"
 LONGEST_S = 3600
+GRID = ("--batch", "1,8,64,512", "--hidden", "256,1024,4096")
 
 # A part yields its lines as they come, and raises Failed after them where it failed.
 Part = Callable[[], Iterator[str]]
@@ -47,17 +49,19 @@ def main() -> int:
         print("gpu-check: PyTorch sees no GPU here, so there is nothing to check", file=sys.stderr)
         return 2
     os.environ.pop("TRITON_INTERPRET", None)
-    table = Table()
+    path = Path(sys.argv[1])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table, experiments = Table(), Experiments()
     parts: dict[str, Part] = {
         "Device": device,
         "Kernels against float64": kernel_tests,
         "compute-sanitizer memcheck": lambda: sanitizer("memcheck"),
         "compute-sanitizer racecheck": lambda: sanitizer("racecheck"),
         "Variants": table.measure,
-        "Targets": table.judge,
+        "Sweep": lambda: sweep(path.with_name("gpu-sweep.duckdb")),
+        "Verdicts against experiments": experiments.measure,
+        "Targets": lambda: judge(table, experiments),
     }
-    path = Path(sys.argv[1])
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         return report(parts, [file, sys.stdout])
 
@@ -142,13 +146,22 @@ class Table:
         if wrong:
             raise Failed(f"wrong answers: {', '.join(wrong)}")
 
-    def judge(self) -> Iterator[str]:
-        judged = targets.judged(self.medians_us, self.share)
-        for each in judged:
-            yield f"- {each}"
-        missed = sum(not each.met for each in judged)
-        if missed:
-            raise Failed(f"{missed} of {len(judged)} targets were not met")
+
+def sweep(output: Path) -> Iterator[str]:
+    """Every variant over a grid of sizes, into one database, which goes on where it was."""
+    command = [sys.executable, "-m", "tracekit", "sweep", "mlp", "--device", "cuda", "--markdown"]
+    yield from _run([*command, *GRID, "-o", str(output)], fence=False)
+
+
+def judge(table: Table, experiments: Experiments) -> Iterator[str]:
+    """Every target, and whether the figures meet it."""
+    judged = targets.judged(table.medians_us, table.share)
+    judged += targets.judged_verdicts(experiments.tried)
+    for each in judged:
+        yield f"- {each}"
+    missed = sum(not each.met for each in judged)
+    if missed:
+        raise Failed(f"{missed} of {len(judged)} targets were not met")
 
 
 def _driver() -> str:
@@ -167,19 +180,25 @@ def _pytest(before: list[str], *options: str) -> Iterator[str]:
     if before:
         # Out-of-bounds accesses are seen where each tensor has an allocation of its own.
         settings["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+    yield from _run(command, settings, last=40)
+
+
+def _run(
+    command: list[str], settings: Mapping[str, str] | None = None, last: int = 0, fence: bool = True
+) -> Iterator[str]:
+    """Runs a command, and yields what it says, or the last lines of it."""
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env=os.environ | settings,
+        env=os.environ | dict(settings or {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
         timeout=LONGEST_S,
     )
-    yield "```"
-    yield from done.stdout.splitlines()[-40:]
-    yield "```"
+    mark = ["```"] if fence else []
+    yield from [*mark, *done.stdout.splitlines()[-last:], *mark]
     if done.returncode:
         raise Failed(f"exit status {done.returncode}")
 

@@ -1,9 +1,12 @@
-"""What the fused MLP must reach on a GPU, and whether figures show that it does."""
+"""What the fused MLP and the verdict must reach on a GPU, and whether figures show it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
+
+from tests.bench.experiments import Tried
 
 # The published A100 walkthrough's sizes: 64 x 128 rows, 768 to 3072 features, bfloat16.
 ANCHOR_BATCH, ANCHOR_SEQ, DIM, HIDDEN = 64, 128, 768, 3072
@@ -14,6 +17,9 @@ SMALL_ROWS = (1, 8, 16, 32, 64)
 LEAST_AT_ANCHOR, LEAST_SHARE = 1.0, 0.85
 # In small batches: times as fast as torch.compile and as eager.
 LEAST_SMALL = {"mlp-compiled": 1.5, "mlp-eager": 2.0}
+# Over so many points that experiments can tell, the verdict's regime is theirs in so many; and the
+# predicted time as a CUDA graph is off by so much, in the median.
+LEAST_POINTS, LEAST_AGREEING, MOST_ERROR = 40, 0.95, 0.10
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,27 @@ def judged(
         for base, least in LEAST_SMALL.items()
     ]
     return [at_anchor, roof, *small]
+
+
+def judged_verdicts(tried: Sequence[Tried]) -> list[Judged]:
+    """Whether verdicts hold against experiments, and predictions against measurements."""
+    told = [each for each in tried if each.agrees is not None]
+    agreeing = sum(each.agrees is True for each in told)
+    errors = [abs(each.graph_error) for each in tried if each.graph_error is not None]
+    return [
+        Judged(
+            f"verdicts agree with experiments at {LEAST_AGREEING:.0%} of {LEAST_POINTS} points or "
+            "more",
+            f"{agreeing} of {len(told)}; {len(tried) - len(told)} could not be told",
+            len(told) >= LEAST_POINTS and agreeing >= LEAST_AGREEING * len(told),
+        ),
+        Judged(
+            f"the predicted time as a CUDA graph is within {MOST_ERROR:.0%} of the measured one, "
+            f"in the median of {LEAST_POINTS} points or more",
+            f"{median(errors):.1%} of {len(errors)}" if errors else "not measured",
+            len(errors) >= LEAST_POINTS and median(errors) <= MOST_ERROR,
+        ),
+    ]
 
 
 def _ratio(target: str, us: Mapping[str, float], name: str, base: str, least: float) -> Judged:
