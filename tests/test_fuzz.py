@@ -10,7 +10,8 @@ import pytest
 
 from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
-from tracekit.ingest import Ingest, create_tables, slice_files
+from tracekit.ingest import Ingest, create_tables
+from tracekit.slice_files import slice_files
 from tracekit.sources import ByteStream
 
 CASES_PER_SEED = 250

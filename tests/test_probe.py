@@ -9,12 +9,12 @@ import tracekit
 from tests.simulated import truth, write
 from tests.simulator import US, Launch, Machine, Simulation, Sync, operator, step
 from tracekit.advice import COMPUTE, OVERHEAD, UNKNOWN
-from tracekit.agreement import Moved, Part, judge, part_of_device, part_of_host, rest_of
-from tracekit.predicting import OnDevice, OnHost
-from tracekit.probing import LESS, MORE, Experiment, Probe, moved
+from tracekit.experiments.agreement import Moved, Part, judge, part_of_device, part_of_host, rest_of
+from tracekit.experiments.predicting import OnDevice, OnHost
+from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, moved
+from tracekit.experiments.timing import Rounds
 from tracekit.reporters.probe import render
 from tracekit.thresholds import Thresholds
-from tracekit.timing import Rounds
 
 SMALL = ["--seq", "4", "--dim", "16", "--device", "cpu", "--rounds", "3", "--active", "2"]
 LIMITS = Thresholds()
@@ -182,7 +182,7 @@ def test_a_slowed_step_does_the_same_no_sooner_than_its_delay():
 
     import torch
 
-    from tracekit.slowing import slowed
+    from tracekit.experiments.slowing import slowed
 
     a = torch.ones(4, 4)
 
@@ -253,9 +253,9 @@ def test_a_function_of_the_users_is_slowed_and_nothing_else(run, tmp_path):
 def test_the_exit_status_says_whether_the_verdict_held(monkeypatch):
     from click.testing import CliRunner
 
-    from tracekit import probing
-    from tracekit.agreement import Judgement
     from tracekit.commands import cli
+    from tracekit.experiments import probing
+    from tracekit.experiments.agreement import Judgement
 
     probe = probing.probe
     asked = ["probe", "matmul-add", "--dim", "16", *SMALL[4:]]

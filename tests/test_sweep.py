@@ -13,10 +13,10 @@ import tracekit
 from tests import traces
 from tests.simulated import write
 from tests.simulator import US, Launch, Simulation, Sync, operator, step
-from tracekit import sweeping
 from tracekit.capture import Options
+from tracekit.experiments import sweeping
+from tracekit.experiments.sweeping import Point, Sweep, compare, point_of, sweep, variants_of
 from tracekit.reporters import sweep as reporter
-from tracekit.sweeping import Point, Sweep, compare, point_of, sweep, variants_of
 
 GRID = ["--batch", "1,2", "--hidden", "16,32", "--seq", "4", "--dim", "8", "--device", "cpu"]
 FEW = ["--rounds", "3", "--warmup", "1", "--active", "2", "-o", "s.duckdb"]

@@ -25,15 +25,14 @@ from tracekit.files import resumable, written_whole
 from tracekit.hardware import Peaks, peaks
 from tracekit.ingest import (
     Ingest,
-    SliceFiles,
     copy_traces,
     create_tables,
     drop_unfinished,
     finish,
     last_trace_id,
     record_peaks,
-    slice_files,
 )
+from tracekit.slice_files import SliceFiles, slice_files
 from tracekit.slicing import Slice
 from tracekit.sources import ByteStream, open_streams, trace_paths
 

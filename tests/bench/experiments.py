@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tracekit.capture import CannotRun, Options
-from tracekit.probing import GRAPH, probe
+from tracekit.experiments.probing import GRAPH, probe
 from tracekit.text import duration
 
 WORKLOADS = ("mlp-eager", "mlp-triton", "attention-block", "train-step")

@@ -23,7 +23,7 @@ import torch
 from tests.bench import targets, variants
 from tests.bench.experiments import Experiments
 from tracekit.capture import Options
-from tracekit.timing import ROUNDS
+from tracekit.experiments.timing import ROUNDS
 from tracekit.workloads.base import Shape
 
 ROOT = Path(__file__).parents[2]

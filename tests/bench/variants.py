@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 
 from tracekit.capture import CannotRun, Options, Runnable, WrongAnswer, prepare
+from tracekit.experiments.timing import interleaved
 from tracekit.hardware import peaks
-from tracekit.timing import interleaved
 from tracekit.workloads import WORKLOADS
 from tracekit.workloads.base import Shape
 

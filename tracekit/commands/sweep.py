@@ -42,8 +42,8 @@ def sweep(
     size take turns without the profiler; then each is captured once. Called again, only what is
     missing runs. The exit status is 1 where a variant gives a wrong answer.
     """
-    from tracekit import sweeping as library
     from tracekit.capture import Options
+    from tracekit.experiments import sweeping as library
     from tracekit.reporters import sweep as reporter
     from tracekit.reporters.progress import sweep_bar
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.probing import Experiment, Probe
+from tracekit.experiments.probing import Experiment, Probe
 from tracekit.reporters.console import REGIME_COLOUR, console, section
 from tracekit.text import duration, printable, share
 

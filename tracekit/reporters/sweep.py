@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.experiments.sweeping import AXES, Point, Shape, Sweep
 from tracekit.reporters.console import REGIME_COLOUR, clipped, console, section
-from tracekit.sweeping import AXES, Point, Shape, Sweep
 from tracekit.text import duration, printable, share, size
 
 _MARKDOWN_WIDTH = 1000

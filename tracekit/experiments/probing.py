@@ -13,15 +13,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tracekit.agreement import Judgement, Moved, judge
 from tracekit.capture import CannotRun, Options, Runnable, parameters_of, prepare, record
 from tracekit.database import Database
 from tracekit.errors import TracekitError, first_line
+from tracekit.experiments.agreement import Judgement, Moved, judge
+from tracekit.experiments.predicting import OnDevice, OnHost
+from tracekit.experiments.timing import ROUNDS, Rounds, interleaved, median
 from tracekit.loading import load
-from tracekit.predicting import OnDevice, OnHost
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
-from tracekit.timing import ROUNDS, Rounds, interleaved, median
 
 SCHEMA = "tracekit/probe/1"
 
@@ -181,7 +181,7 @@ class _Lab:
 
     def _slow(self) -> None:
         """By as long as the host takes for a step; on a CPU, which computes meanwhile, by half."""
-        from tracekit.slowing import slowed
+        from tracekit.experiments.slowing import slowed
 
         few = interleaved({self.plain.target: self.plain.step}, self.plain.device, _FEW_ROUNDS)
         host_ns = median(few[self.plain.target].host_ns)

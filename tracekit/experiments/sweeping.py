@@ -30,9 +30,9 @@ from tracekit.capture import (
 )
 from tracekit.database import Database, open_database
 from tracekit.errors import TracekitError, first_line
+from tracekit.experiments.timing import ROUNDS, Rounds, StepFailed, interleaved
 from tracekit.files import require_writable
 from tracekit.loading import load
-from tracekit.timing import ROUNDS, Rounds, StepFailed, interleaved
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tracekit.timing import Step
+from tracekit.experiments.timing import Step
 
 _REPEATS = 25
 # Steps up to here show what watching them costs.
