@@ -63,6 +63,24 @@ def test_less_than_5_percent_of_a_plain_run_is_unexplained(name, shared_database
     assert graph.unknown[1 : 1 + graph.ops].sum() < 0.05 * span
 
 
+BACKWARD = ["a100-nccl", "mi250-minitoy", "mi300x-resnet-checkpoint", "v100-ns-resolution"]
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_threads_to_which_autograd_s_arrows_lead_are_those_that_take_work_over(
+    name, shared_database
+):
+    database = shared_database(f"{name}.json.gz")
+    graph = Replay(database, 1).graph
+    _, ends = database.fetch(
+        "SELECT DISTINCT pid, tid FROM flows WHERE category = 'fwdbwd' AND side = 'end'"
+    )
+    given = graph.edges.target[graph.edges.kind == Kind.HANDOVER] - 1 - graph.ops
+    takers = {graph.host.threads[each] for each in graph.host.thread_of(graph.joins[given])}
+    assert ends
+    assert set(ends) <= takers
+
+
 def test_an_op_waits_for_its_launch_and_for_its_stream(tmp_path):
     events = [launch(0, 5, 1), gpu_op(7, 50, 1), launch(10, 5, 2), gpu_op(58, 20, 2)]
     replay = replayed(tmp_path, events)

@@ -1,8 +1,9 @@
 """Threads that hand work to each other, told by who stands still while who works.
 
-A trace does not record it (but for `fwdbwd` flows, which tie operators, not threads). What it shows
-of a backward pass is a thread of autograd's that works while the thread that called backward is in
-one and the same slice, or in none, from the first to the last of that work.
+A trace does not record it (but for `fwdbwd` flows, which tie operators, not threads, and in real
+traces lead to no thread that is not found without them). What it shows of a backward pass is a
+thread of autograd's that works while the thread that called backward is in one and the same slice,
+or in none, from the first to the last of that work.
 """
 
 from __future__ import annotations
