@@ -30,6 +30,8 @@ def test_kernels_of_one_class_that_overlap_are_covered_once(tmp_path):
     events = [gpu_op(0, 10, name="sgemm"), gpu_op(5, 10, name="dgemm", stream=8)]
     with traces.load(tmp_path, events) as run:
         (row,) = run.ask("kernel_classes")
+        (summed,) = run.ask("kernel_time")
+    assert (summed["class"], summed["count"], summed["total_ns"]) == ("gemm", 2, 20_000)
     assert (row["total_ns"], row["covered_ns"], row["alone_ns"]) == (20_000, 15_000, 15_000)
 
 

@@ -35,7 +35,7 @@ QUERIES = (
     "partition",
     "idle_causes",
     "launch_stats",
-    "kernel_classes",
+    "kernel_time",
     "cpu_time",
     "top_kernels",
     "memory_traffic",
@@ -210,7 +210,7 @@ def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
         for row in database.ask("launch_stats", trace=trace_id)
     }
     classes: dict[Any, dict[str, int]] = {}
-    for row in database.ask("kernel_classes", trace=trace_id):
+    for row in database.ask("kernel_time", trace=trace_id):
         classes.setdefault(row["device_id"], {})[row["class"]] = row["total_ns"]
     found = []
     for row in database.ask("partition", trace=trace_id):

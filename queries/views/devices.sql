@@ -16,6 +16,11 @@ SELECT
 FROM slices AS s LEFT JOIN kernel_name AS n ON s.name = n.name AND kind = 'kernel'
 WHERE kind IN ('kernel', 'memcpy', 'memset');
 
+-- Kernels by class: their number and the sum of their durations, of each device.
+CREATE OR REPLACE MACRO kernel_time() AS TABLE
+SELECT trace_id, device_id, class, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns
+FROM gpu_ops WHERE kind = 'kernel' GROUP BY ALL;
+
 CREATE OR REPLACE VIEW kernels AS
 SELECT
     o.trace_id, o.event_id, o.name, class, o.device_id, o.stream, start_ns, end_ns, o.dur_ns, o.correlation, o.external_id,
