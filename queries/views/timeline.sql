@@ -78,13 +78,15 @@ SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle', idle_class, 'l
 FROM gap WHERE idle_class = 'host_late' AND end_ns > launch_end_ns;
 
 -- The waits [gap start, launch) for the host, with the segments of the launching thread that they touch:
--- the last one that began before the gap did, and where the launch stands.
+-- the last one that began before the gap did, and where the launch stands. Only equal numbers are
+-- looked for, by order, and bucket by bucket (`>> 16`): so they need not all be in memory.
 CREATE OR REPLACE TEMP TABLE host_wait AS
 SELECT w.trace_id, w.device_id, w.place, w.start_ns, w.launch_start_ns, w.op_id, w.launch_id, s.segment AS first_segment, launch_place
 FROM (
     SELECT gap.*, thread, l.place AS launch_place, l.launch_id = gap.launch_id AS is_match
     FROM (SELECT * FROM gap WHERE idle_class = 'host_late') AS gap
-    ASOF JOIN host_launch AS l ON gap.trace_id = l.trace_id AND gap.launch_id >= l.launch_id
+    ASOF JOIN host_launch AS l
+      ON gap.trace_id = l.trace_id AND gap.launch_id >> 16 = l.launch_id >> 16 AND gap.launch_id >= l.launch_id
 ) AS w
 ASOF JOIN (SELECT thread, place AS segment, at_ns FROM host_around WHERE next_ns > at_ns) AS s
   ON w.thread = s.thread AND w.start_ns >= s.at_ns
@@ -95,8 +97,11 @@ SELECT trace_id, device_id, place, greatest(start_ns, segment_start_ns), least(l
        'idle', 'host_late', activity, op_id, launch_id, event_id
 FROM (
     SELECT w.*, s.start_ns AS segment_start_ns, s.end_ns AS segment_end_ns, s.activity, s.event_id
-    FROM (SELECT *, unnest(generate_series(first_segment, launch_place - 1)) AS segment FROM host_wait) AS w
-    ASOF JOIN host_segment AS s ON w.trace_id = s.trace_id AND w.segment >= s.segment
+    FROM (
+        SELECT * EXCLUDE (first_segment, launch_place), unnest(generate_series(first_segment, launch_place - 1)) AS segment
+        FROM host_wait
+    ) AS w
+    ASOF JOIN host_segment AS s ON w.trace_id = s.trace_id AND w.segment >> 16 = s.segment >> 16 AND w.segment >= s.segment
     WHERE w.segment = s.segment
 )
 WHERE least(launch_start_ns, segment_end_ns) > greatest(start_ns, segment_start_ns);
