@@ -175,7 +175,8 @@ class Database:
 
     @cached_property
     def _is_large(self) -> bool:
-        return bool(self.fetch("SELECT sum(events) FROM trace")[1][0][0] > _MANY_EVENTS)
+        rows = self.fetch("SELECT coalesce(sum(events), 0) FROM trace")[1]
+        return bool(rows[0][0] > _MANY_EVENTS)
 
     def batches(
         self, query: str, variables: Mapping[str, Value], size: int
