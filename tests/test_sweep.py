@@ -15,7 +15,8 @@ from tests.simulated import write
 from tests.simulator import US, Launch, Simulation, Sync, operator, step
 from tracekit.capture import Options
 from tracekit.experiments import sweeping
-from tracekit.experiments.sweeping import Point, Sweep, compare, point_of, sweep, variants_of
+from tracekit.experiments.points import Point, Sweep, compare, point_of
+from tracekit.experiments.sweeping import sweep, variants_of
 from tracekit.reporters import sweep as reporter
 
 GRID = ["--batch", "1,2", "--hidden", "16,32", "--seq", "4", "--dim", "8", "--device", "cpu"]

@@ -44,10 +44,11 @@ def sweep(
     """
     from tracekit.capture import Options
     from tracekit.experiments import sweeping as library
+    from tracekit.experiments.points import AXES
     from tracekit.reporters import sweep as reporter
     from tracekit.reporters.progress import sweep_bar
 
-    axes = {axis: values for axis in library.AXES if (values := given.pop(axis))}
+    axes = {axis: values for axis in AXES if (values := given.pop(axis))}
     asked = {name: given.pop(name) for name in ("variants", "baseline", "rounds", "retry")}
     try:
         with sweep_bar() as progress:

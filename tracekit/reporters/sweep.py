@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.experiments.sweeping import AXES, Point, Shape, Sweep
+from tracekit.experiments.points import AXES, Point, Shape, Sweep
 from tracekit.reporters.console import REGIME_COLOUR, clipped, console, section
 from tracekit.text import duration, printable, share, size
 

@@ -1,0 +1,152 @@
+"""What a sweep found: points of its grid, and what is fastest where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracekit.database import Database
+
+SCHEMA = "tracekit/sweep/1"
+
+# What a grid may vary, from the outermost to the innermost; the fields of `Options` of that name.
+AXES = ("dtype", "batch", "seq", "dim", "hidden")
+
+Size = int | str
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What its trace, replayed, says that halves of work would gain: fractions of its length."""
+
+    host: float
+    device: float
+    cuda_graph: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """A workload at one size: a row of the query `sweep_points`, and the verdict on its trace.
+
+    `share_busy` is of its GPU-active span, as the verdict is. Without a GPU there are no gains, and
+    `share_compute`, of the profiler's steps, is what operators take that compute.
+    """
+
+    trace_id: int
+    workload: str
+    variant: str | None
+    device: str
+    batch: int | None
+    seq: int | None
+    dim: int | None
+    hidden: int | None
+    dtype: str
+    activation: str | None
+    reason: str | None
+    is_wrong: bool
+    step_ns: int | None
+    spread: float | None
+    rows_per_s: float | None
+    host_ns: int | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    profiled_step_ns: int | None
+    dilation: float | None
+    operators: float | None
+    launches: float | None
+    kernels: float | None
+    kernel_ns: int | None
+    traffic_bytes: int | None
+    traffic_bytes_per_s: float | None
+    regime: str | None = None
+    bottleneck: str | None = None
+    share_busy: float | None = None
+    share_compute: float | None = None
+    gains: Gains | None = None
+
+    @property
+    def size(self) -> tuple[Size | None, ...]:
+        """Where in the grid it is: a value for each of AXES."""
+        return tuple(getattr(self, axis) for axis in AXES)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A place of the grid: what bounds the baseline there, and what is fastest.
+
+    That is the baseline itself, unless three quarters of another's rounds were faster. `speedup` is
+    over the baseline; None where that was not in the same rounds.
+    """
+
+    dtype: str
+    batch: int | None
+    seq: int | None
+    dim: int | None
+    hidden: int | None
+    regime: str | None
+    fastest: str | None
+    speedup: float | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The points that were asked for, in the grid's order, shape by shape."""
+
+    database: str
+    device: str
+    baseline: str
+    variants: list[str]
+    captured: int
+    """Points that were run now; the others were in the database."""
+    points: list[Point]
+    shapes: list[Shape]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether no variant gives a wrong answer."""
+        return not any(point.is_wrong for point in self.points)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {"schema": SCHEMA} | asdict(self)
+
+
+def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
+    """What is fastest at each size, in the points' order."""
+    sizes: dict[tuple[Any, ...], list[Point]] = {}
+    for point in points:
+        sizes.setdefault(point.size, []).append(point)
+    found = []
+    for size, here in sizes.items():
+        base = next((point for point in here if point.workload == baseline), None)
+        ran = sorted((point for point in here if point.step_ns), key=lambda p: p.step_ns or 0)
+        if base in ran and all(point.speedup is not None for point in ran):
+            clear = [point for point in ran if (point.speedup_low or 0) > 1]
+            ran = [max(clear, key=lambda p: p.speedup or 0)] if clear else [base]
+        fastest, speedup = (ran[0].workload, ran[0].speedup) if ran else (None, None)
+        regime = base.regime if base else None
+        place: dict[str, Any] = dict(zip(AXES, size, strict=True))
+        found.append(Shape(**place, regime=regime, fastest=fastest, speedup=speedup))
+    return found
+
+
+def point_of(database: Database, row: Mapping[str, Any]) -> Point:
+    """A row of `sweep_points` with the verdict on its trace."""
+    known = {each.name for each in fields(Point)}
+    point = Point(**{name: value for name, value in row.items() if name in known})
+    if point.reason is not None:
+        return point
+    found = database.verdict(point.trace_id)
+    span_ns, host = found.window.span_ns, found.host
+    gains = found.causal.gains if found.causal else None
+    return replace(
+        point,
+        regime=found.verdict.regime,
+        bottleneck=found.verdict.bottleneck,
+        share_busy=found.gpu.busy_ns / span_ns if found.gpu and span_ns else None,
+        share_compute=host.compute_ns / span_ns if host and span_ns else None,
+        gains=Gains(gains.host, gains.device, gains.cuda_graph) if gains else None,
+    )
