@@ -10,7 +10,7 @@ from tests.simulated import truth, write
 from tests.simulator import US, Launch, Machine, Simulation, Sync, operator, step
 from tracekit.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.experiments.agreement import Moved, Part, judge, part_of_device, part_of_host, rest_of
-from tracekit.experiments.predicting import OnDevice, OnHost
+from tracekit.experiments.predicting import OnDevice, OnHost, Trial
 from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, moved
 from tracekit.experiments.timing import Rounds
 from tracekit.reporters.probe import render
@@ -113,7 +113,11 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     host_ns = 20 * (atoms[0].atoms[0].atoms[0].ns + 5 * US)
     waits = len(atoms[0].atoms) > 20
     timed = Rounds([span_ns // 5], [span_ns // 5 if waits else host_ns])
-    return OnDevice(database, database.verdict(), timed, delay_ns, Thresholds()), span_ns, host_ns
+    return (
+        OnDevice(Trial(database, database.verdict(), timed, delay_ns, Thresholds())),
+        span_ns,
+        host_ns,
+    )
 
 
 @pytest.mark.parametrize("kernel_us", [5, 300])
@@ -163,13 +167,13 @@ def test_without_a_gpu_operators_that_compute_stand_for_the_device():
     analysis = SimpleNamespace(
         trace=SimpleNamespace(trace_id=1), verdict=SimpleNamespace(regime=OVERHEAD)
     )
-    found = OnHost(database, analysis, Rounds([100], [100]), 25, Thresholds())
+    found = OnHost(Trial(database, analysis, Rounds([100], [100]), 25, Thresholds()))
     assert found.of_work(2.0)[0] == pytest.approx(1.6)
     assert found.of_work(0.5)[0] == pytest.approx(0.7)
     assert found.of_delay()[0] == pytest.approx(1.25)
     assert found.of_graph()[0] is found.of_work(None)[0] is None
     analysis.verdict.regime = UNKNOWN
-    unknown = OnHost(database, analysis, Rounds([100], [100]), 25, Thresholds())
+    unknown = OnHost(Trial(database, analysis, Rounds([100], [100]), 25, Thresholds()))
     assert unknown.of_work(2.0)[0] is None
     assert unknown.parts(exactly(2), 2, 2, None) == (None, None)
 

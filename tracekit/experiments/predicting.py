@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tracekit.advice import UNKNOWN
 from tracekit.analysis import Analysis
 from tracekit.database import Database
@@ -18,7 +20,36 @@ Prediction = tuple[float | None, str]
 _NO_FACTOR = "unknown: how its work follows that size is not known"
 
 
-class OnDevice:
+@dataclass(frozen=True)
+class Trial:
+    """A recorded run, its rounds without the profiler, and what a slowed one takes longer."""
+
+    database: Database
+    analysis: Analysis
+    timed: Rounds
+    delay_ns: int
+    limits: Thresholds
+
+
+class _Predictor:
+    """What both have: the step without the profiler, and `share`, the part of it that its device
+    work, or what stands for that, was recorded to take; at most 1."""
+
+    share: float
+
+    def __init__(self, trial: Trial) -> None:
+        self.step_ns, self.delay_ns = max(1, trial.timed.median_ns), trial.delay_ns
+        self.limits = trial.limits
+
+    def _of_device(
+        self, more: Moved | None, at_most: float | None, grew: float | None
+    ) -> Part | None:
+        if more is None or at_most is None:
+            return None
+        return part_of_device(more, at_most, grew, self.share, self.limits)
+
+
+class OnDevice(_Predictor):
     """Of a trace with GPU ops, by replaying it.
 
     The profiler slows the host, so the host's work is first replayed as many times faster as the
@@ -27,21 +58,14 @@ class OnDevice:
 
     sides = ("the device's work", "the host's work")
 
-    def __init__(
-        self,
-        database: Database,
-        analysis: Analysis,
-        timed: Rounds,
-        delay_ns: int,
-        limits: Thresholds,
-    ) -> None:
-        self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
-        self.limits = limits
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(trial)
+        database, analysis = trial.database, trial.analysis
         trace_id = analysis.trace.trace_id
         (metrics,) = database.ask("run_metrics", trace=trace_id)
         steps = database.ask("step_host", trace=trace_id)
         count = max(1, len(steps))
-        host_ns = median(timed.host_ns)
+        host_ns = median(trial.timed.host_ns)
         # What each step waits for; the wait for the last one's end is none of them.
         waiting_ns = min((row["waiting_ns"] for row in steps), default=0)
         self.host_ns = max(1, host_ns - waiting_ns)
@@ -53,7 +77,7 @@ class OnDevice:
         self.replayed_ns: int | None = None
         self.reason = ""
         try:
-            self._replay = Replay(database, trace_id, limits)
+            self._replay = Replay(database, trace_id, trial.limits)
             self.replayed_ns = self._length() // max(1, len(self._replay.steps))
         except TracekitError as error:
             self.reason = f"unknown: the trace cannot be replayed: {error}"
@@ -78,7 +102,7 @@ class OnDevice:
         if slow and self.delay_ns:
             delay, work = self.delay_ns / self.step_ns, self.host_ns / self.step_ns
             host = part_of_host(slow, delay, min(1.0, work))
-        return _of_device(more, at_most, grew, self.share, self.limits), host
+        return self._of_device(more, at_most, grew), host
 
     def _replayed(self, change: str) -> Prediction:
         if self.reason:
@@ -95,7 +119,7 @@ class OnDevice:
         return self._replay.bounds().length(run)
 
 
-class OnHost:
+class OnHost(_Predictor):
     """Of a trace without GPU ops, where operators that compute stand for the device's work
     (queries/host/cpu_time.sql).
 
@@ -107,16 +131,9 @@ class OnHost:
     host_ns: int | None = None
     replayed_ns: int | None = None
 
-    def __init__(
-        self,
-        database: Database,
-        analysis: Analysis,
-        timed: Rounds,
-        delay_ns: int,
-        limits: Thresholds,
-    ) -> None:
-        self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
-        self.limits = limits
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(trial)
+        database, analysis = trial.database, trial.analysis
         rows = database.ask("cpu_time", trace=analysis.trace.trace_id)
         steps = [row["compute_ns"] for row in rows if row["kind"] == "step"]
         self.work_ns = median(steps) if steps else 0
@@ -141,17 +158,5 @@ class OnHost:
     def parts(
         self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
     ) -> tuple[Part | None, Part | None]:
-        part = _of_device(more, at_most, grew, self.share, self.limits) if self.is_known else None
+        part = self._of_device(more, at_most, grew) if self.is_known else None
         return part, rest_of(part) if part else None
-
-
-def _of_device(
-    more: Moved | None,
-    at_most: float | None,
-    grew: float | None,
-    recorded: float,
-    limits: Thresholds,
-) -> Part | None:
-    if more is None or at_most is None:
-        return None
-    return part_of_device(more, at_most, grew, recorded, limits)

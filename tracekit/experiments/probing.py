@@ -17,7 +17,7 @@ from tracekit.capture import CannotRun, Options, Runnable, parameters_of, prepar
 from tracekit.database import Database
 from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.agreement import Judgement, Moved, judge
-from tracekit.experiments.predicting import OnDevice, OnHost
+from tracekit.experiments.predicting import OnDevice, OnHost, Trial
 from tracekit.experiments.timing import ROUNDS, Rounds, interleaved, median
 from tracekit.loading import load
 from tracekit.text import duration
@@ -212,7 +212,7 @@ def _held_together(
     for name, database in traces.items():
         found = database.verdict(thresholds=limits)
         kind = OnDevice if found.gpu is not None else OnHost
-        predictors[name] = kind(database, found, timed[name], lab.delay_ns, limits)
+        predictors[name] = kind(Trial(database, found, timed[name], lab.delay_ns, limits))
         if name == UNCHANGED:
             analysis = found
     plain = predictors[UNCHANGED]
