@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.simulator import (
+from tests.atoms import (
     MS,
     US,
     BlockingCopy,
@@ -13,7 +13,6 @@ from tests.simulator import (
     Fetch,
     HandOver,
     Launch,
-    Machine,
     Slice,
     StreamWait,
     Sync,
@@ -21,6 +20,7 @@ from tests.simulator import (
     operator,
     step,
 )
+from tests.simulator import Machine
 
 COMPUTE, SIDE, COMM = 7, 13, 20
 _SYNCHRONOUS = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

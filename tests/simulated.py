@@ -7,19 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.simulator import (
-    BlockingCopy,
-    Border,
-    Change,
-    Fetch,
-    Freed,
-    HandOver,
-    Launch,
-    Machine,
-    Simulation,
-    Slice,
-    Sync,
-)
+from tests.atoms import BlockingCopy, Border, Change, Fetch, Freed, HandOver, Launch, Slice, Sync
+from tests.simulator import Machine, Simulation
 
 # -- graphs ----------------------------------------------------------------------------------------
 

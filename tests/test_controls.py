@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 
 import tracekit
-from tests.simulated import ranks, truth, write
-from tests.simulator import (
+from tests.atoms import (
     MS,
     US,
     BlockingCopy,
@@ -14,8 +13,6 @@ from tests.simulator import (
     Fetch,
     HandOver,
     Launch,
-    Machine,
-    Simulation,
     Slice,
     StreamWait,
     Sync,
@@ -23,6 +20,8 @@ from tests.simulator import (
     operator,
     step,
 )
+from tests.simulated import ranks, truth, write
+from tests.simulator import Machine, Simulation
 
 STEPS, OPERATORS = 4, 40
 

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 import tracekit
+from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import truth, write
-from tests.simulator import US, Launch, Machine, Simulation, Sync, operator, step
+from tests.simulator import Machine, Simulation
 from tracekit.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.experiments.agreement import Moved, Part, judge, part_of_device, part_of_host, rest_of
 from tracekit.experiments.predicting import OnDevice, OnHost, Trial

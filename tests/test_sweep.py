@@ -11,8 +11,9 @@ import pytest
 
 import tracekit
 from tests import traces
+from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import write
-from tests.simulator import US, Launch, Simulation, Sync, operator, step
+from tests.simulator import Simulation
 from tracekit.capture import Options
 from tracekit.experiments import sweeping
 from tracekit.experiments.points import Point, Sweep, compare, point_of

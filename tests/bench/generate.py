@@ -19,7 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.simulator import US, Launch, Simulation, Slice, StreamWait, Work, operator, step
+from tests.atoms import US, Launch, Slice, StreamWait, Work, operator, step
+from tests.simulator import Simulation
 
 # Operator, what limits its kernel (None: it launches none), mean kernel time in us.
 _OPERATORS = [
