@@ -28,8 +28,16 @@ def render(found: Sweep, markdown: bool = False) -> None:
     page.text(
         f"{found.database}: {run:,} points on {found.device}, {found.captured:,} of them run now"
     )
-    page.points("Without the profiler (medians of rounds in turns)", _MEASURED)
-    page.points("From each point's trace", _TRACED)
+    page.points(
+        "Without the profiler: medians of rounds in turns; spread between their quartiles, of the "
+        "step",
+        _MEASURED,
+    )
+    page.points(
+        "From each point's trace: operators, launches and traffic a step; busy, and what halves "
+        "and a graph would gain, of the active span; compute, of the steps",
+        _TRACED,
+    )
     page.maps()
 
 
