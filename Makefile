@@ -20,7 +20,7 @@ test: .venv/installed
 bench: build/bench/installed
 	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
 
-build/bench/installed: pyproject.toml constraints.txt
+build/bench/installed: pyproject.toml constraints.txt $(NATIVE)
 	@rm -rf build/bench
 	@$(PYTHON) -m venv build/bench
 	@build/bench/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[hta,bench]'
@@ -35,7 +35,9 @@ gpu-captures: .venv/installed
 gpu-check: .venv/installed
 	@$(BIN)/python -m tests.bench.gpu_check build/gpu-check.md
 
-.venv/installed: pyproject.toml constraints.txt
+NATIVE := setup.py $(wildcard tracekit/native/*.[ch])
+
+.venv/installed: pyproject.toml constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
 	  { echo 'tracekit needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python3.11' >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \

@@ -11,7 +11,6 @@ import pytest
 from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
 from tracekit.ingest import Ingest, create_tables
-from tracekit.slice_files import slice_files
 from tracekit.sources import ByteStream
 
 CASES_PER_SEED = 250
@@ -61,8 +60,7 @@ def ingest():
     """One database for all cases: a new one for each would cost more than the load."""
     with duckdb.connect(config={"threads": 1}) as connection:
         create_tables(connection)
-        with slice_files(connection) as files:
-            yield Ingest(connection, files), connection
+        yield Ingest(connection), connection
 
 
 def account(data: bytes, file, ingest) -> None:

@@ -1,27 +1,22 @@
-"""Slices -> tables: the only writer of a trace database."""
+"""Batches of events -> tables: the only writer of a trace database."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import duckdb
 
 from tracekit import catalog
 from tracekit.hardware import Peaks
-from tracekit.salvage import Rejected, strict_json
-from tracekit.slice_files import SliceFiles
-from tracekit.slicing import SLICE_BYTES, Slice, TraceReader
+from tracekit.native import Batch, EventStream
+from tracekit.reading import BATCH_BYTES, TraceReader
+from tracekit.salvage import strict_json
 from tracekit.sources import ByteStream
 
-# Where some do not parse, each by itself, and smaller: all in one that is damaged is slow.
-_CAREFUL_BYTES = 1 << 20
-# What DuckDB raises for text that is no JSON, or is nested or long beyond its limits.
-_UNPARSABLE = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
-# DuckDB reads through buffers of twice the largest event; a larger one is read with care.
-_OBJECT_BYTES = 1 << 20
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
@@ -34,15 +29,9 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
 
 def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
     """Notes what devices could do at most, in place of what was noted before."""
+    rows = [asdict(device) | {"place": place} for place, device in enumerate(devices)]
     connection.execute("DELETE FROM hardware")
-    rows = [
-        (place, d.name, d.pattern, d.memory_bytes_per_s, d.flop_per_s, d.source, d.note)
-        for place, d in enumerate(devices)
-    ]
-    connection.executemany(
-        "INSERT INTO hardware SELECT $1, $2, $3, $4, $5::JSON::MAP(VARCHAR, DOUBLE), $6, $7",
-        [(*row[:4], json.dumps(row[4]), *row[5:]) for row in rows],
-    )
+    connection.execute(catalog.schema("write_hardware"), {"devices": json.dumps(rows)})
 
 
 def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:
@@ -50,12 +39,8 @@ def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:
     return _scalar(connection, "SELECT coalesce(max(trace_id), 0) FROM trace")
 
 
-def drop_unfinished(connection: duckdb.DuckDBPyConnection) -> set[tuple[str, int]]:
-    """Removes what an interrupted load left of traces; returns path and size of the whole ones."""
-    for table in ("event", "rejected", "device"):
-        connection.execute(
-            f"DELETE FROM {table} WHERE trace_id NOT IN (SELECT trace_id FROM trace)"
-        )
+def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[tuple[str, int]]:
+    """Path and size of each trace."""
     return set(connection.execute("SELECT path, file_bytes FROM trace").fetchall())
 
 
@@ -111,21 +96,19 @@ def copy_traces(
 class Ingest:
     """Loads traces into a database, through a connection of its own.
 
-    `on_slice` is told of each slice before it is parsed; what it raises ends the load.
+    `on_batch` is told how many events each batch has that is to be inserted; what it raises ends
+    the load.
     """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
-        files: SliceFiles,
-        slice_bytes: int = SLICE_BYTES,
-        on_slice: Callable[[Slice], object] = id,
+        batch_bytes: int = BATCH_BYTES,
+        on_batch: Callable[[int], object] = int,
     ) -> None:
         self._connection = connection
-        self._files = files
-        self._slice_bytes = slice_bytes
-        self._on_slice = on_slice
-        connection.execute(catalog.schema("reading"))
+        self._batch_bytes = batch_bytes
+        self._on_batch = on_batch
 
     def load(self, stream: ByteStream, trace_id: int) -> None:
         """Adds one trace, all or nothing: an error leaves the database as it was.
@@ -133,85 +116,36 @@ class Ingest:
         Raises:
             TracekitError: when it cannot be read, or is no trace.
         """
+        reader = TraceReader(stream, self._batch_bytes)
+        self._connection.begin()
         try:
-            reader = self._insert_events(trace_id, stream)
+            self._insert_events(trace_id, reader)
             self._insert_trace(trace_id, stream, reader)
+            self._connection.commit()
         except BaseException:
-            # No transaction around it all: a slice that fails to parse would end it.
-            self._delete(trace_id)
+            self._connection.rollback()
             raise
 
-    def _delete(self, trace_id: int) -> None:
-        for table in ("event", "rejected", "device", "trace"):
-            self._connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
-
-    def _insert_events(self, trace_id: int, stream: ByteStream) -> TraceReader:
-        """Inserts all events; returns what has read them, for what it learned on the way."""
+    def _insert_events(self, trace_id: int, reader: TraceReader) -> None:
+        batches = EventStream(self._watched(reader.batches()))
         try:
-            reader = TraceReader(stream, self._slice_bytes)
-            self._insert(trace_id, iter(reader.next_slice, None))
-        except _UNPARSABLE:
-            self._delete(trace_id)
-            stream.rewind()
-            reader = TraceReader(stream, min(self._slice_bytes, _CAREFUL_BYTES))
-            self._insert_carefully(trace_id, reader)
-        return reader
+            # DuckDB finds the stream by its name here.
+            self._connection.execute(
+                "INSERT INTO event BY NAME SELECT $trace_id AS trace_id, * FROM batches",
+                {"trace_id": trace_id},
+            )
+        except duckdb.Error:
+            if batches.error is not None:
+                raise batches.error from None
+            raise
 
-    def _insert_carefully(self, trace_id: int, reader: TraceReader) -> None:
-        """One slice at a time; one that does not parse is mended, and what follows read again."""
-        before = 0
-        while each := reader.next_slice():
-            try:
-                before = self._insert_one(trace_id, each, before)
-            except _UNPARSABLE:
-                mended = reader.resync(each)
-                try:
-                    before = self._insert_one(trace_id, mended, before)
-                except _UNPARSABLE as error:
-                    text = mended.events.decode("utf-8", "replace")
-                    reason = str(error).splitlines()[0]
-                    reader.rejected.append(Rejected(mended.offset, text, reason))
-
-    def _insert_one(self, trace_id: int, each: Slice, before: int) -> int:
-        return self._insert(trace_id, iter([each]), before, len(each.array) + 1024)
-
-    def _insert(
-        self,
-        trace_id: int,
-        slices: Iterator[Slice],
-        before: int = 0,
-        object_bytes: int = _OBJECT_BYTES,
-    ) -> int:
-        """Inserts slices behind `before` events; returns how many events there are then."""
-        with self._files.folder(self._watched(slices)) as cuts:
-            try:
-                while names := cuts.following():
-                    reading = {"slices": names, "object_bytes": object_bytes}
-                    (inserted,) = self._run("read_slices", trace_id=trace_id, **reading)
-                    self._run("place_slices", trace_id=trace_id, before=before)
-                    self._run("number_events", trace_id=trace_id)
-                    self._connection.execute("DELETE FROM slice_place")
-                    before += inserted
-            except duckdb.Error:
-                if cuts.error is not None:
-                    raise cuts.error from None
-                raise
-        return before
-
-    def _run(self, statement: str, **parameters: object) -> tuple[int]:
-        """Runs a statement that writes; returns how many rows it did."""
-        row = self._connection.execute(catalog.schema(statement), parameters).fetchone()
-        assert row is not None
-        return row
-
-    def _watched(self, slices: Iterator[Slice]) -> Iterator[Slice]:
-        for each in slices:
-            self._on_slice(each)
-            yield each
+    def _watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self._on_batch(batch.rows)
+            yield batch
 
     def _insert_trace(self, trace_id: int, stream: ByteStream, reader: TraceReader) -> None:
         metadata = reader.metadata
-        events = f"SELECT count(*) FROM event WHERE trace_id = {trace_id}"
         distributed = _mapping(metadata.get("distributedInfo"))
         host = metadata.get("host_name", metadata.get("hostname"))
         self._connection.execute(
@@ -228,7 +162,7 @@ class Ingest:
                 _integer(metadata.get("baseTimeNanoseconds")),
                 *(_flag(metadata.get(flag)) for flag in _FLAGS),
                 strict_json(metadata),
-                _scalar(self._connection, events),
+                reader.events,
                 len(reader.rejected),
                 reader.damage,
             ],

@@ -27,20 +27,18 @@ from tracekit.ingest import (
     Ingest,
     copy_traces,
     create_tables,
-    drop_unfinished,
     finish,
     last_trace_id,
+    loaded_traces,
     record_peaks,
 )
-from tracekit.slice_files import SliceFiles, slice_files
-from tracekit.slicing import Slice
 from tracekit.sources import ByteStream, open_streams, trace_paths
 
 _LEAST_MEMORY_MB = 400
 _MEMORY_MB_PER_THREAD = 200
 # Where no limit is given, it may grow so many times.
 _GROWTH = 64
-# What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, slices in flight.
+# What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, batches in flight.
 _OUTSIDE_DUCKDB_MB = 180
 # The same where a database is asked: the answers; a graph is held while DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
@@ -210,8 +208,7 @@ class _Job:
         try:
             create_tables(connection)
             record_peaks(connection, self.devices)
-            with slice_files(connection) as files:
-                self._load_all(connection, files)
+            self._load_all(connection)
             if not self.loaded:
                 raise self._nothing()
             if self.progress:
@@ -225,20 +222,20 @@ class _Job:
             reason = str(error).splitlines()[0]
             raise TracekitError(f"{name}: cannot be loaded: {reason}") from error
 
-    def _load_all(self, connection: duckdb.DuckDBPyConnection, files: SliceFiles) -> None:
+    def _load_all(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Several files at a time. Their trace_ids follow the order in which they were given."""
         workers = workers_of(connection)
         pending: set[Future[None]] = set()
         with ThreadPoolExecutor(workers) as pool:
             try:
-                done = drop_unfinished(connection) if self.resume else set()
+                done = loaded_traces(connection) if self.resume else set()
                 trace_id = last_trace_id(connection) + 1
                 for source in self._sources(done):
                     if isinstance(source, str):
                         trace_id += copy_traces(connection, source, trace_id, done)
                         self.loaded += 1
                         continue
-                    pending.add(pool.submit(self._load_one, connection, files, trace_id, source))
+                    pending.add(pool.submit(self._load_one, connection, trace_id, source))
                     trace_id += 1
                     if len(pending) == workers:
                         finished, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -268,24 +265,20 @@ class _Job:
                 self._bad(error)
 
     def _load_one(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        files: SliceFiles,
-        trace_id: int,
-        stream: ByteStream,
+        self, connection: duckdb.DuckDBPyConnection, trace_id: int, stream: ByteStream
     ) -> None:
         with stream, connection.cursor() as cursor:
             self.cursors.add(cursor)
             try:
-                Ingest(cursor, files, on_slice=self._watch).load(stream, trace_id)
+                Ingest(cursor, on_batch=self._watch).load(stream, trace_id)
             finally:
                 self.cursors.discard(cursor)
 
-    def _watch(self, each: Slice) -> None:
+    def _watch(self, n_events: int) -> None:
         if self.stopped:
             raise _Stopped
         if self.progress:
-            self.progress.found(each.array.count(b'"ph"'))
+            self.progress.found(n_events)
 
     def _settle(self, finished: set[Future[None]]) -> None:
         for future in finished:

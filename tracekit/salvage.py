@@ -14,10 +14,6 @@ BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 DECODER = json.JSONDecoder(strict=False)
 
 
-# The end of the events: a further member of the trace follows or, at the end of the file, nothing
-# but its brace. Elsewhere a bracket is a stray one.
-_MEMBER_FOLLOWS = re.compile(r'\][ \t\r\n]*,[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:')
-_NOTHING_FOLLOWS = re.compile(r"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 
@@ -37,15 +33,14 @@ class Salvaged:
     events: bytes
     rejected: list[Rejected]
     end: int
-    closed: bool
 
 
 def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
-    """Decodes events one by one, in Python: slow, and right where a fast parse fails.
+    """Decodes events one by one, in Python: slow, and right where the first of them is damaged.
 
     Raw control characters and invalid UTF-8 are mended, what is not JSON is set aside. `end` is the
-    first byte not consumed: an event that is incomplete (only when not `final`), or what follows
-    the array's `]` (`closed`).
+    first byte not consumed: an event that is incomplete (only when not `final`), or a bracket that
+    may end the events (where one begins the text, it does not).
     """
     good: list[bytes] = []
     rejected: list[Rejected] = []
@@ -55,10 +50,8 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
     while True:
         while at < len(latin) and latin[at] in " \t\r\n,":
             at += 1
-        if at == len(latin):
-            return Salvaged(b",\n".join(good), rejected, at, closed=False)
-        if _MEMBER_FOLLOWS.match(latin, at) or (final and _NOTHING_FOLLOWS.match(latin, at)):
-            return Salvaged(b",\n".join(good), rejected, at + 1, closed=True)
+        if at == len(latin) or (latin[at] == "]" and at > 0):
+            return Salvaged(b",\n".join(good), rejected, at)
         try:
             found, end = DECODER.raw_decode(latin, at)
             if not isinstance(found, dict):
@@ -68,12 +61,12 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
             if _runs_out(error, latin):
                 # Cut off: what follows inside it may look like events, and is none.
                 if not final:
-                    return Salvaged(b",\n".join(good), rejected, at, closed=False)
+                    return Salvaged(b",\n".join(good), rejected, at)
                 end = len(text)
             else:
                 following = next_event(text, at + 1)
                 if following is None and not final:
-                    return Salvaged(b",\n".join(good), rejected, at, closed=False)
+                    return Salvaged(b",\n".join(good), rejected, at)
                 end = len(text) if following is None else following
             lost = text[at:end].rstrip(SPACE + b",").decode("utf-8", "replace")
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"

@@ -1,101 +1,61 @@
-"""The bytes of a trace -> slices of raw events.
+"""The bytes of a trace -> batches of events, and the metadata around them.
 
-A trace is read once, front to back; what is held is one slice: a JSON array of whole events, ready
-for a parallel parser. The metadata around `traceEvents` (its place in the file does not matter) is
-small and is parsed here.
+A trace is read once, front to back; what is held is one batch. Events are read natively
+(tracekit.native). The metadata around `traceEvents` (its place in the file does not matter) is
+small and is parsed here; so are events where one is damaged.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.salvage import BOUNDARY, DECODER, Rejected, looks_like_event, next_event, salvage
+from tracekit.native import Batch, Stop, read_events
+from tracekit.salvage import DECODER, SPACE, Rejected, Salvaged, next_event, salvage
 from tracekit.sources import ByteStream
 
-SLICE_BYTES = 8 << 20
+BATCH_BYTES = 4 << 20
+# Around a damaged event, so much is decoded event by event: with care, and slowly.
+_CAREFUL_BYTES = 64 << 10
+# A bracket is the end of the events if what stands behind it within so many bytes says so.
+_BEHIND_BYTES = 64 << 10
 _BOM = b"\xef\xbb\xbf"
 _SPACES = re.compile(rb"[ \t\r\n]*")
-_SEPARATORS = re.compile(rb"[ \t\r\n,]*")
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A JSON array of whole events, and where they begin in the trace."""
-
-    array: bytes
-    offset: int
-
-    @property
-    def events(self) -> bytes:
-        """The inside of the array."""
-        return self.array[1:-1]
+_MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:')
+_NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 
 @dataclass
 class TraceReader:
-    """Cuts one trace into slices; `metadata`, `form`, `rejected` and `damage` are whole at the end.
-
-    Every event comes once, in file order. A cut stands where an object ends and the next text
-    parses as an object with a `ph`: unescaped, no such text can stand inside a string. Should a
-    nested list of event-like objects mislead it, the slice does not parse, and `resync` finds the
-    true boundaries.
-    """
+    """Reads one trace; what is told beside its events (`metadata` ...) is whole at the end."""
 
     stream: ByteStream
-    slice_bytes: int = SLICE_BYTES
+    batch_bytes: int = BATCH_BYTES
     metadata: dict[str, Any] = field(default_factory=dict)
     form: str = "object"
+    events: int = 0
     damage: str | None = None
     rejected: list[Rejected] = field(default_factory=list)
-    _place: Literal["head", "events", "tail", "end"] = "head"
     _buffer: bytearray = field(default_factory=bytearray)
     _offset: int = 0
-    _wanted: int = 0
-    _misled: bool = False
-    _closed: bool = False
-    _tail_read: bool = False
 
-    def next_slice(self) -> Slice | None:
-        """The next events, or None when the trace is read to its end."""
-        if self._place == "head":
-            self._read_head()
-            self._wanted = self.slice_bytes
-        while self._place == "events":
-            more = self._fill(self._wanted)
-            cut = self._find_cut() if more or not self._misled else None
-            if cut is not None:
-                self._wanted = self.slice_bytes
-                return self._take(cut)
-            if more:
-                self._wanted = 2 * len(self._buffer)
-            elif (last := self._take_last()).array != b"[]":
-                return last
-        if self._place == "tail":
-            self._read_members()
-            self._tail_read = True
-            self._place = "end"
-        if self._place == "end" and self._resume():
-            return self.next_slice()
-        return None
+    def batches(self) -> Iterator[Batch]:
+        """All events, in the file's order and numbered so.
 
-    def resync(self, failed: Slice) -> Slice:
-        """The true events of the last slice, which does not parse; the rest will be read again."""
-        found = salvage(failed.events, failed.offset, final=False)
-        self.rejected += found.rejected
-        # What was taken lost the comma before it; the buffer still begins with its own, or with
-        # what stood behind the array's end.
-        self._buffer[:0] = failed.events[found.end :] + (b"]" if self._closed else b"")
-        self._closed = found.closed
-        self._place = "events" if not found.closed else self._behind_events()
-        self._offset = failed.offset + found.end
-        if not found.end:
-            self._misled = True
-            self._wanted = 2 * len(self._buffer)
-        return Slice(b"[" + found.events + b"]", failed.offset)
+        Raises:
+            TracekitError: when it is no trace.
+        """
+        self._read_head()
+        is_closed = yield from self._read_events()
+        if is_closed and self.form == "object":
+            self._read_members(at_head=False)
+        # A stray bracket ends the events of a damaged trace too early: what is behind it is kept.
+        while self._finds_more_events():
+            yield from self._read_events()
 
     # -- the head: everything before the events ---------------------------------------------------
 
@@ -112,13 +72,11 @@ class TraceReader:
         self._drop(1)
         if first == ord("["):
             self.form = "array"
-            self._place = "events"
         else:
-            self._read_members()
+            self._read_members(at_head=True)
 
-    def _read_members(self) -> None:
+    def _read_members(self, *, at_head: bool) -> None:
         """Reads `"key": value` pairs, up to the events (in the head) or the end (in the tail)."""
-        at_head = self._place == "head"
         while (first := self._peek()) is not None and first != ord("}"):
             if first == ord(","):
                 self._drop(1)
@@ -132,7 +90,6 @@ class TraceReader:
                     if self._peek() != ord("["):
                         raise self._error("is JSON but no trace: its `traceEvents` is no array")
                     self._drop(1)
-                    self._place = "events"
                     return
                 if key == "traceEvents":
                     self._value()
@@ -175,46 +132,76 @@ class TraceReader:
 
     # -- the events --------------------------------------------------------------------------------
 
-    def _find_cut(self) -> int | None:
-        """The end of the last event that another one surely follows, or None."""
-        high, window = len(self._buffer), 1 << 16
-        while high > 0:
-            low = max(0, high - window)
-            for match in reversed(list(BOUNDARY.finditer(self._buffer, low, high))):
-                if looks_like_event(self._buffer, match.end()):
-                    return match.start() + 1
-            # The windows overlap, for a boundary that straddles their edge.
-            high = low + 256 if low else 0
-            window *= 2
-        return None
-
-    def _take(self, end: int) -> Slice:
-        """The events before `end`, without the comma that parts them from those before."""
-        start = _leading(_SEPARATORS, self._buffer)
-        with memoryview(self._buffer) as view:
-            taken = Slice(b"".join((b"[", view[start:end], b"]")), self._offset + start)
-        self._drop(end)
-        return taken
-
-    def _take_last(self) -> Slice:
-        """The events up to the array's `]`, decoded one after the other."""
-        offset = self._offset
-        found = salvage(bytes(self._buffer), offset, final=True)
-        self.rejected += found.rejected
-        self._drop(found.end)
-        self._closed = found.closed
-        self._place = self._behind_events() if found.closed else "end"
+    def _read_events(self) -> Generator[Batch, None, bool]:
+        """Reads up to the array's end; False where the file ends before it."""
+        wanted, is_cut = self.batch_bytes, False
+        while True:
+            is_final = not self._fill(wanted)
+            wanted = self.batch_bytes
+            stop = yield from self._read_whole_events()
+            if stop is Stop.AT_BRACKET and self._ends_here():
+                self._drop(1)
+                return True
+            if stop is Stop.AT_END:
+                if is_final:
+                    break
+            elif stop is Stop.INSIDE_EVENT and not is_final:
+                wanted = max(wanted, 2 * len(self._buffer))
+            elif events := self._salvage(is_final):
+                yield from self._read_salvaged(events)
+                is_cut = is_final and bool(events.rejected) and not self._buffer
+            else:
+                wanted = max(wanted, 2 * len(self._buffer))
         # An array need not be closed (Trace Event Format, "JSON Array Format").
-        if not found.closed and (self.form == "object" or found.rejected):
+        if self.form == "object" or is_cut:
             self.damage = "the file ends inside the events"
         self.damage = self.stream.damage or self.damage
-        return Slice(b"[" + found.events + b"]", offset)
+        return False
 
-    def _resume(self) -> bool:
-        """Reads on behind the trace's end, where nothing should be; True if events stand there.
+    def _read_whole_events(self) -> Generator[Batch, None, Stop]:
+        """Reads as far as events are whole and sound; returns why no further."""
+        read = read_events(self._buffer, self.events)
+        self._drop(read.end)
+        self.events += read.batch.rows
+        if read.batch.rows:
+            yield read.batch
+        return read.stop
 
-        What is there is kept: a stray bracket ends the events of a damaged trace too early.
-        """
+    def _salvage(self, is_final: bool) -> Salvaged | None:
+        """The events at the front, the first of them damaged; None where that needs more text."""
+        reach = _CAREFUL_BYTES
+        while True:
+            is_all = reach >= len(self._buffer)
+            text = bytes(self._buffer[:reach])
+            found = salvage(text, self._offset, final=is_final and is_all)
+            if found.end:
+                return found
+            if is_all:
+                return None
+            reach *= 4
+
+    def _read_salvaged(self, found: Salvaged) -> Iterator[Batch]:
+        read = read_events(bytearray(found.events), self.events)
+        if read.stop is not Stop.AT_END:
+            raise self._error(f"cannot be read near byte {self._offset:,}: {read.error}")
+        self.rejected += found.rejected
+        self._drop(found.end)
+        self.events += read.batch.rows
+        if read.batch.rows:
+            yield read.batch
+
+    def _ends_here(self) -> bool:
+        """Whether the bracket at the front ends the events: a further member of the trace follows
+        or, at the end of the file, nothing but its brace. Elsewhere it is a stray one."""
+        reach = _BEHIND_BYTES
+        while (more := self._fill(reach)) and not self._buffer[1:].strip(SPACE):
+            reach *= 2
+        if _MEMBER_FOLLOWS.match(self._buffer):
+            return True
+        return not more and _NOTHING_FOLLOWS.match(self._buffer) is not None
+
+    def _finds_more_events(self) -> bool:
+        """Reads on behind the trace's end, where nothing should be; True if events stand there."""
         if self._peek() is None:
             self.damage = self.damage or self.stream.damage
             return False
@@ -225,12 +212,7 @@ class TraceReader:
         text = self._buffer[:end].decode("utf-8", "replace")
         self.rejected.append(Rejected(self._offset, text, "behind the trace's end"))
         self._drop(end)
-        self._place = "end" if start is None else "events"
-        self._wanted = self.slice_bytes
         return start is not None
-
-    def _behind_events(self) -> Literal["tail", "end"]:
-        return "tail" if self.form == "object" and not self._tail_read else "end"
 
     # -- the buffer --------------------------------------------------------------------------------
 

@@ -1,18 +1,23 @@
-"""Reading: every form of a trace, cut into slices at every place, gives the same events."""
+"""Reading: every form of a trace, cut into batches at every place, gives the same events."""
 
 import gzip
 import io
 import json
 import string
+from pathlib import Path
 
+import duckdb
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracekit
+from tracekit import catalog
 from tracekit.errors import TracekitError
-from tracekit.slicing import Slice, TraceReader
+from tracekit.ingest import create_tables
+from tracekit.native import EventStream
+from tracekit.reading import TraceReader
 from tracekit.sources import ByteStream
 
 EVENTS = [
@@ -23,24 +28,33 @@ EVENTS = [
 ] * 5
 
 
-def read(data: bytes, slice_bytes: int = 64, folder=None) -> tuple[list, TraceReader]:
-    """All events of a trace, read in slices so small that nearly every event is cut off."""
-    file = folder / "trace"
-    file.write_bytes(data)
-    with ByteStream(str(file), file.open("rb")) as stream:
-        reader = TraceReader(stream, slice_bytes=slice_bytes)
-        events: list = []
-        while each := reader.next_slice():
-            events += parsed(reader, each)
-        return events, reader
+@pytest.fixture(scope="module")
+def read():
+    """All events of a trace, read in batches so small that nearly every event is cut off."""
+    with duckdb.connect() as connection:
+        create_tables(connection)
+        connection.execute(catalog.vocabulary()[0])
+        connection.execute("SET VARIABLE trace = 1")
 
+        def read(data: bytes, batch_bytes: int, folder: Path) -> tuple[list, TraceReader]:
+            file = folder / "trace"
+            file.write_bytes(data)
+            with ByteStream(str(file), file.open("rb")) as stream:
+                reader = TraceReader(stream, batch_bytes)
+                batches = EventStream(reader.batches())
+                try:
+                    connection.execute(
+                        "INSERT INTO event BY NAME SELECT 1 AS trace_id, * FROM batches"
+                    )
+                except duckdb.Error:
+                    raise batches.error from None
+            texts = connection.execute(catalog.schema("write_events")).fetchall()
+            places = connection.execute("SELECT event_id FROM event ORDER BY 1").fetchall()
+            connection.execute("DELETE FROM event")
+            assert places == [(place,) for place in range(reader.events)]
+            return [json.loads(text) for (text,) in texts], reader
 
-def parsed(reader: TraceReader, each: Slice) -> list:
-    """As ingest does it: a slice that does not parse is mended by the reader."""
-    try:
-        return json.loads(each.array)
-    except ValueError:
-        return json.loads(reader.resync(each).array)
+        yield read
 
 
 def document(events=EVENTS, indent=None, before=True, after=True) -> str:
@@ -54,10 +68,10 @@ def document(events=EVENTS, indent=None, before=True, after=True) -> str:
 @pytest.mark.parametrize("indent", [None, 0, 2])
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("after", [True, False])
-@pytest.mark.parametrize("slice_bytes", [1, 50, 200, 1 << 20])
-def test_events_may_stand_first_last_or_between(indent, before, after, slice_bytes, tmp_path):
+@pytest.mark.parametrize("batch_bytes", [1, 50, 200, 1 << 20])
+def test_events_may_stand_first_last_or_between(read, indent, before, after, batch_bytes, tmp_path):
     text = document(indent=indent, before=before, after=after)
-    events, reader = read(text.encode(), slice_bytes, tmp_path)
+    events, reader = read(text.encode(), batch_bytes, tmp_path)
     assert events == EVENTS
     assert reader.damage is None
     assert reader.metadata == {k: v for k, v in json.loads(text).items() if k != "traceEvents"}
@@ -76,40 +90,40 @@ def test_events_may_stand_first_last_or_between(indent, before, after, slice_byt
     ],
     ids=["array", "bom", "crlf", "gzip", "gzip members", "zstd", "white space"],
 )
-def test_every_wrapping_gives_the_same_events(wrap, tmp_path):
+def test_every_wrapping_gives_the_same_events(read, wrap, tmp_path):
     events, reader = read(wrap(document(indent=1)), 100, tmp_path)
     assert events == EVENTS
     assert reader.damage is None
 
 
-def test_an_array_need_not_be_closed(tmp_path):
+def test_an_array_need_not_be_closed(read, tmp_path):
     events, reader = read(json.dumps(EVENTS)[:-1].encode() + b",\n", 100, tmp_path)
     assert events == EVENTS
     assert reader.damage is None
 
 
-def test_nested_events_do_not_mislead_the_cut(tmp_path):
+def test_nested_events_do_not_mislead_the_cut(read, tmp_path):
     nested = {"ph": "X", "name": "n", "args": {"list": [{"ph": "X"}] * 40}}
     events, reader = read(document([nested] * 9).encode(), 70, tmp_path)
     assert events == [nested] * 9
     assert reader.damage is None
 
 
-def test_event_like_objects_behind_the_events_are_metadata(tmp_path):
+def test_event_like_objects_behind_the_events_are_metadata(read, tmp_path):
     whole = {"traceEvents": EVENTS, "otherEvents": [{"ph": "X", "name": "no"}] * 30}
     events, reader = read(json.dumps(whole).encode(), 90, tmp_path)
     assert events == EVENTS
     assert reader.metadata == {"otherEvents": whole["otherEvents"]}
 
 
-def test_control_characters_and_broken_utf8_in_names_are_mended(tmp_path):
+def test_control_characters_and_broken_utf8_in_names_are_mended(read, tmp_path):
     data = b'{"traceEvents": [{"ph": "X", "name": "a\x01\tb"}, {"ph": "X", "name": "\xff"}]}'
     events, reader = read(data, 1 << 20, tmp_path)
     assert [event["name"] for event in events] == ["a\x01\tb", "\ufffd"]
     assert reader.rejected == []
 
 
-def test_what_is_no_event_is_kept_aside_and_the_rest_is_read(tmp_path):
+def test_what_is_no_event_is_kept_aside_and_the_rest_is_read(read, tmp_path):
     good = {"ph": "X", "name": "good", "ts": 1}
     text = json.dumps({"traceEvents": [good, "BAD", good, good]}).replace('"BAD"', '{"ph": tru}')
     events, reader = read(text.encode(), 1 << 20, tmp_path)
@@ -120,7 +134,7 @@ def test_what_is_no_event_is_kept_aside_and_the_rest_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_a_trace_cut_at_any_byte_gives_its_whole_events_and_says_so(pack, tmp_path):
+def test_a_trace_cut_at_any_byte_gives_its_whole_events_and_says_so(read, pack, tmp_path):
     text = document(indent=1).encode()
     packed = pack(text)
     first = text.index(b'"ph"')
@@ -135,7 +149,7 @@ def test_a_trace_cut_at_any_byte_gives_its_whole_events_and_says_so(pack, tmp_pa
         assert reader.damage, end
 
 
-def test_a_cut_gzip_loses_nothing_that_was_decompressed(tmp_path):
+def test_a_cut_gzip_loses_nothing_that_was_decompressed(read, tmp_path):
     many = [{"ph": "X", "name": f"event {place}", "ts": place} for place in range(20_000)]
     packed = gzip.compress(json.dumps({"traceEvents": many}).encode())
     half = packed[: len(packed) // 2]
@@ -166,7 +180,7 @@ def test_a_cut_gzip_loses_nothing_that_was_decompressed(tmp_path):
         (gzip.compress(b"{}", mtime=0)[:8], "ends early"),
     ],
 )
-def test_what_is_no_trace_is_refused_with_the_reason(data, reason, tmp_path):
+def test_what_is_no_trace_is_refused_with_the_reason(read, data, reason, tmp_path):
     with pytest.raises(TracekitError, match=reason):
         read(data, 100, tmp_path)
 
@@ -191,9 +205,9 @@ json_values = st.recursive(
     st.integers(1, 300),
     st.sampled_from([None, 1]),
 )
-def test_any_events_survive_any_cut(tmp_path_factory, events, slice_bytes, indent):
+def test_any_events_survive_any_cut(read, tmp_path_factory, events, batch_bytes, indent):
     found, reader = read(
-        document(events, indent=indent).encode(), slice_bytes, tmp_path_factory.mktemp("cut")
+        document(events, indent=indent).encode(), batch_bytes, tmp_path_factory.mktemp("cut")
     )
     assert found == events
     assert reader.damage is None
@@ -201,7 +215,7 @@ def test_any_events_survive_any_cut(tmp_path_factory, events, slice_bytes, inden
 
 
 @pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
-def test_what_follows_the_trace_is_not_passed_over_in_silence(text, tmp_path):
+def test_what_follows_the_trace_is_not_passed_over_in_silence(read, text, tmp_path):
     events, reader = read(text.encode() + b" \n{}", 100, tmp_path)
     assert events == EVENTS
     assert reader.damage
@@ -209,7 +223,7 @@ def test_what_follows_the_trace_is_not_passed_over_in_silence(text, tmp_path):
 
 @pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
-def test_the_whole_file_is_hashed(text, pack, tmp_path):
+def test_the_whole_file_is_hashed(read, text, pack, tmp_path):
     import hashlib
 
     data = pack(text.encode())
@@ -218,16 +232,16 @@ def test_the_whole_file_is_hashed(text, pack, tmp_path):
     assert reader.stream.file_bytes == len(data)
 
 
-def test_an_event_that_is_mended_costs_none_of_what_follows(tmp_path):
+def test_an_event_that_is_mended_costs_none_of_what_follows(read, tmp_path):
     text = document().replace('"a},{b"', '"a},{b\x01"')
-    for slice_bytes in (1, 60, 1 << 20):
-        events, reader = read(text.encode(), slice_bytes, tmp_path)
+    for batch_bytes in (1, 60, 1 << 20):
+        events, reader = read(text.encode(), batch_bytes, tmp_path)
         assert len(events) == len(EVENTS)
         assert reader.damage is None
         assert reader.metadata["traceName"] == "t"
 
 
-def test_a_stray_bracket_does_not_end_the_events(tmp_path):
+def test_a_stray_bracket_does_not_end_the_events(read, tmp_path):
     good = {"ph": "X", "name": "good", "ts": 1}
     text = json.dumps({"traceEvents": [good, "HERE", *[good] * 20]})
     text = text.replace('"HERE"', '{"ph": "X"}, 512, 1], []], "Ev Idx": 3}}')
@@ -248,13 +262,13 @@ def test_events_with_words_that_only_some_parsers_know_are_still_cut_apart(tmp_p
     assert row["events"] >= 4999
 
 
-def test_broken_utf8_before_the_events_is_mended(tmp_path):
+def test_broken_utf8_before_the_events_is_mended(read, tmp_path):
     data = b'{"host": "a\xffb\xfe\xfd", "traceEvents": [{"ph": "X"}]}'
     events, reader = read(data, 100, tmp_path)
     assert events == [{"ph": "X"}]
     assert reader.metadata == {"host": "a\ufffdb\ufffd\ufffd"}
 
 
-def test_a_second_list_of_events_is_not_passed_over_in_silence(tmp_path):
+def test_a_second_list_of_events_is_not_passed_over_in_silence(read, tmp_path):
     _, reader = read(b'{"traceEvents": [{"ph": "X"}], "traceEvents": [{"ph": "M"}]}', 9, tmp_path)
     assert "second" in reader.damage

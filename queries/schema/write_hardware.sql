@@ -1,0 +1,6 @@
+-- Peaks of devices, a JSON list of objects ($devices), into `hardware`.
+INSERT INTO hardware BY NAME
+SELECT unnest(from_json($devices, '[{
+    "place": "INTEGER", "name": "VARCHAR", "pattern": "VARCHAR", "memory_bytes_per_s": "DOUBLE",
+    "flop_per_s": "MAP(VARCHAR, DOUBLE)", "source": "VARCHAR", "note": "VARCHAR"
+}]'), recursive := true)
