@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 
 from tracekit import catalog
+from tracekit.ahead import ahead
 from tracekit.hardware import Peaks
 from tracekit.native import Batch, EventStream
 from tracekit.reading import BATCH_BYTES, TraceReader
@@ -127,7 +128,7 @@ class Ingest:
             raise
 
     def _insert_events(self, trace_id: int, reader: TraceReader) -> None:
-        batches = EventStream(self._watched(reader.batches()))
+        batches = EventStream(self._watched(ahead(reader.batches())))
         try:
             # DuckDB finds the stream by its name here.
             self._connection.execute(

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracekit.ahead import ahead
 from tracekit.errors import TracekitError
 from tracekit.native import Batch, Stop, read_events
 from tracekit.salvage import DECODER, SPACE, Rejected, Salvaged, next_event, salvage
@@ -42,6 +43,10 @@ class TraceReader:
     rejected: list[Rejected] = field(default_factory=list)
     _buffer: bytearray = field(default_factory=bytearray)
     _offset: int = 0
+
+    def __post_init__(self) -> None:
+        # Read, hashed and decompressed while events are parsed.
+        self._chunks = ahead(iter(self.stream.read, b""))
 
     def batches(self) -> Iterator[Batch]:
         """All events, in the file's order and numbered so.
@@ -217,7 +222,7 @@ class TraceReader:
     # -- the buffer --------------------------------------------------------------------------------
 
     def _more(self) -> bool:
-        chunk = self.stream.read()
+        chunk = next(self._chunks, b"")
         self._buffer += chunk
         return bool(chunk)
 

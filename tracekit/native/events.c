@@ -258,8 +258,8 @@ static const uint8_t *read_args(struct reader *reader, struct json *json, const 
 static const uint8_t *event_member(void *context, struct json *json, struct span key, const uint8_t *at) {
     struct reader *reader = context;
     struct batch *batch = reader->batch;
-    uint8_t plain_key[8];
-    if (key.has_escapes && key.end - key.begin <= 6 * 4) {
+    uint8_t plain_key[24];   /* four letters, each an escape of six: no known key is longer */
+    if (key.has_escapes && key.end - key.begin <= (ptrdiff_t)sizeof plain_key) {
         key.end = plain_key + json_unescape(key, plain_key);
         key.begin = plain_key;
     }
@@ -423,7 +423,7 @@ void tracekit_read_events(
     const uint8_t *at = text, *end = text + size;
     *out = (struct ArrowArray){0};
     *stopped = (struct stopped){.reason = OUT_OF_MEMORY};
-    if (json == NULL || batch == NULL) goto failed;
+    if (json == NULL || batch == NULL || !heap_reserve(&batch->heap, (size_t)size / 2 + 1)) goto failed;
     json->end = end;
     json->heap = &batch->heap;
     for (;;) {

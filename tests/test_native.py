@@ -1,0 +1,220 @@
+"""Events as the native reader takes them apart: digit for digit, and any bytes without harm."""
+
+import json
+import math
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.test_roundtrip import names, values
+from tracekit.native import EventStream, Stop, read_events
+
+WHOLE = b'{"ph": "X", "ts": 1.5, "args": {"a": [1, {"b": null}], "t": "\\u00e9\\n"}, "x": true}'
+
+
+def rows(text: bytes) -> list[dict]:
+    """The columns of all events of a text, which must be sound."""
+    read = read_events(bytearray(text), 0)
+    assert read.stop is Stop.AT_END, (read.stop, read.error, text[read.end :])
+    found = duckdb.connect().from_arrow(EventStream(iter([read.batch])))
+    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+
+
+def row(text: str) -> dict:
+    (only,) = rows(text.encode())
+    return only
+
+
+def nanoseconds(number: str) -> int | None:
+    """Of microseconds, half of one rounded away from zero; None beyond 64 bits."""
+    exact = Fraction(number) * 1000
+    rounded = math.floor(abs(exact) + Fraction(1, 2)) * (1 if exact >= 0 else -1)
+    return rounded if -(2**63) <= rounded < 2**63 else None
+
+
+def timed(number: str) -> tuple[int | None, int | None, str]:
+    found = row(f'{{"ts": {number}, "dur": "{number}"}}')
+    return found["ts_ns"], found["dur_ns"], found["raw"]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.decimals(-(10**17), 10**17, allow_nan=False).map(lambda n: str(n).lower())
+    | st.builds("{}e{}".format, st.integers(-(10**20), 10**20), st.integers(-30, 30))
+    | st.floats(-1e15, 1e15).map(repr)
+    | st.integers(-(2**70), 2**70).map(str)
+)
+@example("9223372036854775.807")
+@example("-9223372036854775.808")
+@example("9223372036854775.808")
+@example("0.0005")
+@example("-0.00049999999999999999999999999999999999999999999")
+@example("1" + "0" * 400 + "e-400")
+def test_microseconds_become_nanoseconds_exactly(number):
+    ns = nanoseconds(number)
+    # The column does not say in full that a time is text.
+    assert timed(number) == (ns, ns, f'{{"ts":{number},"dur":"{number}"}}')
+
+
+@pytest.mark.parametrize(
+    ("number", "ns"), [("0e99999999999", 0), ("1e-99999999999", 0), ("1e999999", None)]
+)
+def test_an_exponent_may_be_of_any_size(number, ns):
+    assert timed(number)[:2] == (ns, ns)
+
+
+@pytest.mark.parametrize(
+    ("ts", "is_reproduced"),
+    [("1.25", True), ("1.2500000", True), ("12e2", True), ("1.0005", False), ("NaN", False),
+     ("null", False), ("[1]", False), ('"1.25"', False), ("true", False), ("1e30", False)],
+)  # fmt: skip
+def test_an_event_keeps_its_text_where_the_columns_do_not_say_it(ts, is_reproduced):
+    text = f'{{"ph":"X","ts":{ts}}}'
+    assert row(text)["raw"] == (None if is_reproduced else text)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ('{"correlation": 7, "External id": 8, "device": 1, "stream": -7}', (7, 8, 1, -7)),
+        ('{"external id": 5}', (None, 5, None, None)),
+        ('{"external id": 5, "External id": 6}', (None, 6, None, None)),
+        ('{"External id": 6, "external id": 5}', (None, 6, None, None)),
+        ('{"stream": 1, "stream": 2}', (None, None, None, 1)),
+        ('{"correlation": "12", "device": 3.0, "stream": 2.5}', (12, None, 3, None)),
+        ('{"correlation": 9223372036854775808, "device": null}', (None, None, None, None)),
+        ('{"deep": {"stream": 4}}', (None, None, None, None)),
+    ],
+)
+def test_what_joins_events_is_read_from_args(args, expected):
+    found = row(f'{{"args": {args}}}')
+    keys = ("correlation", "external_id", "device_id", "stream")
+    assert tuple(found[key] for key in keys) == expected
+    assert json.loads(found["args"]) == json.loads(args)
+
+
+def test_processes_and_threads_of_text_are_numbers_of_their_own():
+    texts = ('"Spans"', '"Trace"', '"12"', "12", '"Spans"', "1.5", "null")
+    pids = [row(f'{{"pid": {text}, "tid": 1}}')["pid"] for text in texts]
+    assert pids[2:4] == [12, 12]
+    assert pids[0] == pids[4] < 0
+    assert len({*pids[:3], pids[5]}) == 4
+    assert pids[6] is None
+
+
+def test_escapes_are_taken_out_of_text_and_of_keys():
+    text = r'{"\u0070h": "X", "name": "a\"\\\/\b\f\n\r\t\u00e9\u4e2d\ud83d\ude00\u0000"}'
+    found = row(text)
+    assert found["name"] == 'a"\\/\b\f\n\r\t\u00e9\u4e2d\U0001f600\x00'
+    assert (found["phase"], found["raw"]) == ("X", None)
+
+
+def test_what_duckdb_takes_beyond_json_is_taken_here():
+    text = '{"args": {"a": [nan, -Infinity, INF,], "b": 1,},}'
+    assert row(text)["args"] == '{"a":[nan,-Infinity,INF],"b":1}'
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(names, values, max_size=4), st.sampled_from([None, 1, "\r\n\t"]))
+def test_args_keep_every_key_and_value_without_white_space(args, indent):
+    text = json.dumps({"args": args}, indent=indent)
+    assert row(text)["args"] == json.dumps(args, separators=(",", ":"))
+
+
+VALUES = [
+    b"tru",
+    b"01",
+    b".5",
+    b"5.",
+    b"1e",
+    b"+1",
+    b"[1 2]",
+    b"[}",
+    b"{]",
+    b"{b: 1}",
+    b'{"b" 1}',
+    b"'b'",
+]
+ESCAPES = [b"\\x", b"\\u12g4", b"\\ud800", b"\\ud800\\u0041", b"\\udc00"]
+NO_UTF8 = [
+    b"\xff",
+    b"\xc0\xaf",
+    b"\xe0\x80\xaf",
+    b"\xed\xa0\x80",
+    b"\xf0\x80\x80\xaf",
+    b"\xf4\x90\x80\x80",
+]
+DAMAGED = [
+    *(b'{"a": ' + value + b"}" for value in VALUES),
+    *(b'{"a": "' + text + b'"}' for text in (*ESCAPES, *NO_UTF8, b"\x1f")),
+    *(b"5", b'"text"', b"null"),
+]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_reading_stops_before_what_is_no_event(damaged):
+    read = read_events(bytearray(WHOLE + b", " + damaged + b", " + WHOLE), 0)
+    assert (read.stop, read.batch.rows, read.end) == (Stop.AT_ERROR, 1, len(WHOLE) + 2)
+    assert read.error
+
+
+def test_reading_stops_before_an_event_that_is_cut_off_anywhere():
+    for end in range(1, len(WHOLE)):
+        read = read_events(bytearray(WHOLE + b",\n" + WHOLE[:end]), 0)
+        assert (read.stop, read.batch.rows, read.end) == (Stop.INSIDE_EVENT, 1, len(WHOLE) + 2)
+
+
+def test_nesting_of_any_depth_is_read_or_refused():
+    for depth, stop in ((60_000, Stop.AT_END), (70_000, Stop.AT_ERROR)):
+        text = b'{"args": ' + b"[" * depth + b"]" * depth + b"}"
+        assert read_events(bytearray(text), 0).stop is stop
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.binary(max_size=80)
+    | st.lists(
+        st.sampled_from([*b'{}[]":,\\ \n0129.-+eEnaNiIftu\x00\xff\xe2\x80', *WHOLE]), max_size=60
+    ).map(bytes)
+)
+def test_any_bytes_are_read_without_harm(text):
+    for whole in (text, b'{"ph": ' + text, b'{"args": {"a": "' + text, WHOLE + text):
+        read = read_events(bytearray(whole), 0)
+        assert 0 <= read.end <= len(whole)
+        assert (read.stop is Stop.AT_END) == (read.end == len(whole))
+        assert (read.stop is Stop.AT_ERROR) == bool(read.error)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_events_are_read_within_bounds(seed, tmp_path):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler with a sanitizer is installed")
+    program = tmp_path / "fuzz"
+    source = Path(__file__).with_name("fuzz_native.c")
+    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    built = subprocess.run([compiler, *flags, str(source), "-o", str(program)], check=False)
+    if built.returncode:
+        pytest.skip("the C compiler has no sanitizer")
+    events = [
+        {
+            "ph": "X", "cat": "cpu_op", "name": f"op\u00e9 {place} \"quoted\" \\ \n and long",
+            "id": place, "pid": "Spans" if place % 5 == 0 else 1, "tid": "1", "dur": 0.5,
+            "ts": 1e15 / 7 if place % 3 else "12.5",
+            "args": {"correlation": str(place), "deep": [{"a": [1, None, math.nan]}, {"b": "},{"}]},
+            "cname": {"x": [-1.5e-7, 0, "\U0001f600"]},
+        }
+        for place in range(60)
+    ]  # fmt: skip
+    texts = [json.dumps(event, ensure_ascii=bool(event["id"] % 2)) for event in events]
+    (tmp_path / "events").write_text(",".join(texts), encoding="utf-8")
+    run = [str(program), str(seed), "100000", str(tmp_path / "events")]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout.split()[0]) > 1000
