@@ -34,8 +34,8 @@ setup(
     ext_modules=[
         Extension(
             "tracekit.native.libtracekit",
-            sources=["tracekit/native/events.c"],
-            depends=["tracekit/native/json.h", "tracekit/native/arrow.h"],
+            sources=["tracekit/native/events.c", "tracekit/native/nesting.c"],
+            depends=[f"tracekit/native/{name}.h" for name in ("arrow", "batch", "json")],
         )
     ],
     cmdclass={"build_ext": Compile, "bdist_wheel": Wheel},

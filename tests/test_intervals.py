@@ -3,6 +3,7 @@
 import itertools
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -131,6 +132,89 @@ def test_self_time_is_what_counting_every_microsecond_gives(intervals):
             own[innermost] += 1000
     found = rows_of(events, "SELECT event_id, self_ns FROM host_slice")
     assert own == dict(found)
+
+
+class Slice(NamedTuple):
+    """A host slice of any length, none too; they need not nest."""
+
+    at: int
+    length: int
+    category: str
+    tid: int
+
+    def is_open(self, at: int) -> bool:
+        """Whether it lasts beyond this instant, or takes no time and is at it."""
+        return self.at <= at and (self.at + self.length > at or (self.at, self.length) == (at, 0))
+
+    def event(self) -> dict:
+        name = "nn.Module: A" if self.at % 2 else "slice"
+        return traces.slice_event(self.category, name, self.at, self.length, tid=self.tid)
+
+
+CATEGORIES = ["user_annotation", "python_function", "cpu_op"]
+overlapping = st.lists(
+    st.builds(
+        Slice,
+        st.integers(0, 30),
+        st.integers(0, 12),
+        st.sampled_from(CATEGORIES),
+        st.sampled_from([1, 2]),
+    ),
+    max_size=14,
+)
+
+
+def begun(slices: list[Slice]) -> list[int]:
+    """Their places in the order in which they begin: of one extent, the outer kind first."""
+    return sorted(
+        range(len(slices)),
+        key=lambda i: (slices[i].at, -slices[i].length, CATEGORIES.index(slices[i].category), i),
+    )
+
+
+@FAST
+@given(overlapping)
+def test_a_slice_is_inside_what_was_open_when_it_began_and_lasts_as_long_as_it_says(slices):
+    order = begun(slices)
+    tree = []
+    for turn, place in enumerate(order):
+        own = slices[place]
+        around = [i for i in order[:turn] if slices[i].tid == own.tid and slices[i].is_open(own.at)]
+        tree.append((place, len(around) + 1, around[-1] if around else None))
+    self_ns = dict.fromkeys(order, 0)
+    for now, tid in itertools.product(range(44), (1, 2)):
+        running = [
+            i for i in order if slices[i].tid == tid and 0 <= now - slices[i].at < slices[i].length
+        ]
+        if running:
+            self_ns[running[-1]] += 1000
+    found = rows_of(
+        [each.event() for each in slices] + [traces.gpu_op(0, 60)],
+        "SELECT event_id, depth, parent_id, self_ns FROM host_slice ORDER BY 1",
+    )
+    assert [row[:3] for row in found] == sorted(tree)
+    assert {row[0]: row[3] for row in found} == self_ns
+
+
+@FAST
+@given(overlapping, st.lists(st.integers(0, 44), max_size=4, unique=True))
+def test_a_launch_has_around_it_what_was_open_of_each_kind(slices, launches):
+    events = [each.event() for each in slices]
+    expected = []
+    for correlation, at in enumerate(launches, start=1):
+        around = [i for i in begun(slices) if slices[i].tid == 1 and slices[i].is_open(at)]
+        ops = [i for i in around if slices[i].category == "cpu_op"]
+        frames = [i for i in around if slices[i].category == "python_function"]
+        modules = [i for i in frames if slices[i].at % 2]
+        innermost = (each[-1] if each else None for each in (ops, frames, modules))
+        expected.append((len(events), *innermost))
+        # It takes no time, and so is the innermost of what begins with it.
+        events.append(traces.launch(at, 0, correlation) | {"tid": 1})
+        events.append(traces.gpu_op(50, 1, correlation))
+    found = rows_of(
+        events, "SELECT launch_id, cpu_op_id, python_id, module_id FROM gpu_op_host ORDER BY 1"
+    )
+    assert found == expected
 
 
 intervals = st.lists(

@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.test_roundtrip import names, values
-from tracekit.native import EventStream, Stop, read_events
+from tracekit.native.events import Stop, read_events
+from tracekit.native.streams import BatchStream
 
 WHOLE = b'{"ph": "X", "ts": 1.5, "args": {"a": [1, {"b": null}], "t": "\\u00e9\\n"}, "x": true}'
 
@@ -22,7 +23,7 @@ def rows(text: bytes) -> list[dict]:
     """The columns of all events of a text, which must be sound."""
     read = read_events(bytearray(text), 0)
     assert read.stop is Stop.AT_END, (read.stop, read.error, text[read.end :])
-    found = duckdb.connect().from_arrow(EventStream(iter([read.batch])))
+    found = duckdb.connect().from_arrow(BatchStream("event", iter([read.batch])))
     return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
 
 

@@ -16,7 +16,7 @@ import tracekit
 from tracekit import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest import create_tables
-from tracekit.native import EventStream
+from tracekit.native.streams import BatchStream
 from tracekit.reading import TraceReader
 from tracekit.sources import ByteStream
 
@@ -33,7 +33,7 @@ def read():
     """All events of a trace, read in batches so small that nearly every event is cut off."""
     with duckdb.connect() as connection:
         create_tables(connection)
-        connection.execute(catalog.vocabulary()[0])
+        connection.execute(catalog.vocabulary()["measures"])
         connection.execute("SET VARIABLE trace = 1")
 
         def read(data: bytes, batch_bytes: int, folder: Path) -> tuple[list, TraceReader]:
@@ -41,7 +41,7 @@ def read():
             file.write_bytes(data)
             with ByteStream(str(file), file.open("rb")) as stream:
                 reader = TraceReader(stream, batch_bytes)
-                batches = EventStream(reader.batches())
+                batches = BatchStream("event", reader.batches())
                 try:
                     connection.execute(
                         "INSERT INTO event BY NAME SELECT 1 AS trace_id, * FROM batches"

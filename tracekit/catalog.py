@@ -15,7 +15,7 @@ Value = str | int | float | bool | None
 
 # What a database says of itself: another number, and its tables and views are not those that the
 # questions read.
-FORMAT = 4
+FORMAT = 5
 
 # In the order in which one stands on the other.
 VOCABULARY = (
@@ -66,11 +66,12 @@ def schema(name: str) -> str:
 
 
 @cache
-def vocabulary() -> tuple[str, ...]:
-    """The statement files that build macros, views and derived tables, in order."""
-    return tuple(
-        (_folder() / "views" / f"{name}.sql").read_text(encoding="utf-8") for name in VOCABULARY
-    )
+def vocabulary() -> dict[str, str]:
+    """The statement files that build macros, views and derived tables, in order, by name."""
+    return {
+        name: (_folder() / "views" / f"{name}.sql").read_text(encoding="utf-8")
+        for name in VOCABULARY
+    }
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -13,7 +14,9 @@ import duckdb
 from tracekit import catalog
 from tracekit.ahead import ahead
 from tracekit.hardware import Peaks
-from tracekit.native import Batch, EventStream
+from tracekit.native.library import Batch
+from tracekit.native.streams import BatchStream
+from tracekit.nesting import nest
 from tracekit.reading import BATCH_BYTES, TraceReader
 from tracekit.salvage import strict_json
 from tracekit.sources import ByteStream
@@ -50,15 +53,21 @@ def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool
 
     Should memory not do for one, `more_memory` may grant more, or refuse by returning False.
     """
-    for file in catalog.vocabulary():
+
+    def until_done(step: Callable[[], object]) -> None:
+        while True:
+            try:
+                step()
+                return
+            except duckdb.OutOfMemoryException:
+                if not more_memory():
+                    raise
+
+    for name, file in catalog.vocabulary().items():
         for statement in connection.extract_statements(file):
-            while True:
-                try:
-                    connection.execute(statement)
-                    break
-                except duckdb.OutOfMemoryException:
-                    if not more_memory():
-                        raise
+            until_done(partial(connection.execute, statement))
+        if name == "timeline":
+            until_done(partial(nest, connection))
     # What was only needed on the way is memory held for nothing.
     for kind in ("view", "table"):
         names = connection.execute(
@@ -128,7 +137,7 @@ class Ingest:
             raise
 
     def _insert_events(self, trace_id: int, reader: TraceReader) -> None:
-        batches = EventStream(self._watched(ahead(reader.batches())))
+        batches = BatchStream("event", self._watched(ahead(reader.batches())))
         try:
             # DuckDB finds the stream by its name here.
             self._connection.execute(

@@ -15,7 +15,8 @@ from typing import Any
 
 from tracekit.ahead import ahead
 from tracekit.errors import TracekitError
-from tracekit.native import Batch, Stop, read_events
+from tracekit.native.events import Stop, read_events
+from tracekit.native.library import Batch
 from tracekit.salvage import DECODER, SPACE, Rejected, Salvaged, next_event, salvage
 from tracekit.sources import ByteStream
 

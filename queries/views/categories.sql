@@ -18,15 +18,18 @@ SELECT
     args->'Input Dims' AS input_dims, args->'Input type' AS input_types, args
 FROM slices WHERE kind = 'cpu_op';
 
--- Names are few, calls are many.
-CREATE OR REPLACE TABLE runtime_name AS
-SELECT kind, name, host_activity(kind, name) AS activity
-FROM (SELECT DISTINCT kind, name FROM slices WHERE kind IN ('runtime', 'driver'));
+-- What slices of the host are about. Names are few, slices are many. Name 0 is that of calls that copy and
+-- wait for it, whatever they are called.
+CREATE OR REPLACE TABLE host_name AS
+SELECT row_number() OVER ()::INTEGER AS name_id, kind, name, host_activity(kind, name) AS activity
+FROM (SELECT DISTINCT kind, name FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver'))
+UNION ALL
+SELECT 0, NULL, NULL, 'copy';
 
 -- Runtime and driver calls, all of them.
 CREATE OR REPLACE VIEW runtime_calls AS
 SELECT trace_id, event_id, kind, s.name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, activity, args
-FROM slices AS s JOIN runtime_name AS n USING (kind)
+FROM slices AS s JOIN host_name AS n USING (kind)
 WHERE kind IN ('runtime', 'driver') AND s.name IS NOT DISTINCT FROM n.name;
 
 -- Calls that enqueue work for a device: kernels, graphs, copies and fills.

@@ -39,7 +39,7 @@ FROM counted WHERE next_ns > at_ns;
 
 -- Idle intervals with the op that ended them and its launch. Joined by order, and the match checked: sorting
 -- goes through the disk where memory is short, a hash table of all launches does not.
-CREATE OR REPLACE TEMP TABLE gap AS
+CREATE OR REPLACE TABLE gap AS
 SELECT
     i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, CASE WHEN is_match THEN launch_id END AS launch_id,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
@@ -56,7 +56,8 @@ FROM (
 ) AS i;
 
 -- `place` numbers the intervals of all devices in order of time; an idle one may have several pieces,
--- one for each cause.
+-- one for each cause. The waits [gap start, launch) for the host are added by tracekit/nesting.py, with what
+-- the launching thread did meanwhile.
 CREATE OR REPLACE TABLE gpu_timeline AS
 SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::VARCHAR AS idle_class, NULL::VARCHAR AS cause,
        NULL::BIGINT AS op_id, NULL::BIGINT AS launch_id, NULL::BIGINT AS host_event_id
@@ -76,32 +77,3 @@ FROM gap WHERE idle_class = 'host_late' AND launch_end_ns > launch_start_ns
 UNION ALL
 SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
 FROM gap WHERE idle_class = 'host_late' AND end_ns > launch_end_ns;
-
--- The waits [gap start, launch) for the host, with the segments of the launching thread that they touch:
--- the last one that began before the gap did, and where the launch stands. Only equal numbers are
--- looked for, by order, and bucket by bucket (`>> 16`): so they need not all be in memory.
-CREATE OR REPLACE TEMP TABLE host_wait AS
-SELECT w.trace_id, w.device_id, w.place, w.start_ns, w.launch_start_ns, w.op_id, w.launch_id, s.segment AS first_segment, launch_place
-FROM (
-    SELECT gap.*, thread, l.place AS launch_place, l.launch_id = gap.launch_id AS is_match
-    FROM (SELECT * FROM gap WHERE idle_class = 'host_late') AS gap
-    ASOF JOIN host_launch AS l
-      ON gap.trace_id = l.trace_id AND gap.launch_id >> 16 = l.launch_id >> 16 AND gap.launch_id >= l.launch_id
-) AS w
-ASOF JOIN (SELECT thread, place AS segment, at_ns FROM host_around WHERE next_ns > at_ns) AS s
-  ON w.thread = s.thread AND w.start_ns >= s.at_ns
-WHERE is_match;
-
-INSERT INTO gpu_timeline
-SELECT trace_id, device_id, place, greatest(start_ns, segment_start_ns), least(launch_start_ns, segment_end_ns),
-       'idle', 'host_late', activity, op_id, launch_id, event_id
-FROM (
-    SELECT w.*, s.start_ns AS segment_start_ns, s.end_ns AS segment_end_ns, s.activity, s.event_id
-    FROM (
-        SELECT * EXCLUDE (first_segment, launch_place), unnest(generate_series(first_segment, launch_place - 1)) AS segment
-        FROM host_wait
-    ) AS w
-    ASOF JOIN host_segment AS s ON w.trace_id = s.trace_id AND w.segment >> 16 = s.segment >> 16 AND w.segment >= s.segment
-    WHERE w.segment = s.segment
-)
-WHERE least(launch_start_ns, segment_end_ns) > greatest(start_ns, segment_start_ns);

@@ -1,4 +1,4 @@
-/* The Arrow C data interface: https://arrow.apache.org/docs/format/CDataInterface.html */
+/* The Arrow C data and stream interfaces: https://arrow.apache.org/docs/format/CDataInterface.html */
 
 #ifndef TRACEKIT_ARROW_H
 #define TRACEKIT_ARROW_H
@@ -20,6 +20,14 @@ struct ArrowArray {
     const void **buffers;
     struct ArrowArray **children, *dictionary;
     void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
     void *private_data;
 };
 

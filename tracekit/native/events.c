@@ -2,47 +2,19 @@
  * they mean), as an Arrow record batch. An event that the columns cannot say in full (an unknown or
  * repeated key, a textual timestamp ...) keeps its text in `raw`. */
 
-#include "arrow.h"
+#include "batch.h"
 #include "json.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum integer { EVENT_ID, PID, TID, TS, DUR, CORRELATION, EXTERNAL_ID, DEVICE, STREAM, FLOW_ID, INTEGERS };
-enum text { PHASE, CATEGORY, NAME, FLOW_BIND, SCOPE, ARGS, RAW, TEXTS };
-enum { COLUMNS = INTEGERS + TEXTS };
-
-static const char *const column_names[COLUMNS] = {
-    "event_id", "pid", "tid", "ts_ns", "dur_ns", "correlation", "external_id", "device_id", "stream", "flow_id",
-    "phase", "category", "name", "flow_bind", "scope", "args", "raw",
+enum {
+    EVENT_ID, PID, TID, TS, DUR, CORRELATION, EXTERNAL_ID, DEVICE, STREAM, FLOW_ID,
+    PHASE, CATEGORY, NAME, FLOW_BIND, SCOPE, ARGS, RAW, COLUMNS,
 };
 
-/* A string of an Arrow view column: short ones stand in it, others in the batch's heap.
- * https://arrow.apache.org/docs/format/Columnar.html#variable-size-binary-view-layout */
-enum { INLINE_BYTES = 12, PREFIX_BYTES = 4 };
-struct view {
-    int32_t size;
-    union {
-        uint8_t bytes[INLINE_BYTES];
-        struct {
-            uint8_t prefix[PREFIX_BYTES];
-            int32_t buffer, offset;
-        } far;
-    } text;
-};
-
-/* Columns while they are filled, and then until the last one is released. */
-struct batch {
-    atomic_int users;
-    int64_t rows, capacity;
-    int64_t *integers[INTEGERS];
-    struct view *texts[TEXTS];
-    uint8_t *valid[COLUMNS];
-    struct heap heap;
-    int64_t heap_size;
-    struct ArrowArray columns[COLUMNS], *children[COLUMNS];
-    const void *buffers[COLUMNS][4], *no_buffer[1];
+static const struct column columns[COLUMNS] = {
+    {"event_id", INTEGER}, {"pid", INTEGER}, {"tid", INTEGER}, {"ts_ns", INTEGER}, {"dur_ns", INTEGER},
+    {"correlation", INTEGER}, {"external_id", INTEGER}, {"device_id", INTEGER}, {"stream", INTEGER},
+    {"flow_id", INTEGER}, {"phase", TEXT}, {"category", TEXT}, {"name", TEXT}, {"flow_bind", TEXT},
+    {"scope", TEXT}, {"args", JSON}, {"raw", JSON},
 };
 
 /* The event that is being read. */
@@ -51,72 +23,6 @@ struct reader {
     unsigned seen, args_seen;   /* which keys, one bit a column */
     int keys, reproduced;       /* how many keys there are, and how many the columns reproduce */
 };
-
-/* -- columns -------------------------------------------------------------------------------------- */
-
-static bool grow(void **array, int64_t capacity, size_t size) {
-    void *grown = realloc(*array, (size_t)capacity * size);
-    if (grown != NULL) *array = grown;
-    return grown != NULL;
-}
-
-/* An empty row behind the last one. */
-static bool open_row(struct batch *batch) {
-    if (batch->rows == batch->capacity) {
-        int64_t capacity = batch->capacity ? batch->capacity * 2 : 1024;
-        for (int i = 0; i < INTEGERS; i++)
-            if (!grow((void **)&batch->integers[i], capacity, sizeof(int64_t))) return false;
-        for (int i = 0; i < TEXTS; i++)
-            if (!grow((void **)&batch->texts[i], capacity, sizeof(struct view))) return false;
-        for (int i = 0; i < COLUMNS; i++)
-            if (!grow((void **)&batch->valid[i], capacity / 8, 1)) return false;
-        batch->capacity = capacity;
-    }
-    int64_t row = batch->rows;
-    for (int i = 0; i < INTEGERS; i++) batch->integers[i][row] = 0;
-    for (int i = 0; i < TEXTS; i++) batch->texts[i][row] = (struct view){0};
-    for (int i = 0; i < COLUMNS; i++) batch->valid[i][row / 8] &= (uint8_t)((1 << row % 8) - 1);
-    return true;
-}
-
-static bool is_set(struct batch *batch, int column) {
-    return batch->valid[column][batch->rows / 8] >> batch->rows % 8 & 1;
-}
-
-static void set_valid(struct batch *batch, int column) {
-    batch->valid[column][batch->rows / 8] |= (uint8_t)(1 << batch->rows % 8);
-}
-
-static void set_integer(struct batch *batch, enum integer column, int64_t value) {
-    batch->integers[column][batch->rows] = value;
-    set_valid(batch, (int)column);
-}
-
-/* What stands behind the heap's end is this row's text. */
-static void set_heap_text(struct batch *batch, enum text column, size_t begin) {
-    struct view *view = &batch->texts[column][batch->rows];
-    size_t size = batch->heap.size - begin;
-    const uint8_t *text = batch->heap.bytes + begin;
-    view->size = (int32_t)size;
-    if (size <= INLINE_BYTES) {
-        memcpy(view->text.bytes, text, size);
-        batch->heap.size = begin;
-    } else {
-        memcpy(view->text.far.prefix, text, PREFIX_BYTES);
-        view->text.far.buffer = 0;
-        view->text.far.offset = (int32_t)begin;
-    }
-    set_valid(batch, INTEGERS + (int)column);
-}
-
-static bool set_text(struct batch *batch, enum text column, struct span string) {
-    struct heap *heap = &batch->heap;
-    size_t begin = heap->size;
-    if (!heap_reserve(heap, (size_t)(string.end - string.begin))) return false;
-    heap->size += json_unescape(string, heap->bytes + begin);
-    set_heap_text(batch, column, begin);
-    return true;
-}
 
 /* -- numbers -------------------------------------------------------------------------------------- */
 
@@ -207,20 +113,20 @@ static bool key_is(struct span key, const char *name) {
 
 static int column_of(struct span key) {
     switch (key.end - key.begin) {
-    case 1: return key_is(key, "s") ? INTEGERS + SCOPE : -1;
+    case 1: return key_is(key, "s") ? SCOPE : -1;
     case 2:
-        return key_is(key, "ph")   ? INTEGERS + PHASE
+        return key_is(key, "ph")   ? PHASE
                : key_is(key, "ts") ? TS
                : key_is(key, "id") ? FLOW_ID
-               : key_is(key, "bp") ? INTEGERS + FLOW_BIND
+               : key_is(key, "bp") ? FLOW_BIND
                                    : -1;
     case 3:
-        return key_is(key, "cat")   ? INTEGERS + CATEGORY
+        return key_is(key, "cat")   ? CATEGORY
                : key_is(key, "pid") ? PID
                : key_is(key, "tid") ? TID
                : key_is(key, "dur") ? DUR
                                     : -1;
-    case 4: return key_is(key, "name") ? INTEGERS + NAME : key_is(key, "args") ? INTEGERS + ARGS : -1;
+    case 4: return key_is(key, "name") ? NAME : key_is(key, "args") ? ARGS : -1;
     default: return -1;
     }
 }
@@ -237,11 +143,11 @@ static const uint8_t *args_member(void *context, struct json *json, struct span 
                  : key_is(key, "stream")                  ? STREAM
                                                           : -1;
     if (token.end == NULL || column < 0) return token.end;
-    unsigned bit = 1u << (is_old ? INTEGERS : column);
+    unsigned bit = 1u << (is_old ? COLUMNS : column);
     bool is_first = !(reader->args_seen & bit) && !(is_old && is_set(reader->batch, column));
     reader->args_seen |= bit;
     if (is_first && decimal(unquoted(token), 0, &value, &exact) && exact)
-        set_integer(reader->batch, (enum integer)column, value);
+        set_integer(reader->batch, column, value);
     return token.end;
 }
 
@@ -251,8 +157,17 @@ static const uint8_t *read_args(struct reader *reader, struct json *json, const 
     at = *at == '{' ? json_members(json, at, args_member, reader) : json_value(json, at);
     if (at == NULL) return NULL;
     if (!json_copied(json, at)) return json_wrong(json, at, json_no_memory);
-    set_heap_text(reader->batch, ARGS, begin);
+    set_text(reader->batch, ARGS, begin);
     return at;
+}
+
+static bool read_text(struct batch *batch, int column, struct span string) {
+    struct heap *heap = &batch->heap;
+    size_t begin = heap->size;
+    if (!heap_reserve(heap, (size_t)(string.end - string.begin))) return false;
+    heap->size += json_unescape(string, heap->bytes + begin);
+    set_text(batch, column, begin);
+    return true;
 }
 
 static const uint8_t *event_member(void *context, struct json *json, struct span key, const uint8_t *at) {
@@ -269,27 +184,26 @@ static const uint8_t *event_member(void *context, struct json *json, struct span
     reader->keys++;
     if (!known) return json_value(json, at);
     reader->seen |= 1u << column;
-    if (column == INTEGERS + ARGS && *at != 'n') {
+    if (column == ARGS && *at != 'n') {
         reader->reproduced++;
         return read_args(reader, json, at);
     }
     struct span token = token_at(json, at), bare;
     if (token.end == NULL) return NULL;
     bare = unquoted(token);
-    if (column >= INTEGERS) {
+    if (columns[column].type != INTEGER) {
         reproduced = is_string(token);
-        if (reproduced && !set_text(batch, (enum text)(column - INTEGERS), bare))
-            return json_wrong(json, at, json_no_memory);
+        if (reproduced && !read_text(batch, column, bare)) return json_wrong(json, at, json_no_memory);
     } else if (column == TS || column == DUR) {
         if (decimal(bare, 3, &value, &exact)) {
-            set_integer(batch, (enum integer)column, value);
+            set_integer(batch, column, value);
             reproduced = exact && !is_string(token);
         }
     } else if (is_plain(bare) && decimal(bare, 0, &value, &exact)) {
         reproduced = !is_string(token);
-        if (reproduced || column != FLOW_ID) set_integer(batch, (enum integer)column, value);
+        if (reproduced || column != FLOW_ID) set_integer(batch, column, value);
     } else if (column != FLOW_ID && *at != 'n') {
-        set_integer(batch, (enum integer)column, number_of_text(bare));
+        set_integer(batch, column, number_of_text(bare));
     }
     reader->reproduced += reproduced;
     return token.end;
@@ -298,7 +212,6 @@ static const uint8_t *event_member(void *context, struct json *json, struct span
 /* One event, an object that begins at `at`, as a row. */
 static const uint8_t *read_event(struct batch *batch, struct json *json, const uint8_t *at, int64_t event_id) {
     struct reader reader = {.batch = batch};
-    if (!open_row(batch)) return json_wrong(json, at, json_no_memory);
     set_integer(batch, EVENT_ID, event_id);
     const uint8_t *end = json_members(json, at, event_member, &reader);
     if (end == NULL) return NULL;
@@ -306,100 +219,11 @@ static const uint8_t *read_event(struct batch *batch, struct json *json, const u
         size_t begin = batch->heap.size;
         json_copy(json, at);
         if (json_value(json, at) == NULL || !json_copied(json, end)) return json_wrong(json, at, json_no_memory);
-        set_heap_text(batch, RAW, begin);
+        set_text(batch, RAW, begin);
     }
     if (batch->heap.size > INT32_MAX) return json_wrong(json, at, "too large");
     batch->rows++;
-    return end;
-}
-
-/* -- Arrow ---------------------------------------------------------------------------------------- */
-
-static void free_batch(struct batch *batch) {
-    for (int i = 0; i < INTEGERS; i++) free(batch->integers[i]);
-    for (int i = 0; i < TEXTS; i++) free(batch->texts[i]);
-    for (int i = 0; i < COLUMNS; i++) free(batch->valid[i]);
-    free(batch->heap.bytes);
-    free(batch);
-}
-
-static void release_array(struct ArrowArray *array) {
-    struct batch *batch = array->private_data;
-    for (int64_t i = 0; i < array->n_children; i++)
-        if (array->children[i]->release != NULL) array->children[i]->release(array->children[i]);
-    array->release = NULL;
-    if (atomic_fetch_sub(&batch->users, 1) == 1) free_batch(batch);
-}
-
-/* The bits behind the last row are clear. */
-static int64_t count_nulls(struct batch *batch, int column) {
-    int64_t nulls = batch->rows;
-    for (int64_t i = 0; i < (batch->rows + 7) / 8; i++) nulls -= __builtin_popcount(batch->valid[column][i]);
-    return nulls;
-}
-
-static void export_batch(struct batch *batch, struct ArrowArray *array) {
-    batch->heap_size = (int64_t)batch->heap.size;
-    batch->users = COLUMNS + 1;
-    for (int i = 0; i < COLUMNS; i++) {
-        const void **buffers = batch->buffers[i];
-        buffers[0] = batch->valid[i];
-        buffers[1] = i < INTEGERS ? (void *)batch->integers[i] : (void *)batch->texts[i - INTEGERS];
-        buffers[2] = batch->heap.bytes;
-        buffers[3] = &batch->heap_size;
-        batch->columns[i] = (struct ArrowArray){
-            .length = batch->rows, .null_count = count_nulls(batch, i), .n_buffers = i < INTEGERS ? 2 : 4,
-            .buffers = buffers, .release = release_array, .private_data = batch,
-        };
-        batch->children[i] = &batch->columns[i];
-    }
-    *array = (struct ArrowArray){
-        .length = batch->rows, .n_buffers = 1, .buffers = batch->no_buffer, .n_children = COLUMNS,
-        .children = batch->children, .release = release_array, .private_data = batch,
-    };
-}
-
-/* Metadata is the number of pairs, then each key and value behind its size. */
-#define JSON_TYPE_KEY "ARROW:extension:name"
-#define JSON_TYPE_VALUE "arrow.json"
-struct schema {
-    struct ArrowSchema columns[COLUMNS], *children[COLUMNS];
-    char json_type[3 * sizeof(int32_t) + sizeof JSON_TYPE_KEY + sizeof JSON_TYPE_VALUE];
-};
-
-static char *put_sized(char *into, const char *text) {
-    int32_t size = (int32_t)strlen(text);
-    memcpy(into, &size, sizeof size);
-    memcpy(into + sizeof size, text, strlen(text));
-    return into + sizeof size + size;
-}
-
-static void release_column(struct ArrowSchema *schema) { schema->release = NULL; }
-
-static void release_schema(struct ArrowSchema *schema) {
-    free(schema->private_data);
-    schema->release = NULL;
-}
-
-/* The columns' names and types; 0 when done. */
-int tracekit_event_schema(struct ArrowSchema *out) {
-    struct schema *schema = calloc(1, sizeof *schema);
-    const int32_t one = 1;
-    if (schema == NULL) return 1;
-    memcpy(schema->json_type, &one, sizeof one);
-    put_sized(put_sized(schema->json_type + sizeof one, JSON_TYPE_KEY), JSON_TYPE_VALUE);
-    for (int i = 0; i < COLUMNS; i++) {
-        schema->columns[i] = (struct ArrowSchema){
-            .format = i < INTEGERS ? "l" : "vu", .name = column_names[i], .flags = ARROW_FLAG_NULLABLE,
-            .metadata = i >= INTEGERS + ARGS ? schema->json_type : NULL, .release = release_column,
-        };
-        schema->children[i] = &schema->columns[i];
-    }
-    *out = (struct ArrowSchema){
-        .format = "+s", .name = "", .n_children = COLUMNS, .children = schema->children,
-        .release = release_schema, .private_data = schema,
-    };
-    return 0;
+    return batch_open_row(batch) ? end : json_wrong(json, at, json_no_memory);
 }
 
 /* -- what Python calls ---------------------------------------------------------------------------- */
@@ -419,7 +243,7 @@ void tracekit_read_events(
     const uint8_t *text, int64_t size, int64_t first_id, struct ArrowArray *out, struct stopped *stopped
 ) {
     struct json *json = calloc(1, sizeof *json);
-    struct batch *batch = calloc(1, sizeof *batch);
+    struct batch *batch = batch_new(columns, COLUMNS);
     const uint8_t *at = text, *end = text + size;
     *out = (struct ArrowArray){0};
     *stopped = (struct stopped){.reason = OUT_OF_MEMORY};
@@ -444,14 +268,17 @@ void tracekit_read_events(
     stopped->at = at - text;
     if (at == end) stopped->reason = AT_END;
     else if (*at == ']') stopped->reason = AT_BRACKET;
-    if (!open_row(batch)) goto failed;   /* so that the columns are there */
-    export_batch(batch, out);
+    if (!batch_open_row(batch)) goto failed;   /* what it holds is of an event that is not whole */
+    batch_export(batch, out);
     free(json);
     return;
 failed:
     free(json);
-    if (batch != NULL) free_batch(batch);
+    batch_free(batch);
 }
+
+/* The columns of what is read; 0 when done. */
+int tracekit_event_schema(struct ArrowSchema *out) { return schema_export(columns, COLUMNS, out); }
 
 void tracekit_release(struct ArrowArray *array) {
     if (array->release != NULL) array->release(array);

@@ -11,19 +11,9 @@
 #ifndef TRACEKIT_JSON_H
 #define TRACEKIT_JSON_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "batch.h"
 
 #define JSON_DEPTH (1 << 16)
-
-/* Bytes that are kept: compacted JSON, and text without its escapes. */
-struct heap {
-    uint8_t *bytes;
-    size_t size, capacity;
-};
 
 /* The reason where memory has run out. */
 static const char json_no_memory[] = "out of memory";
@@ -46,17 +36,6 @@ struct span {
 /* Called for each member of an object, with its key (as it stands between its quotes) and the place of
  * its value; returns the place behind the value, or NULL. */
 typedef const uint8_t *json_member(void *context, struct json *json, struct span key, const uint8_t *value);
-
-/* Room for `size` more bytes; false when there is no memory. */
-static bool heap_reserve(struct heap *heap, size_t size) {
-    if (heap->capacity - heap->size >= size) return true;
-    size_t capacity = heap->capacity + heap->capacity / 2 + size;
-    uint8_t *bytes = realloc(heap->bytes, capacity);
-    if (bytes == NULL) return false;
-    heap->bytes = bytes;
-    heap->capacity = capacity;
-    return true;
-}
 
 static const uint8_t *json_wrong(struct json *json, const uint8_t *at, const char *reason) {
     json->failed_at = at;

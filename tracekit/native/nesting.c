@@ -1,0 +1,299 @@
+/* Host slices, in the order in which they begin -> the tree that they form, the time of each thread cut wherever
+ * one begins or ends, and what a thread did while a device waited for it (queries/schema/host_order.sql says what
+ * comes in, write_*.sql in that folder what goes out).
+ *
+ * One stack, walked once. Innermost is the slice that began last of those that have not ended: so slices that
+ * overlap without nesting (clocks are rounded; a range is opened in one call and closed in another) are
+ * each inside what was open when they began, and last as long as they say. */
+
+#include "batch.h"
+
+/* What is known of a slice; bits of `flags`. */
+enum { IS_OP = 1, IS_PYTHON = 2, IS_MODULE = 4, IS_COVERING = 8 };
+
+/* The columns that come in, all of them without NULL, ordered by thread, start, the longer first, and rank. Each
+ * thread begins with a slice of no event (negative) that spans all of its time. A launch of GPU ops comes once
+ * more, for each of them, when it is open, and then says whether it blocks. A device's wait has a place for an event. */
+enum { IN_THREAD, IN_START, IN_END, IN_RANKED, IN_NAMED };   /* 32, 64, 64, 64 and 32 bits */
+enum { NAME_SHIFT = 8, RANK_SHIFT = 56, LAUNCH_RANK = 4, WAIT_RANK = 5 };
+enum { NONE = -1, COPY_NAME = 0 };
+
+enum { SEGMENT_THREAD, SEGMENT, SEGMENT_START, SEGMENT_END, SEGMENT_EVENT, SEGMENT_NAME, SEGMENT_COLUMNS };
+static const struct column segment_columns[SEGMENT_COLUMNS] = {
+    {"thread", INTEGER}, {"segment", INTEGER}, {"start_ns", INTEGER}, {"end_ns", INTEGER}, {"event_id", INTEGER},
+    {"name_id", INTEGER},
+};
+
+enum {
+    SLICE_THREAD, SLICE_EVENT, SLICE_DEPTH, SLICE_PARENT, SLICE_SELF,
+    SLICE_LAUNCH, SLICE_OP, SLICE_PYTHON, SLICE_MODULE, SLICE_COLUMNS,
+};
+static const struct column slice_columns[SLICE_COLUMNS] = {
+    {"thread", INTEGER}, {"event_id", INTEGER}, {"depth", INTEGER}, {"parent_id", INTEGER}, {"self_ns", INTEGER},
+    {"is_launch", INTEGER}, {"cpu_op_id", INTEGER}, {"python_id", INTEGER}, {"module_id", INTEGER},
+};
+
+enum { WAIT_PLACE, WAIT_START, WAIT_END, WAIT_EVENT, WAIT_NAME, WAIT_COLUMNS };
+static const struct column wait_columns[WAIT_COLUMNS] = {
+    {"place", INTEGER}, {"start_ns", INTEGER}, {"end_ns", INTEGER}, {"event_id", INTEGER}, {"name_id", INTEGER},
+};
+
+/* A device's wait for a launch by the thread. */
+struct wait {
+    int64_t place, start_ns, end_ns;
+};
+
+/* A slice that has begun and not ended. */
+struct slice {
+    int64_t event_id, start_ns, end_ns, self_ns, name_id;
+    int64_t parent_id, depth, launch_op, launch_python, launch_module;   /* when it began */
+    int64_t flags;
+    bool is_launch;
+    /* Of it and what is around it: the first end, the innermost of each kind, and the outermost that covers. */
+    int64_t first_end_ns, op, python, module, covering_name;
+};
+
+struct walk {
+    struct ArrowArrayStream input;
+    struct ArrowArray rows;     /* of the input, and the next of them */
+    int64_t row;
+    struct slice *stack;
+    int64_t depth, capacity;    /* the thread's own slice is at 0 */
+    struct wait *waits;         /* at most one of each device */
+    int64_t n_waits, wait_capacity;
+    int64_t thread, at_ns;      /* where the walk is */
+    int64_t segment;            /* the next segment's number */
+    struct batch *segments, *slices, *waited;
+    bool is_done;
+};
+
+static int64_t input(const struct walk *walk, int column) {
+    const struct ArrowArray *array = walk->rows.children[column];
+    int64_t place = array->offset + walk->rows.offset + walk->row;
+    bool is_narrow = column == IN_THREAD || column == IN_NAMED;
+    return is_narrow ? ((const int32_t *)array->buffers[1])[place] : ((const int64_t *)array->buffers[1])[place];
+}
+
+static void set_known(struct batch *batch, int column, int64_t id) {
+    if (id != NONE) set_integer(batch, column, id);
+}
+
+static bool close_row(struct batch *batch) {
+    batch->rows++;
+    return batch_open_row(batch);
+}
+
+/* What the innermost slice took of each wait, up to `at_ns`. */
+static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, int64_t name_id) {
+    struct batch *out = walk->waited;
+    int64_t left = 0;
+    for (int64_t i = 0; i < walk->n_waits; i++) {
+        struct wait wait = walk->waits[i];
+        int64_t start_ns = wait.start_ns > walk->at_ns ? wait.start_ns : walk->at_ns;
+        int64_t end_ns = wait.end_ns < at_ns ? wait.end_ns : at_ns;
+        if (wait.end_ns > at_ns) walk->waits[left++] = wait;
+        if (start_ns >= end_ns) continue;
+        set_integer(out, WAIT_PLACE, wait.place);
+        set_integer(out, WAIT_START, start_ns);
+        set_integer(out, WAIT_END, end_ns);
+        set_known(out, WAIT_EVENT, event_id);
+        set_known(out, WAIT_NAME, name_id);
+        if (!close_row(out)) return false;
+    }
+    walk->n_waits = left;
+    return true;
+}
+
+/* The time up to `at_ns` belongs to the innermost slice. */
+static bool go_to(struct walk *walk, int64_t at_ns) {
+    struct slice *innermost = &walk->stack[walk->depth - 1];
+    struct batch *out = walk->segments;
+    int64_t name_id = innermost->covering_name == NONE ? innermost->name_id : innermost->covering_name;
+    if (at_ns <= walk->at_ns) return true;
+    if (!go_on_waiting(walk, at_ns, innermost->event_id, name_id)) return false;
+    /* Between times that are absurd there may be more than 63 bits say: it wraps around. */
+    innermost->self_ns = (int64_t)((uint64_t)innermost->self_ns + (uint64_t)at_ns - (uint64_t)walk->at_ns);
+    set_integer(out, SEGMENT_THREAD, walk->thread);
+    set_integer(out, SEGMENT, walk->segment++);
+    set_integer(out, SEGMENT_START, walk->at_ns);
+    set_integer(out, SEGMENT_END, at_ns);
+    set_known(out, SEGMENT_EVENT, innermost->event_id);
+    set_known(out, SEGMENT_NAME, name_id);
+    walk->at_ns = at_ns;
+    return close_row(out);
+}
+
+/* Works out what a slice on the stack has from those around it. */
+static void inherit(struct walk *walk, int64_t place) {
+    struct slice *own = &walk->stack[place], *around = place > 0 ? own - 1 : NULL;
+    int64_t covering = around ? around->covering_name : NONE;
+    own->first_end_ns = around && around->first_end_ns < own->end_ns ? around->first_end_ns : own->end_ns;
+    own->op = own->flags & IS_OP ? own->event_id : around ? around->op : NONE;
+    own->python = own->flags & IS_PYTHON ? own->event_id : around ? around->python : NONE;
+    own->module = own->flags & IS_MODULE ? own->event_id : around ? around->module : NONE;
+    own->covering_name = covering == NONE && own->flags & IS_COVERING ? own->name_id : covering;
+}
+
+static bool end_slice(struct walk *walk, int64_t place) {
+    const struct slice *slice = &walk->stack[place];
+    struct batch *out = walk->slices;
+    bool done = true;
+    if (slice->event_id != NONE) {
+        set_integer(out, SLICE_THREAD, walk->thread);
+        set_integer(out, SLICE_EVENT, slice->event_id);
+        set_integer(out, SLICE_DEPTH, slice->depth);
+        set_known(out, SLICE_PARENT, slice->parent_id);
+        set_integer(out, SLICE_SELF, slice->self_ns);
+        set_integer(out, SLICE_LAUNCH, slice->is_launch);
+        if (slice->is_launch) {
+            set_known(out, SLICE_OP, slice->launch_op);
+            set_known(out, SLICE_PYTHON, slice->launch_python);
+            set_known(out, SLICE_MODULE, slice->launch_module);
+        }
+        done = close_row(out);
+    }
+    memmove(&walk->stack[place], &walk->stack[place + 1], (size_t)(--walk->depth - place) * sizeof *walk->stack);
+    for (int64_t above = place; above < walk->depth; above++) inherit(walk, above);
+    return done;
+}
+
+/* Ends what has ended by `at_ns`, in the order of time; what began just there and takes no time has not. */
+static bool end_until(struct walk *walk, int64_t at_ns) {
+    while (walk->depth > 0) {
+        int64_t place = walk->depth - 1, end_ns = walk->stack[place].first_end_ns;
+        while (walk->stack[place].end_ns != end_ns) place--;
+        if (end_ns > at_ns || (end_ns == at_ns && walk->stack[place].start_ns == at_ns)) return true;
+        if (!go_to(walk, end_ns) || !end_slice(walk, place)) return false;
+    }
+    return true;
+}
+
+/* A launch that blocks is a copy, whatever its name. */
+static void mark_launch(struct walk *walk, int64_t event_id, bool is_blocking) {
+    int64_t place = walk->depth - 1;
+    while (place >= 0 && walk->stack[place].event_id != event_id) place--;
+    if (place < 0) return;
+    walk->stack[place].is_launch = true;
+    if (is_blocking) walk->stack[place].name_id = COPY_NAME;
+}
+
+static bool begin_wait(struct walk *walk, struct wait wait) {
+    if (walk->n_waits == walk->wait_capacity) {
+        walk->wait_capacity = walk->wait_capacity * 2 + 8;
+        if (!grow((void **)&walk->waits, walk->wait_capacity, sizeof wait)) return false;
+    }
+    walk->waits[walk->n_waits++] = wait;
+    return true;
+}
+
+static bool begin_thread(struct walk *walk, int64_t thread, int64_t start_ns) {
+    if (!end_until(walk, INT64_MAX)) return false;
+    walk->n_waits = 0;
+    walk->thread = thread;
+    walk->at_ns = start_ns;
+    return true;
+}
+
+static bool begin_slice(struct walk *walk, struct slice slice) {
+    if (slice.event_id != NONE) {
+        if (!end_until(walk, slice.start_ns) || !go_to(walk, slice.start_ns)) return false;
+        const struct slice *around = &walk->stack[walk->depth - 1];
+        slice.parent_id = around->event_id;
+        slice.depth = walk->depth;
+        slice.launch_op = around->op;
+        slice.launch_python = around->python;
+        slice.launch_module = around->module;
+    }
+    if (walk->depth == walk->capacity) {
+        walk->capacity = walk->capacity ? walk->capacity * 2 : 64;
+        if (!grow((void **)&walk->stack, walk->capacity, sizeof slice)) return false;
+    }
+    walk->stack[walk->depth++] = slice;
+    inherit(walk, walk->depth - 1);
+    return true;
+}
+
+/* Takes the next row of the input. */
+static bool step(struct walk *walk) {
+    int64_t start_ns = input(walk, IN_START), end_ns = input(walk, IN_END);
+    int64_t ranked = input(walk, IN_RANKED), named = input(walk, IN_NAMED);
+    int64_t rank = ranked >> RANK_SHIFT, id = ranked & (((int64_t)1 << RANK_SHIFT) - 1);
+    struct slice slice = {.start_ns = start_ns, .end_ns = end_ns, .event_id = NONE, .name_id = NONE, .parent_id = NONE};
+    int64_t thread = input(walk, IN_THREAD);
+    walk->row++;
+    if (rank == WAIT_RANK) return begin_wait(walk, (struct wait){id, start_ns, end_ns});
+    if (rank == LAUNCH_RANK) {
+        mark_launch(walk, id, named);
+        return true;
+    }
+    if (ranked < 0) {
+        if (!begin_thread(walk, thread, start_ns)) return false;
+    } else {
+        slice.event_id = id;
+        slice.name_id = named >> NAME_SHIFT;
+        slice.flags = named & ((1 << NAME_SHIFT) - 1);
+    }
+    return begin_slice(walk, slice);
+}
+
+/* -- what Python calls ---------------------------------------------------------------------------- */
+
+int tracekit_segment_schema(struct ArrowSchema *out) { return schema_export(segment_columns, SEGMENT_COLUMNS, out); }
+
+int tracekit_slice_schema(struct ArrowSchema *out) { return schema_export(slice_columns, SLICE_COLUMNS, out); }
+
+int tracekit_wait_schema(struct ArrowSchema *out) { return schema_export(wait_columns, WAIT_COLUMNS, out); }
+
+void tracekit_walk_close(struct walk *walk) {
+    if (walk == NULL) return;
+    if (walk->rows.release != NULL) walk->rows.release(&walk->rows);
+    if (walk->input.release != NULL) walk->input.release(&walk->input);
+    batch_free(walk->segments);
+    batch_free(walk->slices);
+    batch_free(walk->waited);
+    free(walk->stack);
+    free(walk->waits);
+    free(walk);
+}
+
+/* Takes the stream over; NULL when there is no memory. */
+struct walk *tracekit_walk_open(struct ArrowArrayStream *input) {
+    struct walk *walk = calloc(1, sizeof *walk);
+    if (walk == NULL) return NULL;
+    walk->input = *input;
+    input->release = NULL;
+    return walk;
+}
+
+enum { WALK_SEGMENTS, WALK_SLICES, WALK_WAITS, WALK_IS_DONE, WALK_FAILED, WALK_OUT_OF_MEMORY };
+
+/* Walks on until there are `rows` of a kind, or no more slices; says of which kind the rows are that `out` gets. When
+ * the input fails, its error is the stream's. */
+int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) {
+    struct batch **batches[] = {&walk->segments, &walk->slices, &walk->waited};
+    int fullest = WALK_SEGMENTS;
+    *out = (struct ArrowArray){0};
+    if (walk->segments == NULL) walk->segments = batch_new(segment_columns, SEGMENT_COLUMNS);
+    if (walk->slices == NULL) walk->slices = batch_new(slice_columns, SLICE_COLUMNS);
+    if (walk->waited == NULL) walk->waited = batch_new(wait_columns, WAIT_COLUMNS);
+    if (walk->segments == NULL || walk->slices == NULL || walk->waited == NULL) return WALK_OUT_OF_MEMORY;
+    while (!walk->is_done && walk->segments->rows < rows && walk->slices->rows < rows && walk->waited->rows < rows) {
+        if (walk->rows.release != NULL && walk->row < walk->rows.length) {
+            if (!step(walk)) return WALK_OUT_OF_MEMORY;
+            continue;
+        }
+        if (walk->rows.release != NULL) walk->rows.release(&walk->rows);
+        walk->row = 0;
+        if (walk->input.get_next(&walk->input, &walk->rows) != 0) return WALK_FAILED;
+        walk->is_done = walk->rows.release == NULL;
+        if (walk->is_done && !end_until(walk, INT64_MAX)) return WALK_OUT_OF_MEMORY;
+    }
+    for (int kind = WALK_SLICES; kind <= WALK_WAITS; kind++)
+        if ((*batches[kind])->rows > (*batches[fullest])->rows) fullest = kind;
+    if ((*batches[fullest])->rows == 0) return WALK_IS_DONE;
+    batch_export(*batches[fullest], out);
+    *batches[fullest] = NULL;
+    return fullest;
+}
+
+const char *tracekit_walk_error(struct walk *walk) { return walk->input.get_last_error(&walk->input); }

@@ -1,0 +1,59 @@
+"""Host slices as a stack takes them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from ctypes import byref, c_char_p, c_void_p, py_object
+from enum import IntEnum
+
+import duckdb
+
+from tracekit.native.library import Batch, library
+from tracekit.native.streams import CAPSULE_NAME
+
+
+class Walked(IntEnum):
+    """What a step of the walk gave; as in nesting.c."""
+
+    SEGMENTS = 0
+    SLICES = 1
+    WAITS = 2
+    ALL = 3
+    FAILED = 4
+    OUT_OF_MEMORY = 5
+
+
+def walk(capsule: object, rows: int) -> Iterator[tuple[Walked, Batch]]:
+    """Segments, slices and waits, about `rows` of a kind at a time.
+
+    `capsule` is an Arrow stream of host slices in order; queries/schema/host_order.sql says what
+    order, and which columns.
+
+    Raises:
+        duckdb.Error: when the stream fails.
+    """
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = c_void_p, [py_object, c_char_p]
+    opened = library().tracekit_walk_open(address(capsule, CAPSULE_NAME))
+    try:
+        while opened:
+            batch = Batch()
+            walked = Walked(library().tracekit_walk_next(opened, rows, byref(batch)))
+            if walked is Walked.ALL:
+                return
+            if walked is Walked.FAILED:
+                reason = library().tracekit_walk_error(opened) or b"no reason is given"
+                raise _error(reason.decode("utf-8", "replace"))
+            if walked is Walked.OUT_OF_MEMORY:
+                break
+            yield walked, batch
+        raise MemoryError("a batch of host slices does not fit in memory")
+    finally:
+        library().tracekit_walk_close(opened)
+
+
+def _error(reason: str) -> duckdb.Error:
+    """What DuckDB would have raised, had it been asked without a stream."""
+    is_memory = reason.startswith("Out of Memory")
+    return duckdb.OutOfMemoryException(reason) if is_memory else duckdb.Error(reason)

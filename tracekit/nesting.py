@@ -1,0 +1,77 @@
+"""Host slices -> their tree, the time of each thread, and what it did while a device waited."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+
+import duckdb
+
+from tracekit import catalog
+from tracekit.native.library import Batch
+from tracekit.native.streams import BatchStream, Rows
+from tracekit.native.walk import Walked, walk
+
+# Inserted at once: a row group of DuckDB's.
+_ROWS_AT_ONCE = 122_880
+_WRITE: dict[Walked, tuple[Rows, str]] = {
+    Walked.SEGMENTS: ("segment", "write_segments"),
+    Walked.SLICES: ("slice", "write_slices"),
+    Walked.WAITS: ("wait", "write_waits"),
+}
+
+
+def nest(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fills host_segment and host_slice, which must be empty, and adds to gpu_timeline.
+
+    queries/views/host.sql and timeline.sql say what they hold.
+    """
+    with connection.cursor() as reading, ExitStack() as writing:
+        ordered = reading.sql(catalog.schema("host_order"))
+        tables = {
+            kind: writing.enter_context(_Table(connection.cursor(), *names))
+            for kind, names in _WRITE.items()
+        }
+        for kind, batch in walk(ordered.__arrow_c_stream__(), _ROWS_AT_ONCE):
+            tables[kind].insert(batch)
+    connection.execute("DROP TABLE gap")
+
+
+class _Table:
+    """A table: a thread inserts a batch while the next one is made. All, or nothing."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, rows: Rows, statement: str) -> None:
+        self._cursor = cursor
+        self._rows = rows
+        self._statement = catalog.schema(statement)
+        self._thread = ThreadPoolExecutor(1)
+        self._inserting: Future[None] | None = None
+
+    def __enter__(self) -> _Table:
+        self._cursor.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._cursor, self._thread:
+            try:
+                self._wait()
+            except BaseException:
+                self._cursor.rollback()
+                raise
+            if kind is None:
+                self._cursor.commit()
+            else:
+                self._cursor.rollback()
+
+    def insert(self, batch: Batch) -> None:
+        self._wait()
+        self._inserting = self._thread.submit(self._insert, batch)
+
+    def _wait(self) -> None:
+        if self._inserting is not None:
+            self._inserting.result()
+
+    def _insert(self, batch: Batch) -> None:
+        # DuckDB finds the stream by its name here.
+        walked = BatchStream(self._rows, iter([batch]))  # noqa: F841
+        self._cursor.execute(self._statement)
