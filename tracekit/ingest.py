@@ -63,18 +63,14 @@ def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool
                 if not more_memory():
                     raise
 
+    # What is only needed on the way; all connections see it.
+    connection.execute("ATTACH ':memory:' AS scratch")
     for name, file in catalog.vocabulary().items():
         for statement in connection.extract_statements(file):
             until_done(partial(connection.execute, statement))
         if name == "timeline":
             until_done(partial(nest, connection))
-    # What was only needed on the way is memory held for nothing.
-    for kind in ("view", "table"):
-        names = connection.execute(
-            f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE temporary AND NOT internal"
-        ).fetchall()
-        for (name,) in names:
-            connection.execute(f'DROP {kind} temp."{name}"')
+    connection.execute("DETACH scratch")
     connection.execute("SET preserve_insertion_order = true")
     connection.execute(f"CREATE OR REPLACE MACRO tracekit_format() AS {catalog.FORMAT}")
 

@@ -34,7 +34,6 @@ def nest(connection: duckdb.DuckDBPyConnection) -> None:
         }
         for kind, batch in walk(ordered.__arrow_c_stream__(), _ROWS_AT_ONCE):
             tables[kind].insert(batch)
-    connection.execute("DROP TABLE gap")
 
 
 class _Table:

@@ -23,7 +23,7 @@ slice AS (
     FROM gpu_op_link JOIN host_thread AS t USING (trace_id, pid, tid)
     UNION ALL
     SELECT t.thread, gap.start_ns, gap.launch_start_ns, 5::BIGINT << 56 | gap.place, 0
-    FROM gap JOIN gpu_op_link AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
+    FROM scratch.gap AS gap JOIN gpu_op_link AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
     JOIN host_thread AS t ON l.trace_id = t.trace_id AND l.pid = t.pid AND l.tid = t.tid
     WHERE idle_class = 'host_late'
     UNION ALL

@@ -3,4 +3,4 @@
 INSERT INTO gpu_timeline
 SELECT gap.trace_id, gap.device_id, gap.place, w.start_ns, w.end_ns, 'idle', 'host_late', coalesce(n.activity, 'untraced'),
        gap.op_id, gap.launch_id, w.event_id
-FROM walked AS w JOIN gap USING (place) LEFT JOIN host_name AS n USING (name_id)
+FROM walked AS w JOIN scratch.gap AS gap USING (place) LEFT JOIN host_name AS n USING (name_id)

@@ -1,7 +1,7 @@
 -- Work on devices.
 
 -- Kernel names are few and long: classified once.
-CREATE OR REPLACE TEMP TABLE kernel_name AS
+CREATE TABLE scratch.kernel_name AS
 SELECT name, kernel_class(name) AS class FROM (SELECT DISTINCT name FROM slices WHERE kind = 'kernel');
 
 -- Everything a device executed. A GPU op is known by its category, never by having a stream. A table: few
@@ -13,7 +13,7 @@ SELECT
          ELSE 'compute' END AS activity,
     coalesce(class, kind) AS class, s.name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
     start_ns, end_ns, dur_ns, correlation, external_id
-FROM slices AS s LEFT JOIN kernel_name AS n ON s.name = n.name AND kind = 'kernel'
+FROM slices AS s LEFT JOIN scratch.kernel_name AS n ON s.name = n.name AND kind = 'kernel'
 WHERE kind IN ('kernel', 'memcpy', 'memset');
 
 -- Kernels by class: their number and the sum of their durations, of each device.

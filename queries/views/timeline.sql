@@ -11,7 +11,7 @@
 -- The ops' starts and ends in order, between the start and the end of the trace: how many of each
 -- activity run from `at_ns` on, and the op that begins where this stretch ends (the earlier in the file
 -- where several do). Every device ends as it began, with none: the counts run through all of them.
-CREATE OR REPLACE TEMP TABLE device_interval AS
+CREATE TABLE scratch.device_interval AS
 WITH edge AS (
     SELECT trace_id, device_id, start_ns AS at_ns, 1::TINYINT AS turn, 1::TINYINT AS step, event_id, activity FROM gpu_ops
     UNION ALL
@@ -39,7 +39,7 @@ FROM counted WHERE next_ns > at_ns;
 
 -- Idle intervals with the op that ended them and its launch. Joined by order, and the match checked: sorting
 -- goes through the disk where memory is short, a hash table of all launches does not.
-CREATE OR REPLACE TABLE gap AS
+CREATE TABLE scratch.gap AS
 SELECT
     i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, CASE WHEN is_match THEN launch_id END AS launch_id,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
@@ -51,7 +51,7 @@ SELECT
          ELSE 'device' END AS idle_class
 FROM (
     SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call, coalesce(l.event_id = next_id, FALSE) AS is_match
-    FROM (SELECT * FROM device_interval WHERE activity = 'idle') AS i
+    FROM (SELECT * FROM scratch.device_interval WHERE activity = 'idle') AS i
     ASOF LEFT JOIN gpu_op_link AS l ON i.trace_id = l.trace_id AND i.next_id >= l.event_id
 ) AS i;
 
@@ -61,19 +61,19 @@ FROM (
 CREATE OR REPLACE TABLE gpu_timeline AS
 SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::VARCHAR AS idle_class, NULL::VARCHAR AS cause,
        NULL::BIGINT AS op_id, NULL::BIGINT AS launch_id, NULL::BIGINT AS host_event_id
-FROM device_interval WHERE activity <> 'idle'
+FROM scratch.device_interval WHERE activity <> 'idle'
 UNION ALL
 SELECT trace_id, device_id, place, start_ns, end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
-FROM gap WHERE idle_class IN ('unlinked', 'after_last_op')
+FROM scratch.gap WHERE idle_class IN ('unlinked', 'after_last_op')
 UNION ALL
 SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
-FROM gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
+FROM scratch.gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
 UNION ALL
 SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
-FROM gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
+FROM scratch.gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
 UNION ALL
 SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
-FROM gap WHERE idle_class = 'host_late' AND launch_end_ns > launch_start_ns
+FROM scratch.gap WHERE idle_class = 'host_late' AND launch_end_ns > launch_start_ns
 UNION ALL
 SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
-FROM gap WHERE idle_class = 'host_late' AND end_ns > launch_end_ns;
+FROM scratch.gap WHERE idle_class = 'host_late' AND end_ns > launch_end_ns;
