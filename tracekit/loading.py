@@ -39,7 +39,7 @@ _MEMORY_MB_PER_THREAD = 200
 # Where no limit is given, it may grow so many times.
 _GROWTH = 64
 # What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, batches in flight.
-_OUTSIDE_DUCKDB_MB = 180
+_OUTSIDE_DUCKDB_MB = 215
 # The same where a database is asked: the answers; a graph is held while DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
 

@@ -20,7 +20,8 @@ from tracekit.native.library import Batch
 from tracekit.salvage import DECODER, SPACE, Rejected, Salvaged, next_event, salvage
 from tracekit.sources import ByteStream
 
-BATCH_BYTES = 4 << 20
+# Events of so many bytes are in the processor's cache while they are taken apart and inserted.
+BATCH_BYTES = 1 << 20
 # Around a damaged event, so much is decoded event by event: with care, and slowly.
 _CAREFUL_BYTES = 64 << 10
 # A bracket is the end of the events if what stands behind it within so many bytes says so.

@@ -50,19 +50,20 @@ FROM slices WHERE kind = 'memset';
 -- Ops without one have no row. A graph's kernels share their graph launch. A correlation that calls
 -- of several processes carry, or a 0 that several calls do, tells nothing.
 CREATE OR REPLACE TABLE gpu_op_link AS
-WITH call AS (SELECT * FROM runtime_calls WHERE correlation IS NOT NULL),
-first_call AS (
-    SELECT trace_id, correlation, min(event_id) AS launch_id FROM call GROUP BY ALL
-    HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
+WITH call AS (
+    SELECT
+        trace_id, correlation, min(event_id) AS launch_id, min(pid) AS pid, arg_min(tid, event_id) AS tid,
+        arg_min(name_id, event_id) AS name_id, arg_min(start_ns, event_id) AS start_ns, arg_min(end_ns, event_id) AS end_ns
+    FROM slices AS s JOIN host_name AS n USING (kind)
+    WHERE kind IN ('runtime', 'driver') AND s.name IS NOT DISTINCT FROM n.name AND correlation IS NOT NULL
+    GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
 )
 SELECT
     op.trace_id, op.event_id, op.kind, op.device_id, op.stream,
-    launch_id, call.pid, call.tid, call.name AS launch_name,
-    call.start_ns AS launch_start_ns, call.end_ns AS launch_end_ns,
+    launch_id, pid, tid, n.name AS launch_name, call.start_ns AS launch_start_ns, call.end_ns AS launch_end_ns,
     op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
     -- The host did not go on before the copy was done.
     op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking,
-    is_blocking OR call.activity = 'copy' AS is_copy_call
-FROM gpu_ops AS op JOIN first_call USING (trace_id, correlation)
-JOIN call ON op.trace_id = call.trace_id AND launch_id = call.event_id;
+    is_blocking OR n.activity = 'copy' AS is_copy_call
+FROM gpu_ops AS op JOIN call USING (trace_id, correlation) JOIN host_name AS n USING (name_id);

@@ -1,18 +1,21 @@
 -- What the host did, thread by thread. Derived once: nesting is costly and much depends on it. The tables
 -- host_segment and host_slice are made by tracekit/nesting.py: a stack says in one pass what SQL says badly.
 
--- The time from the first slice to the last, by trace.
-CREATE OR REPLACE TABLE trace_span AS
-SELECT trace_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+CREATE TABLE scratch.slice_thread AS
+SELECT trace_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+       bool_or(kind NOT IN ('kernel', 'memcpy', 'memset')) AS is_host
 FROM slices
 WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver', 'kernel', 'memcpy', 'memset')
-GROUP BY trace_id;
+GROUP BY ALL;
+
+-- The time from the first slice to the last, by trace.
+CREATE OR REPLACE TABLE trace_span AS
+SELECT trace_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM scratch.slice_thread GROUP BY trace_id;
 
 -- The threads of the host, numbered. Each has the time of its trace.
 CREATE OR REPLACE TABLE host_thread AS
 SELECT row_number() OVER (ORDER BY trace_id, pid, tid)::INTEGER AS thread, trace_id, pid, tid, span.start_ns, span.end_ns
-FROM (SELECT DISTINCT trace_id, pid, tid FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver'))
-JOIN trace_span AS span USING (trace_id);
+FROM scratch.slice_thread JOIN trace_span AS span USING (trace_id) WHERE is_host;
 
 -- The time of each thread cut wherever a slice begins or ends, from the trace's start to its end, without
 -- gap or overlap: `event_id` is the innermost slice (NULL: none), `activity` what it is about. Data loading

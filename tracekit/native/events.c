@@ -26,9 +26,37 @@ struct reader {
 
 /* -- numbers -------------------------------------------------------------------------------------- */
 
+/* What `decimal` says of nearly all numbers: of few digits, without exponent, and with nothing to round. */
+static bool short_decimal(struct span number, int scale, int64_t *value) {
+    enum { MOST_DIGITS = 19 };   /* of 64 bits */
+    const uint8_t *at = number.begin;
+    bool negative = at < number.end && *at == '-', point = false;
+    uint64_t digits = 0;
+    int n_digits = 0;
+    if (number.end - at > MOST_DIGITS + 2) return false;
+    for (at += negative; at < number.end; at++) {
+        unsigned digit = (unsigned)*at - '0';
+        if (*at == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (digit > 9) return false;
+        digits = digits * 10 + digit;
+        n_digits++;
+        scale -= point;
+    }
+    if (n_digits == 0 || scale < 0 || n_digits + scale > MOST_DIGITS) return false;
+    for (; scale > 0; scale--) digits *= 10;
+    if (digits > INT64_MAX) return false;
+    *value = negative ? -(int64_t)digits : (int64_t)digits;
+    return true;
+}
+
 /* A decimal number, as JSON or text has it, times 10^`scale`, rounded half away from zero; false where
  * it is none or does not fit. `exact`: nothing was rounded. */
 static bool decimal(struct span number, int scale, int64_t *value, bool *exact) {
+    *exact = true;
+    if (short_decimal(number, scale, value)) return true;
     enum { MOST_DIGITS = 36, MOST_EXPONENT = 9999 };
     const uint8_t *at = number.begin, *end = number.end;
     unsigned __int128 digits = 0, limit;
