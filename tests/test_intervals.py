@@ -189,7 +189,7 @@ def test_a_slice_is_inside_what_was_open_when_it_began_and_lasts_as_long_as_it_s
         if running:
             self_ns[running[-1]] += 1000
     found = rows_of(
-        [each.event() for each in slices] + [traces.gpu_op(0, 60)],
+        [each.event() for each in slices] + [traces.gpu_op(0, 1)],
         "SELECT event_id, depth, parent_id, self_ns FROM host_slice ORDER BY 1",
     )
     assert [row[:3] for row in found] == sorted(tree)

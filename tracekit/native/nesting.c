@@ -62,6 +62,7 @@ struct walk {
     struct wait *waits;         /* at most one of each device */
     int64_t n_waits, wait_capacity;
     int64_t thread, at_ns;      /* where the walk is */
+    int64_t end_ns;             /* of the thread's time */
     int64_t segment;            /* the next segment's number */
     struct batch *segments, *slices, *waited;
     bool is_done;
@@ -137,29 +138,26 @@ static void inherit(struct walk *walk, int64_t place) {
 static bool end_slice(struct walk *walk, int64_t place) {
     const struct slice *slice = &walk->stack[place];
     struct batch *out = walk->slices;
-    bool done = true;
-    if (slice->event_id != NONE) {
-        set_integer(out, SLICE_THREAD, walk->thread);
-        set_integer(out, SLICE_EVENT, slice->event_id);
-        set_integer(out, SLICE_DEPTH, slice->depth);
-        set_known(out, SLICE_PARENT, slice->parent_id);
-        set_integer(out, SLICE_SELF, slice->self_ns);
-        set_integer(out, SLICE_LAUNCH, slice->is_launch);
-        if (slice->is_launch) {
-            set_known(out, SLICE_OP, slice->launch_op);
-            set_known(out, SLICE_PYTHON, slice->launch_python);
-            set_known(out, SLICE_MODULE, slice->launch_module);
-        }
-        done = close_row(out);
+    set_integer(out, SLICE_THREAD, walk->thread);
+    set_integer(out, SLICE_EVENT, slice->event_id);
+    set_integer(out, SLICE_DEPTH, slice->depth);
+    set_known(out, SLICE_PARENT, slice->parent_id);
+    set_integer(out, SLICE_SELF, slice->self_ns);
+    set_integer(out, SLICE_LAUNCH, slice->is_launch);
+    if (slice->is_launch) {
+        set_known(out, SLICE_OP, slice->launch_op);
+        set_known(out, SLICE_PYTHON, slice->launch_python);
+        set_known(out, SLICE_MODULE, slice->launch_module);
     }
     memmove(&walk->stack[place], &walk->stack[place + 1], (size_t)(--walk->depth - place) * sizeof *walk->stack);
     for (int64_t above = place; above < walk->depth; above++) inherit(walk, above);
-    return done;
+    return close_row(out);
 }
 
-/* Ends what has ended by `at_ns`, in the order of time; what began just there and takes no time has not. */
+/* Ends what has ended by `at_ns`, in the order of time; what began just there and takes no time has not. The
+ * thread's own slice stays. */
 static bool end_until(struct walk *walk, int64_t at_ns) {
-    while (walk->depth > 0) {
+    while (walk->depth > 1) {
         int64_t place = walk->depth - 1, end_ns = walk->stack[place].first_end_ns;
         while (walk->stack[place].end_ns != end_ns) place--;
         if (end_ns > at_ns || (end_ns == at_ns && walk->stack[place].start_ns == at_ns)) return true;
@@ -186,12 +184,11 @@ static bool begin_wait(struct walk *walk, struct wait wait) {
     return true;
 }
 
-static bool begin_thread(struct walk *walk, int64_t thread, int64_t start_ns) {
-    if (!end_until(walk, INT64_MAX)) return false;
+static bool end_thread(struct walk *walk) {
+    bool done = walk->depth == 0 || (end_until(walk, INT64_MAX) && go_to(walk, walk->end_ns));
+    walk->depth = 0;
     walk->n_waits = 0;
-    walk->thread = thread;
-    walk->at_ns = start_ns;
-    return true;
+    return done;
 }
 
 static bool begin_slice(struct walk *walk, struct slice slice) {
@@ -227,7 +224,12 @@ static bool step(struct walk *walk) {
         return true;
     }
     if (ranked < 0) {
-        if (!begin_thread(walk, thread, start_ns)) return false;
+        if (!end_thread(walk)) return false;
+        walk->thread = thread;
+        walk->at_ns = start_ns;
+        walk->end_ns = end_ns;
+    } else if (walk->depth == 0) {
+        return true;   /* not in a thread: each begins with its own slice */
     } else {
         slice.event_id = id;
         slice.name_id = named >> NAME_SHIFT;
@@ -286,7 +288,7 @@ int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) 
         walk->row = 0;
         if (walk->input.get_next(&walk->input, &walk->rows) != 0) return WALK_FAILED;
         walk->is_done = walk->rows.release == NULL;
-        if (walk->is_done && !end_until(walk, INT64_MAX)) return WALK_OUT_OF_MEMORY;
+        if (walk->is_done && !end_thread(walk)) return WALK_OUT_OF_MEMORY;
     }
     for (int kind = WALK_SLICES; kind <= WALK_WAITS; kind++)
         if ((*batches[kind])->rows > (*batches[fullest])->rows) fullest = kind;
