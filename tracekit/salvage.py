@@ -12,8 +12,6 @@ SPACE = b" \t\r\n"
 # to confirm: the same bytes may stand in a nested list.
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 DECODER = json.JSONDecoder(strict=False)
-
-
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 

@@ -23,7 +23,7 @@ _READ_BYTES = 1 << 20
 _COPY_BYTES = 64 << 10
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# A pipe is read again where a trace turns out to be damaged; a small one is kept in memory.
+# A pipe is looked at (is it an archive?) before it is read, and so copied; a small one to memory.
 _SPOOL_BYTES = 64 << 20
 # Traces shrink to a tenth, generated ones to a fiftieth. What grows beyond this is no trace.
 _BOMB_RATIO = 250
