@@ -184,7 +184,7 @@ static const uint8_t *read_args(struct reader *reader, struct json *json, const 
     json_copy(json, at);
     at = *at == '{' ? json_members(json, at, args_member, reader) : json_value(json, at);
     if (at == NULL) return NULL;
-    if (!json_copied(json, at)) return json_wrong(json, at, json_no_memory);
+    if (!json_copied(json, at)) return json_wrong(json, json_no_memory);
     set_text(reader->batch, ARGS, begin);
     return at;
 }
@@ -221,7 +221,7 @@ static const uint8_t *event_member(void *context, struct json *json, struct span
     bare = unquoted(token);
     if (columns[column].type != INTEGER) {
         reproduced = is_string(token);
-        if (reproduced && !read_text(batch, column, bare)) return json_wrong(json, at, json_no_memory);
+        if (reproduced && !read_text(batch, column, bare)) return json_wrong(json, json_no_memory);
     } else if (column == TS || column == DUR) {
         if (decimal(bare, 3, &value, &exact)) {
             set_integer(batch, column, value);
@@ -246,12 +246,12 @@ static const uint8_t *read_event(struct batch *batch, struct json *json, const u
     if (reader.reproduced != reader.keys || reader.keys == 0) {
         size_t begin = batch->heap.size;
         json_copy(json, at);
-        if (json_value(json, at) == NULL || !json_copied(json, end)) return json_wrong(json, at, json_no_memory);
+        if (json_value(json, at) == NULL || !json_copied(json, end)) return json_wrong(json, json_no_memory);
         set_text(batch, RAW, begin);
     }
-    if (batch->heap.size > INT32_MAX) return json_wrong(json, at, "too large");
+    if (batch->heap.size > INT32_MAX) return json_wrong(json, "too large");
     batch->rows++;
-    return batch_open_row(batch) ? end : json_wrong(json, at, json_no_memory);
+    return batch_open_row(batch) ? end : json_wrong(json, json_no_memory);
 }
 
 /* -- what Python calls ---------------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ void tracekit_read_events(
         if (at == end || *at == ']') break;
         size_t heap_size = batch->heap.size;
         const uint8_t *next = *at == '{' ? read_event(batch, json, at, first_id + batch->rows)
-                                         : json_wrong(json, at, "Not an object");
+                                         : json_wrong(json, "Not an object");
         if (next == NULL) {
             if (json->reason == json_no_memory) goto failed;
             batch->heap.size = heap_size;

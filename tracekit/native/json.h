@@ -5,7 +5,7 @@
  * surrogate pair. https://www.rfc-editor.org/rfc/rfc8259
  *
  * A scanning function takes the place where something begins and returns the place behind it, or NULL:
- * then `reason` says what is wrong at `failed_at`, or is NULL where the text ends too early.
+ * then `reason` says what is wrong, or is NULL where the text ends too early.
  */
 
 #ifndef TRACEKIT_JSON_H
@@ -19,7 +19,7 @@
 static const char json_no_memory[] = "out of memory";
 
 struct json {
-    const uint8_t *end, *failed_at;
+    const uint8_t *end;
     const char *reason;
     struct heap *heap;     /* where compacted text goes */
     bool has_escapes;      /* whether the last string had any */
@@ -37,13 +37,12 @@ struct span {
  * its value; returns the place behind the value, or NULL. */
 typedef const uint8_t *json_member(void *context, struct json *json, struct span key, const uint8_t *value);
 
-static const uint8_t *json_wrong(struct json *json, const uint8_t *at, const char *reason) {
-    json->failed_at = at;
+static const uint8_t *json_wrong(struct json *json, const char *reason) {
     json->reason = reason;
     return NULL;
 }
 
-static const uint8_t *runs_out(struct json *json) { return json_wrong(json, json->end, NULL); }
+static const uint8_t *runs_out(struct json *json) { return json_wrong(json, NULL); }
 
 /* -- copying -------------------------------------------------------------------------------------- */
 
@@ -68,7 +67,7 @@ static bool json_copied(struct json *json, const uint8_t *at) {
 /* Behind a comma that nothing follows: it is not copied. */
 static const uint8_t *drop_comma(struct json *json, const uint8_t *at) {
     if (json->run != NULL) {
-        if (!copy_run(json, at)) return json_wrong(json, at, json_no_memory);
+        if (!copy_run(json, at)) return json_wrong(json, json_no_memory);
         json->heap->size -= 1;
         json->run = at;
     }
@@ -87,7 +86,7 @@ static inline const uint8_t *json_space(struct json *json, const uint8_t *at) {
     const uint8_t *begin = at;
     while (at < json->end && is_space(*at)) at++;
     if (json->run != NULL) {
-        if (!copy_run(json, begin)) return json_wrong(json, at, json_no_memory);
+        if (!copy_run(json, begin)) return json_wrong(json, json_no_memory);
         json->run = at;
     }
     return at < json->end ? at : runs_out(json);
@@ -122,30 +121,30 @@ static int32_t hex4(const uint8_t *at) {
 /* Behind an escape that begins at the backslash `at`. */
 static const uint8_t *escape_end(struct json *json, const uint8_t *at) {
     if (json->end - at < 2) return runs_out(json);
-    if (at[1] != 'u') return memchr("\"\\/bfnrt", at[1], 8) ? at + 2 : json_wrong(json, at, "Invalid escape");
+    if (at[1] != 'u') return memchr("\"\\/bfnrt", at[1], 8) ? at + 2 : json_wrong(json, "Invalid escape");
     if (json->end - at < 6) return runs_out(json);
     int32_t unit = hex4(at + 2);
-    if (unit < 0) return json_wrong(json, at, "Invalid \\u escape");
+    if (unit < 0) return json_wrong(json, "Invalid \\u escape");
     if (unit < 0xd800 || unit > 0xdfff) return at + 6;
-    if (unit > 0xdbff) return json_wrong(json, at, "Half of a surrogate pair");
+    if (unit > 0xdbff) return json_wrong(json, "Half of a surrogate pair");
     if (json->end - at < 12) return runs_out(json);
-    if (at[6] != '\\' || at[7] != 'u') return json_wrong(json, at, "Half of a surrogate pair");
+    if (at[6] != '\\' || at[7] != 'u') return json_wrong(json, "Half of a surrogate pair");
     int32_t low = hex4(at + 8);
-    return low >= 0xdc00 && low <= 0xdfff ? at + 12 : json_wrong(json, at, "Half of a surrogate pair");
+    return low >= 0xdc00 && low <= 0xdfff ? at + 12 : json_wrong(json, "Half of a surrogate pair");
 }
 
 /* Behind a character of several bytes of UTF-8. https://www.unicode.org/versions/latest, table 3-7 */
 static const uint8_t *utf8_end(struct json *json, const uint8_t *at) {
     uint8_t lead = *at, low = 0x80, high = 0xbf;
     int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    if (lead < 0xc2 || lead > 0xf4) return json_wrong(json, at, "Invalid UTF-8");
+    if (lead < 0xc2 || lead > 0xf4) return json_wrong(json, "Invalid UTF-8");
     if (lead == 0xe0) low = 0xa0;
     if (lead == 0xed) high = 0x9f;
     if (lead == 0xf0) low = 0x90;
     if (lead == 0xf4) high = 0x8f;
     for (int i = 1; i <= more; i++) {
         if (at + i == json->end) return runs_out(json);
-        if (at[i] < low || at[i] > high) return json_wrong(json, at, "Invalid UTF-8");
+        if (at[i] < low || at[i] > high) return json_wrong(json, "Invalid UTF-8");
         low = 0x80;
         high = 0xbf;
     }
@@ -168,7 +167,7 @@ static const uint8_t *json_string(struct json *json, const uint8_t *at) {
             json->has_escapes = true;
             at = escape_end(json, at);
         } else if (c >= 0x80) at = utf8_end(json, at);
-        else if (c < ' ') return json_wrong(json, at, "Invalid control character");
+        else if (c < ' ') return json_wrong(json, "Invalid control character");
         else at++;
         if (at == NULL) return NULL;
     }
@@ -191,7 +190,7 @@ static const uint8_t *digits_end(struct json *json, const uint8_t *at) {
 }
 
 static const uint8_t *number_end(struct json *json, const uint8_t *at) {
-    const uint8_t *begin = at, *digits;
+    const uint8_t *digits;
     if (*at == '-' && ++at == json->end) return runs_out(json);
     if (!is_digit(*at)) {
         const char *words[] = {"nan", "infinity", "inf"};
@@ -199,22 +198,22 @@ static const uint8_t *number_end(struct json *json, const uint8_t *at) {
             const uint8_t *end = word_end(json, at, words[i]);
             if (end != at) return end;
         }
-        return json_wrong(json, begin, "Expecting value");
+        return json_wrong(json, "Expecting value");
     }
     digits = at;
     at = digits_end(json, at);
-    if (*digits == '0' && at - digits > 1) return json_wrong(json, begin, "Expecting value");
+    if (*digits == '0' && at - digits > 1) return json_wrong(json, "Expecting value");
     if (at < json->end && *at == '.') {
         digits = at + 1;
         at = digits_end(json, digits);
-        if (at == digits && at < json->end) return json_wrong(json, begin, "Expecting value");
+        if (at == digits && at < json->end) return json_wrong(json, "Expecting value");
     }
     if (at < json->end && (*at | 0x20) == 'e') {
         at++;
         if (at < json->end && (*at == '+' || *at == '-')) at++;
         digits = at;
         at = digits_end(json, digits);
-        if (at == digits && at < json->end) return json_wrong(json, begin, "Expecting value");
+        if (at == digits && at < json->end) return json_wrong(json, "Expecting value");
     }
     return at < json->end ? at : runs_out(json);
 }
@@ -222,7 +221,7 @@ static const uint8_t *number_end(struct json *json, const uint8_t *at) {
 static const uint8_t *constant_end(struct json *json, const uint8_t *at, const char *word) {
     for (; *word; word++, at++) {
         if (at == json->end) return runs_out(json);
-        if (*at != (uint8_t)*word) return json_wrong(json, at, "Expecting value");
+        if (*at != (uint8_t)*word) return json_wrong(json, "Expecting value");
     }
     return at;
 }
@@ -244,20 +243,20 @@ static const uint8_t *scalar_end(struct json *json, const uint8_t *at) {
 
 /* From a key, which is noted, to the place of its value. */
 static const uint8_t *key_end(struct json *json, const uint8_t *at, struct span *key) {
-    if (*at != '"') return json_wrong(json, at, "Expecting property name enclosed in double quotes");
+    if (*at != '"') return json_wrong(json, "Expecting property name enclosed in double quotes");
     key->begin = at + 1;
     if ((at = json_string(json, at)) == NULL) return NULL;
     key->end = at - 1;
     key->has_escapes = json->has_escapes;
     if ((at = json_space(json, at)) == NULL) return NULL;
-    if (*at != ':') return json_wrong(json, at, "Expecting ':' delimiter");
+    if (*at != ':') return json_wrong(json, "Expecting ':' delimiter");
     return json_space(json, at + 1);
 }
 
 /* From behind a member to the next one, or to the `closing` bracket. */
 static const uint8_t *next_member(struct json *json, const uint8_t *at, uint8_t closing) {
     if ((at = json_space(json, at)) == NULL || *at == closing) return at;
-    if (*at != ',') return json_wrong(json, at, "Expecting ',' delimiter");
+    if (*at != ',') return json_wrong(json, "Expecting ',' delimiter");
     if ((at = json_space(json, at + 1)) == NULL) return NULL;
     return *at == closing ? drop_comma(json, at) : at;
 }
@@ -288,7 +287,7 @@ static const uint8_t *json_value(struct json *json, const uint8_t *at) {
     struct span key;
     for (;;) {
         if (*at == '{' || *at == '[') {
-            if (depth == JSON_DEPTH) return json_wrong(json, at, "nested too deeply");
+            if (depth == JSON_DEPTH) return json_wrong(json, "nested too deeply");
             open_bracket(json, depth++, *at);
             at = json_space(json, at + 1);
         } else {
