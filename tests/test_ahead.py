@@ -1,0 +1,44 @@
+"""Work done ahead: in order, one item before it is asked for, and its errors where they belong."""
+
+import threading
+
+import pytest
+
+from tracekit.ahead import ahead
+
+
+def test_items_come_in_order_and_from_another_thread():
+    made_by = []
+
+    def items():
+        for item in range(5):
+            made_by.append(threading.current_thread())
+            yield item
+
+    assert list(ahead(items())) == list(range(5))
+    assert threading.current_thread() not in made_by
+
+
+def test_the_next_item_is_made_while_the_last_is_in_use():
+    second_is_made = threading.Event()
+
+    def items():
+        yield "first"
+        second_is_made.set()
+        yield "second"
+
+    made = ahead(items())
+    assert next(made) == "first"
+    assert second_is_made.wait(10)
+    assert list(made) == ["second"]
+
+
+def test_an_error_comes_behind_the_items_before_it():
+    def items():
+        yield 1
+        raise ValueError("broken")
+
+    made = ahead(items())
+    assert next(made) == 1
+    with pytest.raises(ValueError, match="broken"):
+        next(made)
