@@ -3,9 +3,11 @@
 So neither a C compiler nor Python's headers need be installed, and one build does for every Python.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -19,7 +21,14 @@ class Compile(build_ext):
         output = Path(self.get_ext_fullpath(ext.name))
         output.parent.mkdir(parents=True, exist_ok=True)
         compiler = [sys.executable, "-m", "ziglang", "cc"]
-        subprocess.run([*compiler, *FLAGS, *ext.sources, "-o", str(output)], check=True)
+        with TemporaryDirectory() as cache:
+            # What it keeps for later is put nowhere in the user's folders.
+            folders = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
+            subprocess.run(
+                [*compiler, *FLAGS, *ext.sources, "-o", str(output)],
+                check=True,
+                env=os.environ | folders,
+            )
 
     def get_ext_filename(self, fullname: str) -> str:
         return "/".join(fullname.split(".")) + ".so"
