@@ -4,6 +4,8 @@ BIN := .venv/bin
 DEMO := build/demo
 
 SIZE := 1GB
+# What is compiled when tracekit is installed.
+NATIVE := setup.py $(wildcard tracekit/native/*.[ch])
 
 .PHONY: demo test bench gpu-captures gpu-check clean
 
@@ -34,8 +36,6 @@ gpu-captures: .venv/installed
 # verdicts against experiments and the targets, into build/gpu-check.md.
 gpu-check: .venv/installed
 	@$(BIN)/python -m tests.bench.gpu_check build/gpu-check.md
-
-NATIVE := setup.py $(wildcard tracekit/native/*.[ch])
 
 .venv/installed: pyproject.toml constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
