@@ -1,7 +1,7 @@
 -- The slices of the host in the order in which a stack takes them: thread by thread, by start, the longer
 -- first, then the kind that is the outer one, then the earlier in the file. Each thread begins with a slice of
 -- no event (rank -1) that spans all of its time. What is sorted is narrow, since it may not fit in memory:
--- ranked is kind << 56 | event_id, and named is name_id << 8 | flags, as tracekit/native/nesting.c takes them apart.
+-- ranked is kind << 56 | event_id, and named is name_id << 4 | flags, as tracekit/native/nesting.c takes them apart.
 -- A launch of GPU ops comes once more behind itself, for each op, with kind 4; named says whether it blocks. A
 -- wait of a device for its launch, with kind 5, lasts until then; it has a place instead of an event.
 WITH names AS (
@@ -15,7 +15,7 @@ WITH names AS (
     FROM host_name
 ),
 slice AS (
-    SELECT t.thread, s.start_ns, s.end_ns, rank << 56 | s.event_id AS ranked, name_id << 8 | flags AS named
+    SELECT t.thread, s.start_ns, s.end_ns, rank << 56 | s.event_id AS ranked, name_id << 4 | flags AS named
     FROM slices AS s JOIN names AS n ON s.kind = n.kind AND s.name IS NOT DISTINCT FROM n.name
     JOIN host_thread AS t USING (trace_id, pid, tid)
     UNION ALL

@@ -15,7 +15,7 @@ enum { IS_OP = 1, IS_PYTHON = 2, IS_MODULE = 4, IS_COVERING = 8 };
  * thread begins with a slice of no event (negative) that spans all of its time. A launch of GPU ops comes once
  * more, for each of them, when it is open, and then says whether it blocks. A device's wait has a place for an event. */
 enum { IN_THREAD, IN_START, IN_END, IN_RANKED, IN_NAMED };   /* 32, 64, 64, 64 and 32 bits */
-enum { NAME_SHIFT = 8, RANK_SHIFT = 56, LAUNCH_RANK = 4, WAIT_RANK = 5 };
+enum { NAME_SHIFT = 4, RANK_SHIFT = 56, LAUNCH_RANK = 4, WAIT_RANK = 5 };
 enum { NONE = -1, COPY_NAME = 0 };
 
 enum { SEGMENT_THREAD, SEGMENT, SEGMENT_START, SEGMENT_END, SEGMENT_EVENT, SEGMENT_NAME, SEGMENT_COLUMNS };
