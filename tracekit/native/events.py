@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
+import duckdb
+
 from tracekit.native.library import Batch, library
 
 
@@ -40,6 +42,9 @@ def read_events(text: bytearray, first_id: int) -> Read:
 
     They stand one behind the other as in the array `traceEvents`, parted by commas. Reading goes to
     the text's end, or to what is no event: to its beginning (`end`).
+
+    Raises:
+        duckdb.OutOfMemoryException: when there is no memory for them.
     """
     batch, stopped = Batch(), _Stopped()
     shared = (ctypes.c_char * len(text)).from_buffer(text)
@@ -49,5 +54,5 @@ def read_events(text: bytearray, first_id: int) -> Read:
         # While it is shared, a bytearray cannot change its size.
         del shared
     if stopped.reason == Stop.OUT_OF_MEMORY:
-        raise MemoryError("a batch of events does not fit in memory")
+        raise duckdb.OutOfMemoryException("a batch of events does not fit in memory")
     return Read(batch, stopped.at, Stop(stopped.reason), (stopped.error or b"").decode())

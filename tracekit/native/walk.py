@@ -31,7 +31,7 @@ def walk(capsule: object, rows: int) -> Iterator[tuple[Walked, Batch]]:
     order, and which columns.
 
     Raises:
-        duckdb.Error: when the stream fails.
+        duckdb.Error: when the stream fails, or there is no memory.
     """
     address = ctypes.pythonapi.PyCapsule_GetPointer
     address.restype, address.argtypes = c_void_p, [py_object, c_char_p]
@@ -48,7 +48,7 @@ def walk(capsule: object, rows: int) -> Iterator[tuple[Walked, Batch]]:
             if walked is Walked.OUT_OF_MEMORY:
                 break
             yield walked, batch
-        raise MemoryError("a batch of host slices does not fit in memory")
+        raise duckdb.OutOfMemoryException("a batch of host slices does not fit in memory")
     finally:
         library().tracekit_walk_close(opened)
 
