@@ -28,7 +28,7 @@ SELECT 0, NULL, NULL, 'copy';
 
 -- Runtime and driver calls, all of them.
 CREATE OR REPLACE VIEW runtime_calls AS
-SELECT trace_id, event_id, kind, s.name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, activity, args
+SELECT trace_id, event_id, kind, s.name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, name_id, activity, args
 FROM slices AS s JOIN host_name AS n USING (kind)
 WHERE kind IN ('runtime', 'driver') AND s.name IS NOT DISTINCT FROM n.name;
 

@@ -54,8 +54,7 @@ WITH call AS (
     SELECT
         trace_id, correlation, min(event_id) AS launch_id, min(pid) AS pid, arg_min(tid, event_id) AS tid,
         arg_min(name_id, event_id) AS name_id, arg_min(start_ns, event_id) AS start_ns, arg_min(end_ns, event_id) AS end_ns
-    FROM slices AS s JOIN host_name AS n USING (kind)
-    WHERE kind IN ('runtime', 'driver') AND s.name IS NOT DISTINCT FROM n.name AND correlation IS NOT NULL
+    FROM runtime_calls WHERE correlation IS NOT NULL
     GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
 )
 SELECT
