@@ -228,7 +228,6 @@ def test_a_member_of_an_archive_is_never_written_where_it_says(tmp_path):
 
 
 def test_a_damaged_trace_comes_through_a_pipe(tmp_path, run):
-    """What cannot be read twice is read again all the same."""
     text = trace_of(3).replace(b"sgemm", b"sg\x01emm")
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[text])

@@ -17,7 +17,7 @@ from tracekit.hardware import Peaks
 from tracekit.native.library import Batch
 from tracekit.native.streams import BatchStream
 from tracekit.nesting import nest
-from tracekit.reading import BATCH_BYTES, TraceReader
+from tracekit.reading import TraceReader
 from tracekit.salvage import strict_json
 from tracekit.sources import ByteStream
 
@@ -107,13 +107,9 @@ class Ingest:
     """
 
     def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        batch_bytes: int = BATCH_BYTES,
-        on_batch: Callable[[int], object] = int,
+        self, connection: duckdb.DuckDBPyConnection, on_batch: Callable[[int], object] = int
     ) -> None:
         self._connection = connection
-        self._batch_bytes = batch_bytes
         self._on_batch = on_batch
 
     def load(self, stream: ByteStream, trace_id: int) -> None:
@@ -122,7 +118,7 @@ class Ingest:
         Raises:
             TracekitError: when it cannot be read, or is no trace.
         """
-        reader = TraceReader(stream, self._batch_bytes)
+        reader = TraceReader(stream)
         self._connection.begin()
         try:
             self._insert_events(trace_id, reader)

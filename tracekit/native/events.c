@@ -281,12 +281,10 @@ void tracekit_read_events(
     for (;;) {
         while (at < end && memchr(" \n,\r\t", *at, 5)) at++;
         if (at == end || *at == ']') break;
-        size_t heap_size = batch->heap.size;
         const uint8_t *next = *at == '{' ? read_event(batch, json, at, first_id + batch->rows)
                                          : json_wrong(json, "Not an object");
         if (next == NULL) {
             if (json->reason == json_no_memory) goto failed;
-            batch->heap.size = heap_size;
             stopped->error = json->reason;
             stopped->reason = stopped->error ? AT_ERROR : INSIDE_EVENT;
             break;
