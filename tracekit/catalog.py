@@ -15,10 +15,11 @@ Value = str | int | float | bool | None
 
 # What a database says of itself: another number, and its tables and views are not those that the
 # questions read.
-FORMAT = 5
+FORMAT = 6
 
 # In the order in which one stands on the other.
 VOCABULARY = (
+    "types",
     "measures",
     "names",
     "intervals",

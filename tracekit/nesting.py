@@ -17,12 +17,13 @@ _ROWS_AT_ONCE = 122_880
 _WRITE: dict[Walked, tuple[Rows, str]] = {
     Walked.SEGMENTS: ("segment", "write_segments"),
     Walked.SLICES: ("slice", "write_slices"),
+    Walked.LAUNCHES: ("launch", "write_launches"),
     Walked.WAITS: ("wait", "write_waits"),
 }
 
 
 def nest(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fills host_segment and host_slice, which must be empty, and adds to gpu_timeline.
+    """Fills thread_segment, thread_slice and gpu_op_host, which are empty, and adds to gpu_timeline.
 
     queries/views/host.sql and timeline.sql say what they hold.
     """

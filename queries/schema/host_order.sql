@@ -1,33 +1,35 @@
 -- The slices of the host in the order in which a stack takes them: thread by thread, by start, the longer
 -- first, then the kind that is the outer one, then the earlier in the file. Each thread begins with a slice of
--- no event (rank -1) that spans all of its time. What is sorted is narrow, since it may not fit in memory:
--- ranked is kind << 56 | event_id, and named is name_id << 4 | flags, as tracekit/native/nesting.c takes them apart.
--- A launch of GPU ops comes once more behind itself, for each op, with kind 4; named says whether it blocks. A
--- wait of a device for its launch, with kind 5, lasts until then; it has a place instead of an event.
+-- no event (kind -1) that spans all of its time. What is sorted is narrow, since it may not fit in memory:
+-- `ranked` is kind << 60 | event_id << 12 | activity << 4 | flags, as tracekit/native/nesting.c takes it apart.
+-- A launch of GPU ops comes once more behind itself, for each op, with kind 4: one that blocks is a copy, whatever
+-- its name. A wait of a device for its launch, with kind 5, lasts until then; it has a place instead of an event.
 WITH names AS (
     SELECT
-        name_id, kind, name,
-        CASE kind WHEN 'annotation' THEN 0 WHEN 'python' THEN 1 WHEN 'cpu_op' THEN 2 ELSE 3 END::BIGINT AS rank,
-        CASE WHEN kind = 'cpu_op' THEN 1 ELSE 0 END
+        kind, name,
+        (CASE kind WHEN 'annotation' THEN 0 WHEN 'python' THEN 1 WHEN 'cpu_op' THEN 2 ELSE 3 END::BIGINT << 60)
+        | (enum_code(activity)::BIGINT << 4)
+        | CASE WHEN kind = 'cpu_op' THEN 1 ELSE 0 END
         | CASE WHEN kind = 'python' THEN 2 ELSE 0 END
         | CASE WHEN kind = 'python' AND name LIKE 'nn.Module: %' THEN 4 ELSE 0 END
-        | CASE WHEN activity IN ('input', 'compilation') THEN 8 ELSE 0 END AS flags
+        | CASE WHEN activity IN ('input', 'compilation') THEN 8 ELSE 0 END AS ranked
     FROM host_name
 ),
 slice AS (
-    SELECT t.thread, s.start_ns, s.end_ns, rank << 56 | s.event_id AS ranked, name_id << 4 | flags AS named
+    SELECT t.thread, s.start_ns, s.end_ns, n.ranked | (s.event_id << 12) AS ranked
     FROM slices AS s JOIN names AS n ON s.kind = n.kind AND s.name IS NOT DISTINCT FROM n.name
     JOIN host_thread AS t USING (trace_id, pid, tid)
     UNION ALL
-    SELECT t.thread, launch_start_ns, launch_end_ns, 4::BIGINT << 56 | launch_id, is_blocking::INTEGER
+    SELECT t.thread, launch_start_ns, launch_end_ns,
+           (4::BIGINT << 60) | (launch_id << 12) | CASE WHEN is_blocking THEN (enum_code('copy'::host_activity)::BIGINT << 4) | 1 ELSE 0 END
     FROM gpu_op_link JOIN host_thread AS t USING (trace_id, pid, tid)
     UNION ALL
-    SELECT t.thread, gap.start_ns, gap.launch_start_ns, 5::BIGINT << 56 | gap.place, 0
+    SELECT t.thread, gap.start_ns, gap.launch_start_ns, (5::BIGINT << 60) | (gap.place << 12)
     FROM scratch.gap AS gap JOIN gpu_op_link AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
     JOIN host_thread AS t ON l.trace_id = t.trace_id AND l.pid = t.pid AND l.tid = t.tid
     WHERE idle_class = 'host_late'
     UNION ALL
-    SELECT thread, start_ns, end_ns, -1, 0 FROM host_thread
+    SELECT thread, start_ns, end_ns, -(1::BIGINT << 60) | (enum_code('untraced'::host_activity)::BIGINT << 4) FROM host_thread
 )
-SELECT thread::INTEGER AS thread, start_ns, end_ns, ranked, named::INTEGER AS named
+SELECT thread, start_ns, end_ns, ranked
 FROM slice ORDER BY thread, start_ns, end_ns DESC, ranked

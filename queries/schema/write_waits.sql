@@ -1,6 +1,6 @@
 -- What the launching thread did in the gaps whose launches were late, as the walk of its stack gives it, into
 -- `gpu_timeline`.
 INSERT INTO gpu_timeline
-SELECT gap.trace_id, gap.device_id, gap.place, w.start_ns, w.end_ns, 'idle', 'host_late', coalesce(n.activity, 'untraced'),
-       gap.op_id, gap.launch_id, w.event_id
-FROM walked AS w JOIN scratch.gap AS gap USING (place) LEFT JOIN host_name AS n USING (name_id)
+SELECT gap.trace_id, gap.device_id, gap.place, w.start_ns, w.end_ns, 'idle', 'host_late',
+       enum_range(NULL::host_activity)[activity_code + 1], gap.op_id, gap.launch_id, w.event_id
+FROM walked AS w JOIN scratch.gap AS gap USING (place)

@@ -18,13 +18,10 @@ SELECT
     args->'Input Dims' AS input_dims, args->'Input type' AS input_types, args
 FROM slices WHERE kind = 'cpu_op';
 
--- What slices of the host are about. Names are few, slices are many. Name 0 is that of calls that copy and
--- wait for it, whatever they are called.
+-- What slices of the host are about. Names are few, slices are many.
 CREATE OR REPLACE TABLE host_name AS
-SELECT row_number() OVER ()::INTEGER AS name_id, kind, name, host_activity(kind, name) AS activity
-FROM (SELECT DISTINCT kind, name FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver'))
-UNION ALL
-SELECT 0, NULL, NULL, 'copy';
+SELECT row_number() OVER ()::INTEGER AS name_id, kind, name, host_activity(kind, name)::host_activity AS activity
+FROM (SELECT DISTINCT kind, name FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver'));
 
 -- Runtime and driver calls, all of them.
 CREATE OR REPLACE VIEW runtime_calls AS

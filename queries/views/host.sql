@@ -1,5 +1,5 @@
 -- What the host did, thread by thread. Derived once: nesting is costly and much depends on it. The tables
--- host_segment and host_slice are made by tracekit/nesting.py: a stack says in one pass what SQL says badly.
+-- of segments, slices and launches are filled by tracekit/nesting.py: a stack says in one pass what SQL says badly.
 
 CREATE TABLE scratch.slice_thread AS
 SELECT trace_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
@@ -21,13 +21,17 @@ FROM scratch.slice_thread JOIN trace_span AS span USING (trace_id) WHERE is_host
 -- gap or overlap: `event_id` is the innermost slice (NULL: none), `activity` what it is about. Data loading
 -- and compilation are what they are, whatever runs inside them. `segment` grows with time; no number is of
 -- two threads.
-CREATE OR REPLACE TABLE host_segment (
-    trace_id INTEGER, pid BIGINT, tid BIGINT, segment BIGINT, start_ns BIGINT, end_ns BIGINT, event_id BIGINT, activity VARCHAR
+CREATE OR REPLACE TABLE thread_segment (
+    thread INTEGER, segment BIGINT, start_ns BIGINT, end_ns BIGINT, event_id BIGINT, activity_code UTINYINT
 );
+CREATE OR REPLACE VIEW host_segment AS
+SELECT trace_id, pid, tid, segment, s.start_ns, s.end_ns, event_id, enum_range(NULL::host_activity)[activity_code + 1] AS activity
+FROM thread_segment AS s JOIN host_thread USING (thread);
 
--- Host slices in their tree: depth from 1, the enclosing slice, and time not spent in inner slices. Of
--- launches of GPU ops also what is innermost around them: the operator, the Python frame and the module.
-CREATE OR REPLACE TABLE host_slice (
-    trace_id INTEGER, event_id BIGINT, pid BIGINT, tid BIGINT, depth BIGINT, parent_id BIGINT, self_ns BIGINT,
-    is_launch BOOLEAN, cpu_op_id BIGINT, python_id BIGINT, module_id BIGINT
-);
+-- Host slices in their tree: depth from 1, the enclosing slice, and time not spent in inner slices.
+CREATE OR REPLACE TABLE thread_slice (thread INTEGER, event_id BIGINT, depth INTEGER, parent_id BIGINT, self_ns BIGINT);
+CREATE OR REPLACE VIEW host_slice AS
+SELECT trace_id, event_id, pid, tid, depth, parent_id, self_ns FROM thread_slice JOIN host_thread USING (thread);
+
+-- Launches of GPU ops with what is innermost around them: the operator, the Python frame and the module.
+CREATE OR REPLACE TABLE gpu_op_host (trace_id INTEGER, launch_id BIGINT, cpu_op_id BIGINT, python_id BIGINT, module_id BIGINT);

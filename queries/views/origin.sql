@@ -1,10 +1,6 @@
 -- Where each GPU op came from: op -> launch -> CPU op -> module and Python line -> step. What the
 -- trace does not tell is NULL.
 
--- Each launch with what is innermost around it, layer by layer.
-CREATE OR REPLACE VIEW gpu_op_host AS
-SELECT trace_id, event_id AS launch_id, cpu_op_id, python_id, module_id FROM host_slice WHERE is_launch;
-
 CREATE OR REPLACE VIEW gpu_op_origin AS
 SELECT
     op.trace_id, op.event_id, op.kind, op.activity, op.name, op.device_id, op.stream, op.start_ns, op.end_ns, op.dur_ns,

@@ -34,7 +34,7 @@ counted AS (
 SELECT
     trace_id, device_id, place, at_ns AS start_ns, next_ns AS end_ns, next_id,
     CASE WHEN compute > 0 THEN 'compute' WHEN communication > 0 THEN 'communication'
-         WHEN copy > 0 THEN 'copy' ELSE 'idle' END AS activity
+         WHEN copy > 0 THEN 'copy' ELSE 'idle' END::device_activity AS activity
 FROM counted WHERE next_ns > at_ns;
 
 -- Idle intervals with the op that ended them and its launch. Joined by order, and the match checked: sorting
@@ -44,11 +44,11 @@ SELECT
     i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, CASE WHEN is_match THEN launch_id END AS launch_id,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
     greatest(least(launch_start_ns, i.end_ns), least(launch_end_ns, i.end_ns)) AS launch_end_ns,
-    CASE WHEN is_copy_call THEN 'copy' ELSE 'launch' END AS call_cause,
+    CASE WHEN is_copy_call THEN 'copy' ELSE 'launch' END::idle_cause AS call_cause,
     CASE WHEN next_id IS NULL THEN 'after_last_op'
          WHEN NOT is_match THEN 'unlinked'
          WHEN launch_start_ns > i.start_ns THEN 'host_late'
-         ELSE 'device' END AS idle_class
+         ELSE 'device' END::idle_class AS idle_class
 FROM (
     SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call, coalesce(l.event_id = next_id, FALSE) AS is_match
     FROM (SELECT * FROM scratch.device_interval WHERE activity = 'idle') AS i
@@ -59,21 +59,21 @@ FROM (
 -- one for each cause. The waits [gap start, launch) for the host are added by tracekit/nesting.py, with what
 -- the launching thread did meanwhile.
 CREATE OR REPLACE TABLE gpu_timeline AS
-SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::VARCHAR AS idle_class, NULL::VARCHAR AS cause,
+SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class, NULL::idle_cause AS cause,
        NULL::BIGINT AS op_id, NULL::BIGINT AS launch_id, NULL::BIGINT AS host_event_id
 FROM scratch.device_interval WHERE activity <> 'idle'
 UNION ALL
-SELECT trace_id, device_id, place, start_ns, end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
+SELECT trace_id, device_id, place, start_ns, end_ns, 'idle'::device_activity, idle_class, NULL, op_id, launch_id, NULL
 FROM scratch.gap WHERE idle_class IN ('unlinked', 'after_last_op')
 UNION ALL
-SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle'::device_activity, idle_class, call_cause, op_id, launch_id, launch_id
 FROM scratch.gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
 UNION ALL
-SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle', idle_class, NULL, op_id, launch_id, NULL
+SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle'::device_activity, idle_class, NULL, op_id, launch_id, NULL
 FROM scratch.gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
 UNION ALL
-SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle', idle_class, call_cause, op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle'::device_activity, idle_class, call_cause, op_id, launch_id, launch_id
 FROM scratch.gap WHERE idle_class = 'host_late' AND launch_end_ns > launch_start_ns
 UNION ALL
-SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle', idle_class, 'launch_latency', op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle'::device_activity, idle_class, 'launch_latency'::idle_cause, op_id, launch_id, launch_id
 FROM scratch.gap WHERE idle_class = 'host_late' AND end_ns > launch_end_ns;

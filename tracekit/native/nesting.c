@@ -12,30 +12,32 @@
 enum { IS_OP = 1, IS_PYTHON = 2, IS_MODULE = 4, IS_COVERING = 8 };
 
 /* The columns that come in, all of them without NULL, ordered by thread, start, the longer first, and rank. Each
- * thread begins with a slice of no event (negative) that spans all of its time. A launch of GPU ops comes once
- * more, for each of them, when it is open, and then says whether it blocks. A device's wait has a place for an event. */
-enum { IN_THREAD, IN_START, IN_END, IN_RANKED, IN_NAMED };   /* 32, 64, 64, 64 and 32 bits */
-enum { NAME_SHIFT = 4, RANK_SHIFT = 56, LAUNCH_RANK = 4, WAIT_RANK = 5 };
-enum { NONE = -1, COPY_NAME = 0 };
+ * thread begins with a slice of no event that spans all of its time. A launch of GPU ops comes once more, for
+ * each of them, when it is open; with a flag, it also says what it is about. A device's wait has a place for an id. */
+enum { IN_THREAD, IN_START, IN_END, IN_RANKED };   /* 32, 64, 64 and 64 bits */
+/* What ranks: the kind, an id of 48 bits, the activity (8 bits) and the flags. */
+enum { KIND_SHIFT = 60, ID_SHIFT = 12, ACTIVITY_SHIFT = 4, THREAD_KIND = -1, LAUNCH_KIND = 4, WAIT_KIND = 5 };
+enum { NONE = -1 };
 
-enum { SEGMENT_THREAD, SEGMENT, SEGMENT_START, SEGMENT_END, SEGMENT_EVENT, SEGMENT_NAME, SEGMENT_COLUMNS };
+enum { SEGMENT_THREAD, SEGMENT, SEGMENT_START, SEGMENT_END, SEGMENT_EVENT, SEGMENT_ACTIVITY, SEGMENT_COLUMNS };
 static const struct column segment_columns[SEGMENT_COLUMNS] = {
     {"thread", INTEGER}, {"segment", INTEGER}, {"start_ns", INTEGER}, {"end_ns", INTEGER}, {"event_id", INTEGER},
-    {"name_id", INTEGER},
+    {"activity_code", INTEGER},
 };
 
-enum {
-    SLICE_THREAD, SLICE_EVENT, SLICE_DEPTH, SLICE_PARENT, SLICE_SELF,
-    SLICE_LAUNCH, SLICE_OP, SLICE_PYTHON, SLICE_MODULE, SLICE_COLUMNS,
-};
+enum { SLICE_THREAD, SLICE_EVENT, SLICE_DEPTH, SLICE_PARENT, SLICE_SELF, SLICE_COLUMNS };
 static const struct column slice_columns[SLICE_COLUMNS] = {
     {"thread", INTEGER}, {"event_id", INTEGER}, {"depth", INTEGER}, {"parent_id", INTEGER}, {"self_ns", INTEGER},
-    {"is_launch", INTEGER}, {"cpu_op_id", INTEGER}, {"python_id", INTEGER}, {"module_id", INTEGER},
 };
 
-enum { WAIT_PLACE, WAIT_START, WAIT_END, WAIT_EVENT, WAIT_NAME, WAIT_COLUMNS };
+enum { LAUNCH_THREAD, LAUNCH_EVENT, LAUNCH_OP, LAUNCH_PYTHON, LAUNCH_MODULE, LAUNCH_COLUMNS };
+static const struct column launch_columns[LAUNCH_COLUMNS] = {
+    {"thread", INTEGER}, {"launch_id", INTEGER}, {"cpu_op_id", INTEGER}, {"python_id", INTEGER}, {"module_id", INTEGER},
+};
+
+enum { WAIT_PLACE, WAIT_START, WAIT_END, WAIT_EVENT, WAIT_ACTIVITY, WAIT_COLUMNS };
 static const struct column wait_columns[WAIT_COLUMNS] = {
-    {"place", INTEGER}, {"start_ns", INTEGER}, {"end_ns", INTEGER}, {"event_id", INTEGER}, {"name_id", INTEGER},
+    {"place", INTEGER}, {"start_ns", INTEGER}, {"end_ns", INTEGER}, {"event_id", INTEGER}, {"activity_code", INTEGER},
 };
 
 /* A device's wait for a launch by the thread. */
@@ -45,12 +47,12 @@ struct wait {
 
 /* A slice that has begun and not ended. */
 struct slice {
-    int64_t event_id, start_ns, end_ns, self_ns, name_id;
-    int64_t parent_id, depth, launch_op, launch_python, launch_module;   /* when it began */
+    int64_t event_id, start_ns, end_ns, self_ns, activity;
+    int64_t parent_id, depth, op_around, python_around, module_around;   /* when it began */
     int64_t flags;
     bool is_launch;
     /* Of it and what is around it: the first end, the innermost of each kind, and the outermost that covers. */
-    int64_t first_end_ns, op, python, module, covering_name;
+    int64_t first_end_ns, op, python, module, covering;
 };
 
 struct walk {
@@ -64,15 +66,14 @@ struct walk {
     int64_t thread, at_ns;      /* where the walk is */
     int64_t end_ns;             /* of the thread's time */
     int64_t segment;            /* the next segment's number */
-    struct batch *segments, *slices, *waited;
+    struct batch *segments, *slices, *launches, *waited;
     bool is_done;
 };
 
 static int64_t input(const struct walk *walk, int column) {
     const struct ArrowArray *array = walk->rows.children[column];
     int64_t place = array->offset + walk->rows.offset + walk->row;
-    bool is_narrow = column == IN_THREAD || column == IN_NAMED;
-    return is_narrow ? ((const int32_t *)array->buffers[1])[place] : ((const int64_t *)array->buffers[1])[place];
+    return column == IN_THREAD ? ((const int32_t *)array->buffers[1])[place] : ((const int64_t *)array->buffers[1])[place];
 }
 
 static void set_known(struct batch *batch, int column, int64_t id) {
@@ -85,7 +86,7 @@ static bool close_row(struct batch *batch) {
 }
 
 /* What the innermost slice took of each wait, up to `at_ns`. */
-static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, int64_t name_id) {
+static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, int64_t activity) {
     struct batch *out = walk->waited;
     int64_t left = 0;
     for (int64_t i = 0; i < walk->n_waits; i++) {
@@ -98,7 +99,7 @@ static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, in
         set_integer(out, WAIT_START, start_ns);
         set_integer(out, WAIT_END, end_ns);
         set_known(out, WAIT_EVENT, event_id);
-        set_known(out, WAIT_NAME, name_id);
+        set_integer(out, WAIT_ACTIVITY, activity);
         if (!close_row(out)) return false;
     }
     walk->n_waits = left;
@@ -109,9 +110,9 @@ static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, in
 static bool go_to(struct walk *walk, int64_t at_ns) {
     struct slice *innermost = &walk->stack[walk->depth - 1];
     struct batch *out = walk->segments;
-    int64_t name_id = innermost->covering_name == NONE ? innermost->name_id : innermost->covering_name;
+    int64_t activity = innermost->covering == NONE ? innermost->activity : innermost->covering;
     if (at_ns <= walk->at_ns) return true;
-    if (!go_on_waiting(walk, at_ns, innermost->event_id, name_id)) return false;
+    if (!go_on_waiting(walk, at_ns, innermost->event_id, activity)) return false;
     /* Between times that are absurd there may be more than 63 bits say: it wraps around. */
     innermost->self_ns = (int64_t)((uint64_t)innermost->self_ns + (uint64_t)at_ns - (uint64_t)walk->at_ns);
     set_integer(out, SEGMENT_THREAD, walk->thread);
@@ -119,7 +120,7 @@ static bool go_to(struct walk *walk, int64_t at_ns) {
     set_integer(out, SEGMENT_START, walk->at_ns);
     set_integer(out, SEGMENT_END, at_ns);
     set_known(out, SEGMENT_EVENT, innermost->event_id);
-    set_known(out, SEGMENT_NAME, name_id);
+    set_integer(out, SEGMENT_ACTIVITY, activity);
     walk->at_ns = at_ns;
     return close_row(out);
 }
@@ -127,12 +128,22 @@ static bool go_to(struct walk *walk, int64_t at_ns) {
 /* Works out what a slice on the stack has from those around it. */
 static void inherit(struct walk *walk, int64_t place) {
     struct slice *own = &walk->stack[place], *around = place > 0 ? own - 1 : NULL;
-    int64_t covering = around ? around->covering_name : NONE;
+    int64_t covering = around ? around->covering : NONE;
     own->first_end_ns = around && around->first_end_ns < own->end_ns ? around->first_end_ns : own->end_ns;
     own->op = own->flags & IS_OP ? own->event_id : around ? around->op : NONE;
     own->python = own->flags & IS_PYTHON ? own->event_id : around ? around->python : NONE;
     own->module = own->flags & IS_MODULE ? own->event_id : around ? around->module : NONE;
-    own->covering_name = covering == NONE && own->flags & IS_COVERING ? own->name_id : covering;
+    own->covering = covering == NONE && own->flags & IS_COVERING ? own->activity : covering;
+}
+
+static bool write_launch(struct walk *walk, const struct slice *slice) {
+    struct batch *out = walk->launches;
+    set_integer(out, LAUNCH_THREAD, walk->thread);
+    set_integer(out, LAUNCH_EVENT, slice->event_id);
+    set_known(out, LAUNCH_OP, slice->op_around);
+    set_known(out, LAUNCH_PYTHON, slice->python_around);
+    set_known(out, LAUNCH_MODULE, slice->module_around);
+    return close_row(out);
 }
 
 static bool end_slice(struct walk *walk, int64_t place) {
@@ -143,15 +154,10 @@ static bool end_slice(struct walk *walk, int64_t place) {
     set_integer(out, SLICE_DEPTH, slice->depth);
     set_known(out, SLICE_PARENT, slice->parent_id);
     set_integer(out, SLICE_SELF, slice->self_ns);
-    set_integer(out, SLICE_LAUNCH, slice->is_launch);
-    if (slice->is_launch) {
-        set_known(out, SLICE_OP, slice->launch_op);
-        set_known(out, SLICE_PYTHON, slice->launch_python);
-        set_known(out, SLICE_MODULE, slice->launch_module);
-    }
+    if (!close_row(out) || (slice->is_launch && !write_launch(walk, slice))) return false;
     memmove(&walk->stack[place], &walk->stack[place + 1], (size_t)(--walk->depth - place) * sizeof *walk->stack);
     for (int64_t above = place; above < walk->depth; above++) inherit(walk, above);
-    return close_row(out);
+    return true;
 }
 
 /* Ends what has ended by `at_ns`, in the order of time; what began just there and takes no time has not. The
@@ -166,13 +172,13 @@ static bool end_until(struct walk *walk, int64_t at_ns) {
     return true;
 }
 
-/* A launch that blocks is a copy, whatever its name. */
-static void mark_launch(struct walk *walk, int64_t event_id, bool is_blocking) {
+/* `activity`: what it is instead of what its name says, if that is known. */
+static void mark_launch(struct walk *walk, int64_t event_id, int64_t activity) {
     int64_t place = walk->depth - 1;
     while (place >= 0 && walk->stack[place].event_id != event_id) place--;
     if (place < 0) return;
     walk->stack[place].is_launch = true;
-    if (is_blocking) walk->stack[place].name_id = COPY_NAME;
+    if (activity != NONE) walk->stack[place].activity = activity;
 }
 
 static bool begin_wait(struct walk *walk, struct wait wait) {
@@ -197,9 +203,9 @@ static bool begin_slice(struct walk *walk, struct slice slice) {
         const struct slice *around = &walk->stack[walk->depth - 1];
         slice.parent_id = around->event_id;
         slice.depth = walk->depth;
-        slice.launch_op = around->op;
-        slice.launch_python = around->python;
-        slice.launch_module = around->module;
+        slice.op_around = around->op;
+        slice.python_around = around->python;
+        slice.module_around = around->module;
     }
     if (walk->depth == walk->capacity) {
         walk->capacity = walk->capacity ? walk->capacity * 2 : 64;
@@ -210,20 +216,26 @@ static bool begin_slice(struct walk *walk, struct slice slice) {
     return true;
 }
 
+static int64_t bits(int64_t value, int from, int to) {
+    return (int64_t)((uint64_t)value >> from & (((uint64_t)1 << (to - from)) - 1));
+}
+
 /* Takes the next row of the input. */
 static bool step(struct walk *walk) {
     int64_t start_ns = input(walk, IN_START), end_ns = input(walk, IN_END);
-    int64_t ranked = input(walk, IN_RANKED), named = input(walk, IN_NAMED);
-    int64_t rank = ranked >> RANK_SHIFT, id = ranked & (((int64_t)1 << RANK_SHIFT) - 1);
-    struct slice slice = {.start_ns = start_ns, .end_ns = end_ns, .event_id = NONE, .name_id = NONE, .parent_id = NONE};
-    int64_t thread = input(walk, IN_THREAD);
+    int64_t thread = input(walk, IN_THREAD), ranked = input(walk, IN_RANKED), kind = ranked >> KIND_SHIFT;
+    int64_t id = bits(ranked, ID_SHIFT, KIND_SHIFT);
+    struct slice slice = {
+        .start_ns = start_ns, .end_ns = end_ns, .event_id = NONE, .parent_id = NONE,
+        .activity = bits(ranked, ACTIVITY_SHIFT, ID_SHIFT), .flags = bits(ranked, 0, ACTIVITY_SHIFT),
+    };
     walk->row++;
-    if (rank == WAIT_RANK) return begin_wait(walk, (struct wait){id, start_ns, end_ns});
-    if (rank == LAUNCH_RANK) {
-        mark_launch(walk, id, named);
+    if (kind == WAIT_KIND) return begin_wait(walk, (struct wait){id, start_ns, end_ns});
+    if (kind == LAUNCH_KIND) {
+        mark_launch(walk, id, slice.flags ? slice.activity : NONE);
         return true;
     }
-    if (ranked < 0) {
+    if (kind == THREAD_KIND) {
         if (!end_thread(walk)) return false;
         walk->thread = thread;
         walk->at_ns = start_ns;
@@ -232,8 +244,6 @@ static bool step(struct walk *walk) {
         return true;   /* not in a thread: each begins with its own slice */
     } else {
         slice.event_id = id;
-        slice.name_id = named >> NAME_SHIFT;
-        slice.flags = named & ((1 << NAME_SHIFT) - 1);
     }
     return begin_slice(walk, slice);
 }
@@ -244,6 +254,8 @@ int tracekit_segment_schema(struct ArrowSchema *out) { return schema_export(segm
 
 int tracekit_slice_schema(struct ArrowSchema *out) { return schema_export(slice_columns, SLICE_COLUMNS, out); }
 
+int tracekit_launch_schema(struct ArrowSchema *out) { return schema_export(launch_columns, LAUNCH_COLUMNS, out); }
+
 int tracekit_wait_schema(struct ArrowSchema *out) { return schema_export(wait_columns, WAIT_COLUMNS, out); }
 
 void tracekit_walk_close(struct walk *walk) {
@@ -252,6 +264,7 @@ void tracekit_walk_close(struct walk *walk) {
     if (walk->input.release != NULL) walk->input.release(&walk->input);
     batch_free(walk->segments);
     batch_free(walk->slices);
+    batch_free(walk->launches);
     batch_free(walk->waited);
     free(walk->stack);
     free(walk->waits);
@@ -267,18 +280,21 @@ struct walk *tracekit_walk_open(struct ArrowArrayStream *input) {
     return walk;
 }
 
-enum { WALK_SEGMENTS, WALK_SLICES, WALK_WAITS, WALK_IS_DONE, WALK_FAILED, WALK_OUT_OF_MEMORY };
+enum { WALK_SEGMENTS, WALK_SLICES, WALK_LAUNCHES, WALK_WAITS, WALK_IS_DONE, WALK_FAILED, WALK_OUT_OF_MEMORY };
 
 /* Walks on until there are `rows` of a kind, or no more slices; says of which kind the rows are that `out` gets. When
  * the input fails, its error is the stream's. */
 int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) {
-    struct batch **batches[] = {&walk->segments, &walk->slices, &walk->waited};
+    struct batch **batches[] = {&walk->segments, &walk->slices, &walk->launches, &walk->waited};
     int fullest = WALK_SEGMENTS;
     *out = (struct ArrowArray){0};
     if (walk->segments == NULL) walk->segments = batch_new(segment_columns, SEGMENT_COLUMNS);
     if (walk->slices == NULL) walk->slices = batch_new(slice_columns, SLICE_COLUMNS);
+    if (walk->launches == NULL) walk->launches = batch_new(launch_columns, LAUNCH_COLUMNS);
     if (walk->waited == NULL) walk->waited = batch_new(wait_columns, WAIT_COLUMNS);
-    if (walk->segments == NULL || walk->slices == NULL || walk->waited == NULL) return WALK_OUT_OF_MEMORY;
+    for (int kind = WALK_SEGMENTS; kind <= WALK_WAITS; kind++)
+        if (*batches[kind] == NULL) return WALK_OUT_OF_MEMORY;
+    /* No more launches end than slices. */
     while (!walk->is_done && walk->segments->rows < rows && walk->slices->rows < rows && walk->waited->rows < rows) {
         if (walk->rows.release != NULL && walk->row < walk->rows.length) {
             if (!step(walk)) return WALK_OUT_OF_MEMORY;

@@ -18,14 +18,15 @@ class Walked(IntEnum):
 
     SEGMENTS = 0
     SLICES = 1
-    WAITS = 2
-    ALL = 3
-    FAILED = 4
-    OUT_OF_MEMORY = 5
+    LAUNCHES = 2
+    WAITS = 3
+    ALL = 4
+    FAILED = 5
+    OUT_OF_MEMORY = 6
 
 
 def walk(capsule: object, rows: int) -> Iterator[tuple[Walked, Batch]]:
-    """Segments, slices and waits, about `rows` of a kind at a time.
+    """Segments, slices, launches and waits, about `rows` of a kind at a time.
 
     `capsule` is an Arrow stream of host slices in order; queries/schema/host_order.sql says what
     order, and which columns.
