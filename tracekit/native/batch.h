@@ -81,38 +81,47 @@ static inline void batch_free(struct batch *batch) {
     free(batch);
 }
 
-static inline bool grow(void **array, int64_t capacity, size_t size) {
-    void *grown = realloc(*array, (size_t)capacity * size);
-    if (grown != NULL) *array = grown;
-    return grown != NULL;
-}
-
-/* Empties the row behind the last one, so that it can be filled; false when there is no memory. */
-static inline bool batch_open_row(struct batch *batch) {
-    int64_t row = batch->rows;
-    if (row == batch->capacity) {
-        int64_t capacity = row ? row * 2 : 1024;
-        for (int i = 0; i < batch->n_columns; i++)
-            if (!grow(&batch->values[i], capacity, value_size(&batch->columns[i])) ||
-                !grow((void **)&batch->valid[i], capacity / 8, 1))
-                return false;
-        batch->capacity = capacity;
-    }
-    for (int i = 0; i < batch->n_columns; i++) {
-        if (batch->columns[i].type == INTEGER) ((int64_t *)batch->values[i])[row] = 0;
-        else ((struct view *)batch->values[i])[row] = (struct view){0};
-        batch->valid[i][row / 8] &= (uint8_t)((1 << row % 8) - 1);
-    }
+/* Room for `capacity` items instead of `used`, the new ones all zero; false when there is no memory. */
+static inline bool grow(void **array, int64_t used, int64_t capacity, size_t size) {
+    uint8_t *grown = realloc(*array, (size_t)capacity * size);
+    if (grown == NULL) return false;
+    memset(grown + (size_t)used * size, 0, (size_t)(capacity - used) * size);
+    *array = grown;
     return true;
 }
 
-/* A batch without rows, the first of which is open; NULL when there is no memory. */
+static inline bool batch_grow(struct batch *batch) {
+    int64_t used = batch->capacity, capacity = used ? used * 2 : 1024;
+    for (int i = 0; i < batch->n_columns; i++)
+        if (!grow(&batch->values[i], used, capacity, value_size(&batch->columns[i])) ||
+            !grow((void **)&batch->valid[i], used / 8, capacity / 8, 1))
+            return false;
+    batch->capacity = capacity;
+    return true;
+}
+
+/* The row behind the last one, filled so far as it is, is one, too, and there is an empty one behind it; false when
+ * there is no memory. */
+static inline bool batch_close_row(struct batch *batch) {
+    return ++batch->rows < batch->capacity || batch_grow(batch);
+}
+
+/* Empties the row behind the last one. */
+static inline void batch_clear_row(struct batch *batch) {
+    for (int i = 0; i < batch->n_columns; i++) {
+        size_t size = value_size(&batch->columns[i]);
+        memset((uint8_t *)batch->values[i] + (size_t)batch->rows * size, 0, size);
+        batch->valid[i][batch->rows / 8] &= (uint8_t)((1 << batch->rows % 8) - 1);
+    }
+}
+
+/* A batch without rows; NULL when there is no memory. */
 static inline struct batch *batch_new(const struct column *columns, int n_columns) {
     struct batch *batch = calloc(1, sizeof *batch);
     if (batch == NULL) return NULL;
     batch->columns = columns;
     batch->n_columns = n_columns;
-    if (batch_open_row(batch)) return batch;
+    if (batch_grow(batch)) return batch;
     batch_free(batch);
     return NULL;
 }
@@ -130,21 +139,28 @@ static inline void set_integer(struct batch *batch, int column, int64_t value) {
     set_valid(batch, column);
 }
 
+static inline void set_short_text(struct batch *batch, int column, const uint8_t *text, size_t size) {
+    struct view *view = (struct view *)batch->values[column] + batch->rows;
+    view->size = (int32_t)size;
+    for (size_t i = 0; i < size; i++) view->text.bytes[i] = text[i];
+    set_valid(batch, column);
+}
+
 /* What stands in the heap from `begin` on is the text; a short one is taken out of it. */
 static inline void set_text(struct batch *batch, int column, size_t begin) {
     struct view *view = (struct view *)batch->values[column] + batch->rows;
     size_t size = batch->heap.size - begin;
     const uint8_t *text = batch->heap.bytes + begin;
-    view->size = (int32_t)size;
     if (size <= INLINE_BYTES) {
-        memcpy(view->text.bytes, text, size);
+        set_short_text(batch, column, text, size);
         batch->heap.size = begin;
     } else {
+        view->size = (int32_t)size;
         memcpy(view->text.far.prefix, text, PREFIX_BYTES);
         view->text.far.buffer = 0;
         view->text.far.offset = (int32_t)begin;
+        set_valid(batch, column);
     }
-    set_valid(batch, column);
 }
 
 /* -- Arrow ---------------------------------------------------------------------------------------- */
@@ -157,7 +173,7 @@ static inline void batch_release(struct ArrowArray *array) {
     if (atomic_fetch_sub(&batch->users, 1) == 1) batch_free(batch);
 }
 
-/* The bits behind the last row are clear: a row there is open. */
+/* The bits behind the last row are clear: the row there is empty. */
 static inline int64_t count_nulls(const struct batch *batch, int column) {
     int64_t nulls = batch->rows;
     for (int64_t i = 0; i < (batch->rows + 7) / 8; i++) nulls -= __builtin_popcount(batch->valid[column][i]);

@@ -26,37 +26,34 @@ struct reader {
 
 /* -- numbers -------------------------------------------------------------------------------------- */
 
-/* What `decimal` says of nearly all numbers: of few digits, without exponent, and with nothing to round. */
-static bool short_decimal(struct span number, int scale, int64_t *value) {
-    enum { MOST_DIGITS = 19 };   /* of 64 bits */
-    const uint8_t *at = number.begin;
-    bool negative = at < number.end && *at == '-', point = false;
+/* Nearly every number is of few digits, without exponent, and has nothing to round: the place behind such a one, and its
+ * value times 10^`scale`. NULL for what is none, and near the text's end. */
+static const uint8_t *short_number(struct json *json, const uint8_t *at, int scale, int64_t *value) {
+    enum { MOST_DIGITS = 19, MOST_BYTES = MOST_DIGITS + 3 };   /* of 64 bits; with a sign, a point and what is behind */
     uint64_t digits = 0;
-    int n_digits = 0;
-    if (number.end - at > MOST_DIGITS + 2) return false;
-    for (at += negative; at < number.end; at++) {
+    bool negative = *at == '-';
+    if (json->end - at < MOST_BYTES) return NULL;
+    const uint8_t *begin = at + negative, *last = begin + MOST_DIGITS + 1, *point = NULL;
+    for (at = begin; at < last; at++) {
         unsigned digit = (unsigned)*at - '0';
-        if (*at == '.' && !point) {
-            point = true;
-            continue;
-        }
-        if (digit > 9) return false;
-        digits = digits * 10 + digit;
-        n_digits++;
-        scale -= point;
+        if (digit <= 9) digits = digits * 10 + digit;
+        else if (*at == '.' && point == NULL) point = at;
+        else break;
     }
-    if (n_digits == 0 || scale < 0 || n_digits + scale > MOST_DIGITS) return false;
-    for (; scale > 0; scale--) digits *= 10;
-    if (digits > INT64_MAX) return false;
+    ptrdiff_t n_digits = at - begin - (point != NULL);
+    ptrdiff_t whole = point == NULL ? n_digits : point - begin, decimals = n_digits - whole;
+    if (whole == 0 || (whole > 1 && *begin == '0') || (point != NULL && decimals == 0)) return NULL;
+    if (is_digit(*at) || (*at | 0x20) == 'e') return NULL;
+    if (decimals > scale || n_digits + (scale - decimals) > MOST_DIGITS) return NULL;
+    for (; decimals < scale; decimals++) digits *= 10;
+    if (digits > INT64_MAX) return NULL;
     *value = negative ? -(int64_t)digits : (int64_t)digits;
-    return true;
+    return at;
 }
 
 /* A decimal number, as JSON or text has it, times 10^`scale`, rounded half away from zero; false where
  * it is none or does not fit. `exact`: nothing was rounded. */
 static bool decimal(struct span number, int scale, int64_t *value, bool *exact) {
-    *exact = true;
-    if (short_decimal(number, scale, value)) return true;
     enum { MOST_DIGITS = 36, MOST_EXPONENT = 9999 };
     const uint8_t *at = number.begin, *end = number.end;
     unsigned __int128 digits = 0, limit;
@@ -106,8 +103,8 @@ static bool decimal(struct span number, int scale, int64_t *value, bool *exact) 
 }
 
 /* A value as it is written; its end is NULL where it does not end. */
-static struct span token_at(struct json *json, const uint8_t *at) {
-    const uint8_t *end = json_value(json, at);
+static inline struct span token_at(struct json *json, const uint8_t *at) {
+    const uint8_t *end = *at == '{' || *at == '[' ? json_value(json, at) : scalar_end(json, at);
     return (struct span){at, end, json->has_escapes};
 }
 
@@ -134,13 +131,13 @@ static int64_t number_of_text(struct span text) {
 
 /* -- events --------------------------------------------------------------------------------------- */
 
-static bool key_is(struct span key, const char *name) {
+static inline bool key_is(const struct span *key, const char *name) {
     size_t size = strlen(name);
-    return (size_t)(key.end - key.begin) == size && memcmp(key.begin, name, size) == 0;
+    return (size_t)(key->end - key->begin) == size && memcmp(key->begin, name, size) == 0;
 }
 
-static int column_of(struct span key) {
-    switch (key.end - key.begin) {
+static int column_of(const struct span *key) {
+    switch (key->end - key->begin) {
     case 1: return key_is(key, "s") ? SCOPE : -1;
     case 2:
         return key_is(key, "ph")   ? PHASE
@@ -160,9 +157,8 @@ static int column_of(struct span key) {
 }
 
 /* A member of `args`: what joins events gets a column of its own. */
-static const uint8_t *args_member(void *context, struct json *json, struct span key, const uint8_t *at) {
+static const uint8_t *args_member(void *context, struct json *json, const struct span *key, const uint8_t *at) {
     struct reader *reader = context;
-    struct span token = token_at(json, at);
     bool exact, is_old = key_is(key, "external id");   /* so Kineto wrote it until 2022 */
     int64_t value;
     int column = key_is(key, "correlation")               ? CORRELATION
@@ -170,59 +166,65 @@ static const uint8_t *args_member(void *context, struct json *json, struct span 
                  : key_is(key, "device")                  ? DEVICE
                  : key_is(key, "stream")                  ? STREAM
                                                           : -1;
-    if (token.end == NULL || column < 0) return token.end;
+    if (column < 0) return token_at(json, at).end;
     unsigned bit = 1u << (is_old ? COLUMNS : column);
     bool is_first = !(reader->args_seen & bit) && !(is_old && is_set(reader->batch, column));
     reader->args_seen |= bit;
-    if (is_first && decimal(unquoted(token), 0, &value, &exact) && exact)
-        set_integer(reader->batch, column, value);
-    return token.end;
+    const uint8_t *end = short_number(json, at, 0, &value);
+    if (end == NULL) {
+        struct span token = token_at(json, at);
+        if ((end = token.end) == NULL) return NULL;
+        is_first = is_first && decimal(unquoted(token), 0, &value, &exact) && exact;
+    }
+    if (is_first) set_integer(reader->batch, column, value);
+    return end;
 }
 
 static const uint8_t *read_args(struct reader *reader, struct json *json, const uint8_t *at) {
     size_t begin = reader->batch->heap.size;
+    if (*at == 'n') return json_value(json, at);   /* null is not NULL */
     json_copy(json, at);
     at = *at == '{' ? json_members(json, at, args_member, reader) : json_value(json, at);
     if (at == NULL) return NULL;
     if (!json_copied(json, at)) return json_wrong(json, json_no_memory);
     set_text(reader->batch, ARGS, begin);
+    reader->reproduced++;
     return at;
 }
 
-static bool read_text(struct batch *batch, int column, struct span string) {
-    struct heap *heap = &batch->heap;
-    size_t begin = heap->size;
-    if (!heap_reserve(heap, (size_t)(string.end - string.begin))) return false;
-    heap->size += json_unescape(string, heap->bytes + begin);
-    set_text(batch, column, begin);
-    return true;
+static const uint8_t *read_text(struct reader *reader, struct json *json, int column, const uint8_t *at) {
+    struct batch *batch = reader->batch;
+    size_t begin = batch->heap.size;
+    if (*at != '"') return json_value(json, at);
+    const uint8_t *text = at + 1, *end = json_string(json, at);
+    if (end == NULL) return NULL;
+    size_t size = (size_t)(end - 1 - text);
+    if (size <= INLINE_BYTES && !json->has_escapes) {
+        set_short_text(batch, column, text, size);
+    } else {
+        if (!heap_reserve(&batch->heap, size)) return json_wrong(json, json_no_memory);
+        struct span string = {text, end - 1, json->has_escapes};
+        batch->heap.size += json_unescape(&string, batch->heap.bytes + begin);
+        set_text(batch, column, begin);
+    }
+    reader->reproduced++;
+    return end;
 }
 
-static const uint8_t *event_member(void *context, struct json *json, struct span key, const uint8_t *at) {
-    struct reader *reader = context;
+static const uint8_t *read_number(struct reader *reader, struct json *json, int column, const uint8_t *at) {
     struct batch *batch = reader->batch;
-    uint8_t plain_key[24];   /* four letters, each an escape of six: no known key is longer */
-    if (key.has_escapes && key.end - key.begin <= (ptrdiff_t)sizeof plain_key) {
-        key.end = plain_key + json_unescape(key, plain_key);
-        key.begin = plain_key;
-    }
-    int column = column_of(key);
-    bool known = column >= 0 && !(reader->seen & 1u << column), reproduced = false, exact;
+    bool is_time = column == TS || column == DUR, reproduced = false, exact;
     int64_t value;
-    reader->keys++;
-    if (!known) return json_value(json, at);
-    reader->seen |= 1u << column;
-    if (column == ARGS && *at != 'n') {
+    const uint8_t *end = short_number(json, at, is_time ? 3 : 0, &value);
+    if (end != NULL) {
+        set_integer(batch, column, value);
         reader->reproduced++;
-        return read_args(reader, json, at);
+        return end;
     }
-    struct span token = token_at(json, at), bare;
+    struct span token = token_at(json, at);
     if (token.end == NULL) return NULL;
-    bare = unquoted(token);
-    if (columns[column].type != INTEGER) {
-        reproduced = is_string(token);
-        if (reproduced && !read_text(batch, column, bare)) return json_wrong(json, json_no_memory);
-    } else if (column == TS || column == DUR) {
+    struct span bare = unquoted(token);
+    if (is_time) {
         if (decimal(bare, 3, &value, &exact)) {
             set_integer(batch, column, value);
             reproduced = exact && !is_string(token);
@@ -235,6 +237,25 @@ static const uint8_t *event_member(void *context, struct json *json, struct span
     }
     reader->reproduced += reproduced;
     return token.end;
+}
+
+static const uint8_t *event_member(void *context, struct json *json, const struct span *key, const uint8_t *at) {
+    struct reader *reader = context;
+    uint8_t plain_key[24];   /* four letters, each an escape of six: no known key is longer */
+    struct span plain = {.begin = plain_key};
+    if (key->has_escapes && key->end - key->begin <= (ptrdiff_t)sizeof plain_key) {
+        plain.end = plain_key + json_unescape(key, plain_key);
+        key = &plain;
+    }
+    int column = column_of(key);
+    reader->keys++;
+    if (column < 0 || reader->seen & 1u << column) return json_value(json, at);
+    reader->seen |= 1u << column;
+    switch (columns[column].type) {
+    case INTEGER: return read_number(reader, json, column, at);
+    case TEXT: return read_text(reader, json, column, at);
+    default: return read_args(reader, json, at);
+    }
 }
 
 /* One event, an object that begins at `at`, as a row. */
@@ -250,8 +271,7 @@ static const uint8_t *read_event(struct batch *batch, struct json *json, const u
         set_text(batch, RAW, begin);
     }
     if (batch->heap.size > INT32_MAX) return json_wrong(json, "too large");
-    batch->rows++;
-    return batch_open_row(batch) ? end : json_wrong(json, json_no_memory);
+    return batch_close_row(batch) ? end : json_wrong(json, json_no_memory);
 }
 
 /* -- what Python calls ---------------------------------------------------------------------------- */
@@ -279,7 +299,7 @@ void tracekit_read_events(
     json->end = end;
     json->heap = &batch->heap;
     for (;;) {
-        while (at < end && memchr(" \n,\r\t", *at, 5)) at++;
+        while (at < end && (is_space(*at) || *at == ',')) at++;
         if (at == end || *at == ']') break;
         const uint8_t *next = *at == '{' ? read_event(batch, json, at, first_id + batch->rows)
                                          : json_wrong(json, "Not an object");
@@ -294,7 +314,7 @@ void tracekit_read_events(
     stopped->at = at - text;
     if (at == end) stopped->reason = AT_END;
     else if (*at == ']') stopped->reason = AT_BRACKET;
-    if (!batch_open_row(batch)) goto failed;   /* what it holds is of an event that is not whole */
+    batch_clear_row(batch);   /* what it holds is of an event that is not whole */
     batch_export(batch, out);
     free(json);
     return;

@@ -35,7 +35,7 @@ struct span {
 
 /* Called for each member of an object, with its key (as it stands between its quotes) and the place of
  * its value; returns the place behind the value, or NULL. */
-typedef const uint8_t *json_member(void *context, struct json *json, struct span key, const uint8_t *value);
+typedef const uint8_t *json_member(void *context, struct json *json, const struct span *key, const uint8_t *value);
 
 static const uint8_t *json_wrong(struct json *json, const char *reason) {
     json->reason = reason;
@@ -49,11 +49,17 @@ static const uint8_t *runs_out(struct json *json) { return json_wrong(json, NULL
 /* From here on what is scanned is copied to the heap, without white space between tokens. */
 static void json_copy(struct json *json, const uint8_t *at) { json->run = at; }
 
-static bool copy_run(struct json *json, const uint8_t *end) {
+static inline bool copy_run(struct json *json, const uint8_t *end) {
+    enum { AT_LEAST = 32 };   /* copied of a short run: what is behind it is written over */
     size_t size = (size_t)(end - json->run);
-    if (!heap_reserve(json->heap, size)) return false;
-    memcpy(json->heap->bytes + json->heap->size, json->run, size);
-    json->heap->size += size;
+    struct heap *heap = json->heap;
+    if (size <= AT_LEAST && heap->capacity - heap->size >= AT_LEAST && json->end - json->run >= AT_LEAST) {
+        memcpy(heap->bytes + heap->size, json->run, AT_LEAST);
+    } else {
+        if (!heap_reserve(heap, size)) return false;
+        memcpy(heap->bytes + heap->size, json->run, size);
+    }
+    heap->size += size;
     return true;
 }
 
@@ -80,9 +86,7 @@ static bool is_space(uint8_t c) { return c == ' ' || c == '\n' || c == '\r' || c
 
 static bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
 
-/* The next byte that is no white space; NULL where there is none. */
-static inline const uint8_t *json_space(struct json *json, const uint8_t *at) {
-    if (at < json->end && *at > ' ') return at;
+static const uint8_t *skip_space(struct json *json, const uint8_t *at) {
     const uint8_t *begin = at;
     while (at < json->end && is_space(*at)) at++;
     if (json->run != NULL) {
@@ -90,6 +94,11 @@ static inline const uint8_t *json_space(struct json *json, const uint8_t *at) {
         json->run = at;
     }
     return at < json->end ? at : runs_out(json);
+}
+
+/* The next byte that is no white space; NULL where there is none. */
+static inline const uint8_t *json_space(struct json *json, const uint8_t *at) {
+    return at < json->end && *at > ' ' ? at : skip_space(json, at);
 }
 
 #define EACH_BYTE(b) (0x0101010101010101u * (uint64_t)(b))
@@ -266,7 +275,7 @@ static const uint8_t *json_members(struct json *json, const uint8_t *at, json_me
     at = json_space(json, at + 1);
     while (at != NULL && *at != '}') {
         if ((at = key_end(json, at, &key)) == NULL) return NULL;
-        if ((at = member(context, json, key, at)) == NULL) return NULL;
+        if ((at = member(context, json, &key, at)) == NULL) return NULL;
         at = next_member(json, at, '}');
     }
     return at == NULL ? NULL : at + 1;
@@ -321,17 +330,17 @@ static uint8_t *put_utf8(uint8_t *into, uint32_t c) {
 }
 
 /* The text of a string, given without its quotes; returns its size, which is at most the string's. */
-static size_t json_unescape(struct span string, uint8_t *into) {
-    if (!string.has_escapes) {
-        memcpy(into, string.begin, (size_t)(string.end - string.begin));
-        return (size_t)(string.end - string.begin);
+static size_t json_unescape(const struct span *string, uint8_t *into) {
+    if (!string->has_escapes) {
+        memcpy(into, string->begin, (size_t)(string->end - string->begin));
+        return (size_t)(string->end - string->begin);
     }
     static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
-    const uint8_t *at = string.begin;
+    const uint8_t *at = string->begin;
     uint8_t *begin = into;
-    while (at < string.end) {
-        const uint8_t *escape = memchr(at, '\\', (size_t)(string.end - at));
-        size_t plain = (size_t)((escape ? escape : string.end) - at);
+    while (at < string->end) {
+        const uint8_t *escape = memchr(at, '\\', (size_t)(string->end - at));
+        size_t plain = (size_t)((escape ? escape : string->end) - at);
         memcpy(into, at, plain);
         into += plain;
         if (escape == NULL) break;

@@ -80,11 +80,6 @@ static void set_known(struct batch *batch, int column, int64_t id) {
     if (id != NONE) set_integer(batch, column, id);
 }
 
-static bool close_row(struct batch *batch) {
-    batch->rows++;
-    return batch_open_row(batch);
-}
-
 /* What the innermost slice took of each wait, up to `at_ns`. */
 static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, int64_t activity) {
     struct batch *out = walk->waited;
@@ -100,7 +95,7 @@ static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, in
         set_integer(out, WAIT_END, end_ns);
         set_known(out, WAIT_EVENT, event_id);
         set_integer(out, WAIT_ACTIVITY, activity);
-        if (!close_row(out)) return false;
+        if (!batch_close_row(out)) return false;
     }
     walk->n_waits = left;
     return true;
@@ -122,7 +117,7 @@ static bool go_to(struct walk *walk, int64_t at_ns) {
     set_known(out, SEGMENT_EVENT, innermost->event_id);
     set_integer(out, SEGMENT_ACTIVITY, activity);
     walk->at_ns = at_ns;
-    return close_row(out);
+    return batch_close_row(out);
 }
 
 /* Works out what a slice on the stack has from those around it. */
@@ -143,7 +138,7 @@ static bool write_launch(struct walk *walk, const struct slice *slice) {
     set_known(out, LAUNCH_OP, slice->op_around);
     set_known(out, LAUNCH_PYTHON, slice->python_around);
     set_known(out, LAUNCH_MODULE, slice->module_around);
-    return close_row(out);
+    return batch_close_row(out);
 }
 
 static bool end_slice(struct walk *walk, int64_t place) {
@@ -154,7 +149,7 @@ static bool end_slice(struct walk *walk, int64_t place) {
     set_integer(out, SLICE_DEPTH, slice->depth);
     set_known(out, SLICE_PARENT, slice->parent_id);
     set_integer(out, SLICE_SELF, slice->self_ns);
-    if (!close_row(out) || (slice->is_launch && !write_launch(walk, slice))) return false;
+    if (!batch_close_row(out) || (slice->is_launch && !write_launch(walk, slice))) return false;
     memmove(&walk->stack[place], &walk->stack[place + 1], (size_t)(--walk->depth - place) * sizeof *walk->stack);
     for (int64_t above = place; above < walk->depth; above++) inherit(walk, above);
     return true;
@@ -183,8 +178,9 @@ static void mark_launch(struct walk *walk, int64_t event_id, int64_t activity) {
 
 static bool begin_wait(struct walk *walk, struct wait wait) {
     if (walk->n_waits == walk->wait_capacity) {
-        walk->wait_capacity = walk->wait_capacity * 2 + 8;
-        if (!grow((void **)&walk->waits, walk->wait_capacity, sizeof wait)) return false;
+        int64_t used = walk->wait_capacity;
+        walk->wait_capacity = used * 2 + 8;
+        if (!grow((void **)&walk->waits, used, walk->wait_capacity, sizeof wait)) return false;
     }
     walk->waits[walk->n_waits++] = wait;
     return true;
@@ -208,8 +204,9 @@ static bool begin_slice(struct walk *walk, struct slice slice) {
         slice.module_around = around->module;
     }
     if (walk->depth == walk->capacity) {
-        walk->capacity = walk->capacity ? walk->capacity * 2 : 64;
-        if (!grow((void **)&walk->stack, walk->capacity, sizeof slice)) return false;
+        int64_t used = walk->capacity;
+        walk->capacity = used ? used * 2 : 64;
+        if (!grow((void **)&walk->stack, used, walk->capacity, sizeof slice)) return false;
     }
     walk->stack[walk->depth++] = slice;
     inherit(walk, walk->depth - 1);
