@@ -377,15 +377,15 @@ def open_database(path: str | Path, limit_mb: int | None = None) -> Database:
     connection = connect(path, config, path, read_only=True)
     try:
         connection.execute("SELECT 1 FROM trace, gpu_timeline LIMIT 0")
-        made = connection.execute(
-            "SELECT count(*) FROM duckdb_functions()"
-            f" WHERE function_name = 'tracekit_format' AND macro_definition = '{catalog.FORMAT}'"
-        ).fetchall()
+        is_marked = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'tracekit'"
+        made = connection.execute(is_marked).fetchall()
+        if made == [(1,)]:
+            made = connection.execute("SELECT format FROM tracekit").fetchall()
     except duckdb.Error as error:
         connection.close()
         reason = str(error).splitlines()[0]
         raise TracekitError(f"{path}: cannot be opened as a tracekit database: {reason}") from error
-    if made != [(1,)]:
+    if made != [(catalog.FORMAT,)]:
         connection.close()
         raise TracekitError(f"{path}: another version of tracekit made it: load its traces again")
     return Database(connection, str(path))

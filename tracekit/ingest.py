@@ -63,6 +63,7 @@ def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool
                 if not more_memory():
                     raise
 
+    connection.execute("DELETE FROM tracekit")
     # What is only needed on the way; all connections see it.
     connection.execute("ATTACH ':memory:' AS scratch")
     for name, file in catalog.vocabulary().items():
@@ -72,7 +73,21 @@ def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool
             until_done(partial(nest, connection))
     connection.execute("DETACH scratch")
     connection.execute("SET preserve_insertion_order = true")
-    connection.execute(f"CREATE OR REPLACE MACRO tracekit_format() AS {catalog.FORMAT}")
+    _write_out(connection)
+
+
+def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
+    """Says that all is there, and moves it from DuckDB's log to the file.
+
+    When DuckDB does that by itself, it joins the groups of rows that threads wrote to such of full
+    size: it writes them anew, which takes long and leaves holes in the file. It does not where a
+    transaction might still read the old ones.
+    """
+    with connection.cursor() as reader:
+        reader.execute("BEGIN TRANSACTION READ ONLY")
+        reader.execute("FROM tracekit").fetchall()
+        connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
+        connection.execute("CHECKPOINT")
 
 
 def copy_traces(

@@ -38,6 +38,12 @@ _LEAST_MEMORY_MB = 400
 _MEMORY_MB_PER_THREAD = 200
 # Where no limit is given, it may grow so many times.
 _GROWTH = 64
+# Blocks of the database file, smaller than DuckDB's own (256 KB), of which much stays empty where
+# there is little to store. Where memory is short, they are slower.
+_SMALL_BLOCK_BYTES = 64 << 10
+_SMALL_TRACES_BYTES = 256 << 20
+# Compressed ones grow so many times, about.
+_COMPRESSION = 20
 # What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, batches in flight.
 _OUTSIDE_DUCKDB_MB = 215
 # The same where a database is asked: the answers; a graph is held while DuckDB holds little.
@@ -166,13 +172,26 @@ def load(
         with output(database, paths) as beside:
             if append and not beside.exists():
                 shutil.copyfile(database, beside)
-            with connect(beside, resources.settings(beside), database) as connection:
+            settings = resources.settings(beside) | _block_size(paths)
+            with connect(beside, settings, database) as connection:
                 job.run(connection, _Memory(connection, memory_mb), str(database))
         loaded = open_database(database)
     if on_bad is not None:
         for error in job.errors:
             on_bad(error)
     return loaded
+
+
+def _block_size(paths: list[str]) -> Config:
+    """DuckDB's setting for a new database of these traces."""
+    if not all(Path(path).is_file() for path in paths):
+        # Of a pipe, nothing is known.
+        return {}
+    sizes = (
+        Path(path).stat().st_size * (1 if path.endswith(".json") else _COMPRESSION)
+        for path in paths
+    )
+    return {"default_block_size": _SMALL_BLOCK_BYTES} if sum(sizes) <= _SMALL_TRACES_BYTES else {}
 
 
 def open_any(path: str | Path, resources: Resources | None = None) -> Database:

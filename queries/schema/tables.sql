@@ -1,5 +1,8 @@
 -- The tables that ingest writes. Times are integer nanoseconds, sizes are bytes.
 
+-- Which tables and views these are, by number; no row until they are whole.
+CREATE TABLE IF NOT EXISTS tracekit (format INTEGER NOT NULL);
+
 -- A trace file. Flags are NULL where the trace does not say.
 CREATE TABLE IF NOT EXISTS trace (
     trace_id        INTEGER PRIMARY KEY,
