@@ -165,6 +165,24 @@ def test_a_cut_gzip_loses_nothing_that_was_decompressed(read, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("spoil", "damage"),
+    [
+        (lambda packed: packed[:-8] + bytes(4) + packed[-4:], "corrupt"),
+        (lambda packed: packed[:-4] + bytes(4), "corrupt"),
+        (lambda packed: packed[:-5], "ends early"),
+        (lambda packed: packed + b"no member of a gzip file", "corrupt"),
+        (lambda packed: packed + bytes(100), None),
+    ],
+    ids=["checksum", "size", "cut trailer", "more behind it", "padding"],
+)
+def test_the_text_of_a_gzip_with_a_bad_end_is_had(read, tmp_path, spoil, damage):
+    packed = gzip.compress(json.dumps({"traceEvents": EVENTS}).encode())
+    events, reader = read(spoil(packed), 10_000, tmp_path)
+    assert events == EVENTS
+    assert reader.damage is None if damage is None else damage in reader.damage
+
+
+@pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"", "is empty"),

@@ -102,6 +102,9 @@ class _Memory:
         self._limit_mb = (memory_mb or usual) - _OUTSIDE_DUCKDB_MB
         self._most_mb = self._limit_mb * (1 if memory_mb else _GROWTH)
         self._set()
+        # Kept until it is closed, instead of asked of the system again and again.
+        kept_mb = self._limit_mb * 2 // 3
+        self._connection.execute(f"SET block_allocator_memory = '{kept_mb}MB'")
 
     def more(self) -> bool:
         """Doubles the limit, or returns False."""
