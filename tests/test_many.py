@@ -166,6 +166,27 @@ def test_a_load_that_is_killed_goes_on_where_it_was(folder, tmp_path, run):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks", "run.duckdb"]
 
 
+def test_what_several_threads_wrote_leaves_no_holes_in_the_file(tmp_path):
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": %d, "dur": 0.5}'
+    text = "[" + ",".join(event % place for place in range(200_000)) + "]"
+    for place in range(3):
+        (tmp_path / f"{place}.json").write_text(text)
+    paths = [tmp_path / f"{place}.json" for place in range(3)]
+    tracekit.load(paths, tmp_path / "run.duckdb").close()
+    with duckdb.connect(str(tmp_path / "run.duckdb"), read_only=True) as connection:
+        used, free, log = connection.execute(
+            "SELECT used_blocks, free_blocks, wal_size FROM pragma_database_size()"
+        ).fetchall()[0]
+    assert free <= used / 20, (used, free)
+    assert log == "0 bytes"
+
+
+def test_a_small_trace_makes_a_small_database(folder, tmp_path):
+    tracekit.load(folder, tmp_path / "run.duckdb").close()
+    # Nearly all of it are tracekit's views and macros.
+    assert (tmp_path / "run.duckdb").stat().st_size < 1 << 20
+
+
 def test_one_load_resumes_at_a_time(folder, tmp_path, run):
     with duckdb.connect(str(tmp_path / "run.duckdb.partial")):
         done = run("load", str(folder), "-o", "run.duckdb", "--resume")
