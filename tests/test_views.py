@@ -1,5 +1,7 @@
 """The vocabulary: old and foreign spellings, odd events, and what health finds."""
 
+import re
+
 import pytest
 
 from tests import traces
@@ -84,6 +86,22 @@ def test_other_calls_are_not(name, tmp_path):
 def test_kernels_are_known_by_name(name, kernel_class, tmp_path):
     with traces.load(tmp_path, [traces.gpu_op(0, 1, name=name)]) as database:
         assert scalar(database, "SELECT class FROM kernels") == kernel_class
+
+
+@pytest.mark.parametrize(
+    ("macro", "column_type"),
+    [("kernel_class", "gpu_op_class"), ("host_activity", "host_activity")],
+)
+def test_whatever_a_name_is_said_to_be_has_a_place_in_its_type(macro, column_type, tmp_path):
+    with traces.load(tmp_path, [traces.slice_event("cpu_op", "thing", 0, 5)]) as database:
+        definition = scalar(
+            database,
+            f"SELECT macro_definition FROM duckdb_functions() WHERE function_name = '{macro}'",
+        )
+        known = scalar(database, f"SELECT enum_range(NULL::{column_type})")
+    said = set(re.findall(r"(?:THEN|ELSE) \(?'(\w+)'", definition, re.IGNORECASE))
+    assert len(said) > 5
+    assert said <= set(known)
 
 
 def test_absurd_times_are_kept_and_left_out_of_sums(tmp_path):

@@ -145,7 +145,7 @@ class ByteStream:
             self._read = self._hashing.read
 
     def read(self, size: int = _READ_BYTES) -> bytes:
-        """The next bytes, at most `size`; none at the end.
+        """The next bytes, about `size`; none at the end.
 
         Raises:
             TracekitError: when the file cannot be read, or grows beyond all measure.
