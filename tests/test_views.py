@@ -104,6 +104,13 @@ def test_whatever_a_name_is_said_to_be_has_a_place_in_its_type(macro, column_typ
     assert said <= set(known)
 
 
+def test_a_kernel_without_a_name_is_of_no_known_class(tmp_path):
+    kernel = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": 1, "dur": 2}
+    with traces.load(tmp_path, [kernel]) as database:
+        _, rows = database.fetch("SELECT kind, activity, class, name FROM gpu_ops")
+        assert rows == [("kernel", "compute", "other", None)]
+
+
 def test_absurd_times_are_kept_and_left_out_of_sums(tmp_path):
     events = [
         traces.gpu_op(0, 10),

@@ -11,8 +11,8 @@ SELECT
     trace_id, event_id, kind::gpu_op_kind AS kind,
     CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
          ELSE 'compute' END::device_activity AS activity,
-    coalesce(class, kind)::gpu_op_class AS class, s.name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
-    start_ns, end_ns, dur_ns, correlation, external_id
+    CASE WHEN kind <> 'kernel' THEN kind ELSE coalesce(class, 'other') END::gpu_op_class AS class,
+    s.name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns, correlation, external_id
 FROM slices AS s LEFT JOIN scratch.kernel_name AS n ON s.name = n.name AND kind = 'kernel'
 WHERE kind IN ('kernel', 'memcpy', 'memset');
 
