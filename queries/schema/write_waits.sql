@@ -2,5 +2,5 @@
 -- `gpu_timeline`.
 INSERT INTO gpu_timeline
 SELECT gap.trace_id, gap.device_id, gap.place, w.start_ns, w.end_ns, 'idle', 'host_late',
-       enum_range(NULL::host_activity)[activity_code + 1], gap.op_id, gap.launch_id, w.event_id
+       host_activity_of(activity_code), gap.op_id, gap.launch_id, w.event_id
 FROM walked AS w JOIN scratch.gap AS gap USING (place)

@@ -25,7 +25,7 @@ CREATE OR REPLACE TABLE thread_segment (
     thread INTEGER, segment BIGINT, start_ns BIGINT, end_ns BIGINT, event_id BIGINT, activity_code UTINYINT
 );
 CREATE OR REPLACE VIEW host_segment AS
-SELECT trace_id, pid, tid, segment, s.start_ns, s.end_ns, event_id, enum_range(NULL::host_activity)[activity_code + 1] AS activity
+SELECT trace_id, pid, tid, segment, s.start_ns, s.end_ns, event_id, host_activity_of(activity_code) AS activity
 FROM thread_segment AS s JOIN host_thread USING (thread);
 
 -- Host slices in their tree: depth from 1, the enclosing slice, and time not spent in inner slices.

@@ -16,6 +16,8 @@ CREATE TYPE IF NOT EXISTS gpu_op_class AS ENUM (
 CREATE TYPE IF NOT EXISTS host_activity AS ENUM (
     'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'python', 'runtime', 'sync', 'untraced'
 );
+-- By its number, as enum_code() says it.
+CREATE OR REPLACE MACRO host_activity_of(code) AS enum_range(NULL::host_activity)[code + 1];
 
 -- Why a device is idle, and what the host did meanwhile (queries/views/timeline.sql).
 CREATE TYPE IF NOT EXISTS idle_class AS ENUM ('after_last_op', 'device', 'host_late', 'unlinked');
