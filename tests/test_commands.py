@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ import duckdb
 import pytest
 
 from tests import traces
+from tracekit.commands import main
+from tracekit.errors import TracekitError
+from tracekit.files import written_whole
 from tracekit.workloads import WORKLOADS
 
 EVENTS = [
@@ -274,3 +278,45 @@ def test_load_keeps_to_the_memory_and_threads_it_is_given(run, trace):
             done = run(*command, *wrong)
             assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
             assert reason in done.stderr
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        KeyboardInterrupt(),
+        RuntimeError("Query interrupted"),
+        duckdb.Error("busy: closed while a thread still used it"),
+        TracekitError("s.duckdb: cannot be loaded: busy"),
+    ],
+)
+def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys):
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ended
+
+    monkeypatch.setattr("tracekit.loading.load", interrupted)
+    monkeypatch.setattr(sys, "argv", ["tracekit", "load", "t.json", "-o", "s.duckdb", "--resume"])
+    with pytest.raises(SystemExit) as exit:
+        main()
+    assert exit.value.code == 130
+    kept = "tracekit: what is loaded is kept as s.duckdb.partial: call again to go on"
+    said = capsys.readouterr()
+    assert (said.out, said.err.strip()) == ("", kept)
+
+
+def test_an_interrupt_while_it_is_cleaned_up_leaves_nothing_behind(tmp_path, monkeypatch):
+    remove, removed = shutil.rmtree, []
+
+    def interrupted(*folder: object, **options: object) -> None:
+        removed.append(folder)
+        if len(removed) == 1:
+            raise KeyboardInterrupt
+        remove(*folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), written_whole(tmp_path / "out") as beside:
+        beside.write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out").read_text() == "whole"

@@ -11,8 +11,16 @@ class TracekitError(Exception):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether the user has ended what ran: in a query, DuckDB raises an error of its own."""
-    return isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted"
+    """Whether the user has ended what ran.
+
+    In a query, DuckDB raises an error of its own; what is closed meanwhile may raise more.
+    """
+    first: BaseException | None = error
+    while first is not None:
+        if isinstance(first, KeyboardInterrupt) or str(first) == "Query interrupted":
+            return True
+        first = first.__cause__ or first.__context__
+    return False
 
 
 def first_line(error: BaseException) -> str:

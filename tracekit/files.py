@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,18 +20,20 @@ def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iter
         TracekitError: when `output` cannot be written there, or is one of `inputs`.
     """
     target = _checked(output, inputs)
+    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    beside = folder / target.name
     try:
-        folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
-    beside = Path(folder) / target.name
-    try:
+        folder.mkdir(mode=0o700)
         yield beside
         beside.replace(target)
     except OSError as error:
         raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except KeyboardInterrupt:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 @contextmanager

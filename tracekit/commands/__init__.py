@@ -54,7 +54,7 @@ def main() -> None:
         status = cli.main(standalone_mode=False) or 0
         sys.stdout.flush()
     except TracekitError as error:
-        status = _complain(str(error))
+        status = _INTERRUPTED if is_interrupt(error) else _complain(str(error))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         status = 0
@@ -62,15 +62,15 @@ def main() -> None:
         status = _complain(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         status = _INTERRUPTED
-    except RuntimeError as error:
-        if not is_interrupt(error):
-            raise
-        status = _INTERRUPTED
     except OSError as error:
         # A reader that has gone is no error. Either way Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         gone = isinstance(error, BrokenPipeError)
         status = 0 if gone else _complain(f"cannot write: {error.strerror or error}")
+    except Exception as error:
+        if not is_interrupt(error):
+            raise
+        status = _INTERRUPTED
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tracekit.commands.options import resource_options
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 
 
@@ -48,8 +48,8 @@ def load(
                 progress=progress,
                 **limits,
             )
-    except KeyboardInterrupt:
-        if resume:
+    except BaseException as ended:
+        if resume and is_interrupt(ended):
             kept = f"tracekit: what is loaded is kept as {output}.partial: call again to go on"
             click.echo(printable(kept), err=True)
         raise

@@ -55,7 +55,7 @@ def sweep(
             found = library.sweep(
                 workload, output, axes, options=Options(**given), progress=progress, **asked
             )
-    except (KeyboardInterrupt, RuntimeError) as error:
+    except BaseException as error:
         if is_interrupt(error):
             kept = f"tracekit: {output} keeps what is finished: call again"
             click.echo(printable(kept), err=True)
