@@ -7,8 +7,8 @@
 
 static const char letters[] = "{}[]\":,\\ \n0129.-+eEnaNiIftu\x00\xff\xe2\x80\xed\xf4\xc3\xa9";
 
-static void check(const struct ArrowArray *batch) {
-    for (int column = PHASE; column < COLUMNS; column++) {
+static void check(const struct ArrowArray *batch, int first, int last) {
+    for (int column = first; column <= last; column++) {
         const void **buffers = batch->children[column]->buffers;
         const struct view *views = buffers[1];
         const uint8_t *heap = buffers[2];
@@ -28,6 +28,7 @@ int main(int count, char **arguments) {
     size_t size = fread(events, 1, sizeof events, file);
     srand((unsigned)atoi(arguments[1]));
     long rows = 0;
+    struct labels *labels = tracekit_labels_open(0, (uint64_t)rand());
     for (int left = atoi(arguments[2]); left > 0; left--) {
         size_t begin = left % 3 ? (size_t)rand() % size : 0, length = (size_t)rand() % 600;
         if (begin + length > size) length = size - begin;
@@ -35,17 +36,22 @@ int main(int count, char **arguments) {
         memcpy(text, events + begin, length);
         for (int damages = rand() % 4; damages > 0 && length > 0; damages--)
             text[(size_t)rand() % length] = (uint8_t)letters[(size_t)rand() % (sizeof letters - 1)];
-        struct ArrowArray batch;
+        struct ArrowArray batch, said;
         struct ArrowSchema schema;
         struct stopped stopped;
-        tracekit_read_events(text, (int64_t)length, 0, &batch, &stopped);
+        tracekit_read_events(text, (int64_t)length, 0, labels, &batch, &stopped);
         if (stopped.at < 0 || stopped.at > (int64_t)length || tracekit_event_schema(&schema) != 0) abort();
         free(text);
-        check(&batch);
+        check(&batch, ARGS, RAW);
         rows += batch.length;
         tracekit_release(&batch);
         schema.release(&schema);
+        if (left % 100) continue;
+        if (tracekit_labels_take(labels, &said) != 0) abort();
+        check(&said, PHASE, SCOPE);
+        tracekit_release(&said);
     }
+    tracekit_labels_close(labels);
     printf("%ld events\n", rows);
     return 0;
 }

@@ -107,7 +107,7 @@ def test_an_output_that_cannot_be_written_is_refused(command, run, trace):
         ("SELEC 1", "syntax error"),
         ("SELECT nothing FROM event", "nothing"),
         ("INSERT INTO event (trace_id) VALUES (1)", "read-only"),
-        ("WITH gone AS (DELETE FROM event RETURNING *) SELECT * FROM gone", "read-only"),
+        ("WITH gone AS (DELETE FROM event_row RETURNING *) SELECT * FROM gone", "read-only"),
         ("CREATE TABLE mine (x INT)", "read-only"),
         ("DROP VIEW kernels", "read-only"),
         ("COPY event TO 'stolen.csv'", "read-only"),

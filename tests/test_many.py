@@ -288,3 +288,21 @@ def test_every_event_on_a_thread_of_its_own(tmp_path):
     events = [{**EVENTS[0], "tid": tid} for tid in range(50_000)]
     with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
         assert database.fetch("SELECT count(DISTINCT tid) FROM host_slice")[1] == [(50_000,)]
+
+
+def test_names_that_never_repeat(tmp_path):
+    names = ["often", *(f"of its own {place}" for place in range(100_000)), "often"]
+    events = [traces.slice_event("cpu_op", name, at, 1) for at, name in enumerate(names)]
+    first, second = (
+        traces.write(tmp_path / f"{each}.json", events[:count])
+        for each, count in (("first", 10), ("second", None))
+    )
+    kept = tmp_path / "kept.duckdb"
+    tracekit.load(second, kept).close()
+    # Copied from a database, a trace has another number than it had there.
+    with tracekit.load([first, second, kept]) as database:
+        for trace in (2, 3):
+            said = f"SELECT name FROM event WHERE trace_id = {trace} ORDER BY event_id"
+            assert [row[0] for row in database.fetch(said)[1]] == names
+            self_ns = f"SELECT sum(self_ns) FROM host_slice WHERE trace_id = {trace}"
+            assert database.fetch(self_ns)[1] == [(1000 * len(names),)]

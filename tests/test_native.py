@@ -13,18 +13,30 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.test_roundtrip import names, values
-from tracekit.native.events import Stop, read_events
-from tracekit.native.streams import BatchStream
+from tracekit.native.events import Labels, Read, Stop, read_events
+from tracekit.native.library import Batch
+from tracekit.native.streams import BatchStream, Rows
 
 WHOLE = b'{"ph": "X", "ts": 1.5, "args": {"a": [1, {"b": null}], "t": "\\u00e9\\n"}, "x": true}'
 
 
-def rows(text: bytes) -> list[dict]:
-    """The columns of all events of a text, which must be sound."""
-    read = read_events(bytearray(text), 0)
-    assert read.stop is Stop.AT_END, (read.stop, read.error, text[read.end :])
-    found = duckdb.connect().from_arrow(BatchStream("event", iter([read.batch])))
+def read(text: bytes) -> Read:
+    return read_events(bytearray(text), 0, Labels(0))
+
+
+def table(kind: Rows, batch: Batch) -> list[dict]:
+    found = duckdb.connect().from_arrow(BatchStream(kind, iter([batch])))
     return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+
+
+def rows(text: bytes) -> list[dict]:
+    """The columns and words of all events of a text, which must be sound."""
+    labels = Labels(7)
+    found = read_events(bytearray(text), 0, labels)
+    assert found.stop is Stop.AT_END, (found.stop, found.error, text[found.end :])
+    said = {row["label_id"]: row for row in table("label", labels.take())}
+    assert list(said) == list(range(7, 7 + len(said)))
+    return [row | said[row["label_id"]] for row in table("event", found.batch)]
 
 
 def row(text: str) -> dict:
@@ -160,21 +172,59 @@ DAMAGED = [
 
 @pytest.mark.parametrize("damaged", DAMAGED)
 def test_reading_stops_before_what_is_no_event(damaged):
-    read = read_events(bytearray(WHOLE + b", " + damaged + b", " + WHOLE), 0)
-    assert (read.stop, read.batch.rows, read.end) == (Stop.AT_ERROR, 1, len(WHOLE) + 2)
-    assert read.error
+    found = read(WHOLE + b", " + damaged + b", " + WHOLE)
+    assert (found.stop, found.batch.rows, found.end) == (Stop.AT_ERROR, 1, len(WHOLE) + 2)
+    assert found.error
 
 
 def test_reading_stops_before_an_event_that_is_cut_off_anywhere():
     for end in range(1, len(WHOLE)):
-        read = read_events(bytearray(WHOLE + b",\n" + WHOLE[:end]), 0)
-        assert (read.stop, read.batch.rows, read.end) == (Stop.INSIDE_EVENT, 1, len(WHOLE) + 2)
+        found = read(WHOLE + b",\n" + WHOLE[:end])
+        assert (found.stop, found.batch.rows, found.end) == (Stop.INSIDE_EVENT, 1, len(WHOLE) + 2)
 
 
 def test_nesting_of_any_depth_is_read_or_refused():
     for depth, stop in ((60_000, Stop.AT_END), (70_000, Stop.AT_ERROR)):
         text = b'{"args": ' + b"[" * depth + b"]" * depth + b"}"
-        assert read_events(bytearray(text), 0).stop is stop
+        assert read(text).stop is stop
+
+
+WORDS = ("phase", "category", "name", "flow_bind", "scope")
+KEYS = ("ph", "cat", "name", "bp", "s")
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.none() | st.sampled_from(["", "a", "ab", "b", "aaaaaaaa"]) | names] * 5),
+        max_size=30,
+    )
+)
+def test_events_that_say_the_same_have_one_label(said):
+    texts = [
+        json.dumps(
+            {key: word for key, word in zip(KEYS, words, strict=True) if word is not None},
+            ensure_ascii=bool(place % 2),
+        )
+        for place, words in enumerate(said)
+    ]
+    found = rows(",".join(texts).encode())
+    assert [tuple(row[word] for word in WORDS) for row in found] == said
+    assert len({row["label_id"] for row in found}) == len(set(said))
+
+
+def test_what_is_known_of_labels_does_not_grow_with_their_number():
+    n_labels = 200_000
+    labels, n_known = Labels(0), set()
+    for first in range(0, n_labels, 1000):
+        texts = [f'{{"name": "often"}}, {{"name": "n{n}"}}' for n in range(first, first + 1000)]
+        found = read_events(bytearray(",".join(texts).encode()), 2 * first, labels)
+        assert found.stop is Stop.AT_END
+        if labels.are_many:
+            n_known.add(labels.take().rows)
+    # It says that they are many before they are, and what it forgot has a new number: few do.
+    assert max(n_known) < 20_000
+    ids = table("event", found.batch)
+    assert n_labels < max(row["label_id"] for row in ids) < n_labels + 10
 
 
 @settings(max_examples=300, deadline=None)
@@ -186,10 +236,10 @@ def test_nesting_of_any_depth_is_read_or_refused():
 )
 def test_any_bytes_are_read_without_harm(text):
     for whole in (text, b'{"ph": ' + text, b'{"args": {"a": "' + text, WHOLE + text):
-        read = read_events(bytearray(whole), 0)
-        assert 0 <= read.end <= len(whole)
-        assert (read.stop is Stop.AT_END) == (read.end == len(whole))
-        assert (read.stop is Stop.AT_ERROR) == bool(read.error)
+        found = read(whole)
+        assert 0 <= found.end <= len(whole)
+        assert (found.stop is Stop.AT_END) == (found.end == len(whole))
+        assert (found.stop is Stop.AT_ERROR) == bool(found.error)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -206,7 +256,7 @@ def test_damaged_events_are_read_within_bounds(seed, tmp_path):
     events = [
         {
             "ph": "X", "cat": "cpu_op", "name": f"op\u00e9 {place} \"quoted\" \\ \n and long",
-            "id": place, "pid": "Spans" if place % 5 == 0 else 1, "tid": "1", "dur": 0.5,
+            "id": place, "pid": "Spans" if place % 5 == 0 else 1, "tid": "1", "dur": 0.5, "s": "",
             "ts": 1e15 / 7 if place % 3 else "12.5",
             "args": {"correlation": str(place), "deep": [{"a": [1, None, math.nan]}, {"b": "},{"}]},
             "cname": {"x": [-1.5e-7, 0, "\U0001f600"]},

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import tracekit
 from tracekit import catalog
 from tracekit.errors import TracekitError
-from tracekit.ingest import create_tables
-from tracekit.native.streams import BatchStream
+from tracekit.ingest import Ingest, create_tables
 from tracekit.reading import TraceReader
 from tracekit.sources import ByteStream
 
@@ -40,17 +39,12 @@ def read():
             file = folder / "trace"
             file.write_bytes(data)
             with ByteStream(str(file), file.open("rb")) as stream:
-                reader = TraceReader(stream, batch_bytes)
-                batches = BatchStream("event", reader.batches())
-                try:
-                    connection.execute(
-                        "INSERT INTO event BY NAME SELECT 1 AS trace_id, * FROM batches"
-                    )
-                except duckdb.Error:
-                    raise batches.error from None
+                reader = TraceReader(stream, batch_bytes=batch_bytes)
+                Ingest(connection).insert_events(1, reader)
             texts = connection.execute(catalog.schema("write_events")).fetchall()
             places = connection.execute("SELECT event_id FROM event ORDER BY 1").fetchall()
-            connection.execute("DELETE FROM event")
+            connection.execute("DELETE FROM event_row")
+            connection.execute("DELETE FROM label")
             assert places == [(place,) for place in range(reader.events)]
             return [json.loads(text) for (text,) in texts], reader
 

@@ -31,20 +31,6 @@ def test_spellings_are_folded_in_views(category, view, tmp_path):
         assert scalar(database, f"SELECT count(*) FROM {view} WHERE name = 'thing'") == 1
 
 
-@pytest.mark.parametrize("name", ["thing", "ProfilerStep#1", None])
-@pytest.mark.parametrize(
-    "category", ["cpu_op", "cuda_runtime", "kernel", "ac2g", "python_function", "gpu_memcpy"]
-)
-def test_a_common_category_is_known_as_any_other_spelling_of_it_is(category, name, tmp_path):
-    with traces.load(tmp_path, [traces.slice_event("cpu_op", "thing", 0, 5)]) as database:
-        quoted = "NULL" if name is None else f"'{name}'"
-        kinds = (
-            scalar(database, f"SELECT event_kind('{spelling}', {quoted})")
-            for spelling in (category, category.upper())
-        )
-        assert len(set(kinds)) == 1
-
-
 @pytest.mark.parametrize(
     "name",
     [

@@ -15,7 +15,7 @@ Value = str | int | float | bool | None
 
 # What a database says of itself: another number, and its tables and views are not those that the
 # questions read.
-FORMAT = 6
+FORMAT = 7
 
 # In the order in which one stands on the other.
 VOCABULARY = (
@@ -170,32 +170,33 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
 
 
 @cache
-def queries() -> dict[str, Query]:
-    """All named questions, by name; topic by topic."""
+def _topics() -> dict[str, str]:
+    """The topic of each named question; topic by topic."""
+    suffix = ".sql"
     return {
-        query.name: query
+        name.removesuffix(suffix): topic
         for topic in TOPICS
-        for query in sorted(_of_topic(topic), key=lambda query: query.name)
+        for name in sorted(file.name for file in (_folder() / topic).iterdir())
+        if name.endswith(suffix)
     }
 
 
-def _of_topic(topic: str) -> list[Query]:
-    files = [file for file in (_folder() / topic).iterdir() if file.name.endswith(".sql")]
-    return [
-        parse_query(file.name.removesuffix(".sql"), topic, file.read_text(encoding="utf-8"))
-        for file in files
-    ]
+def queries() -> dict[str, Query]:
+    """All named questions, by name; topic by topic."""
+    return {name: query(name) for name in _topics()}
 
 
+@cache
 def query(name: str) -> Query:
     """The question of that name.
 
     Raises:
         TracekitError: when there is none.
     """
-    try:
-        return queries()[name]
-    except KeyError:
+    topic = _topics().get(name)
+    if topic is None:
         raise TracekitError(
             f"no query is named {name!r}; `tracekit query --list` shows what there is"
-        ) from None
+        )
+    file = _folder() / topic / f"{name}.sql"
+    return parse_query(name, topic, file.read_text(encoding="utf-8"))

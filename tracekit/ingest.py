@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import duckdb
@@ -15,12 +18,18 @@ from tracekit import catalog
 from tracekit.ahead import ahead
 from tracekit.hardware import Peaks
 from tracekit.native.library import Batch
-from tracekit.native.streams import BatchStream
+from tracekit.native.streams import BatchStream, Rows
 from tracekit.nesting import nest
 from tracekit.reading import TraceReader
 from tracekit.salvage import strict_json
 from tracekit.sources import ByteStream
 
+# A label's number has that of its trace in front.
+_LABEL_BITS = 32
+_INSERT: dict[Rows, str] = {
+    "event": "INSERT INTO event_row BY NAME SELECT $trace_id AS trace_id, * FROM rows",
+    "label": "INSERT INTO label BY NAME SELECT $trace_id AS trace_id, * FROM rows",
+}
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
@@ -66,11 +75,16 @@ def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool
     connection.execute("DELETE FROM tracekit")
     # What is only needed on the way; all connections see it.
     connection.execute("ATTACH ':memory:' AS scratch")
-    for name, file in catalog.vocabulary().items():
-        for statement in connection.extract_statements(file):
-            until_done(partial(connection.execute, statement))
-        if name == "timeline":
-            until_done(partial(nest, connection))
+    with connection.cursor() as nesting, ThreadPoolExecutor(1) as thread:
+        nested: Future[None] | None = None
+        for name, file in catalog.vocabulary().items():
+            for statement in connection.extract_statements(file):
+                until_done(partial(connection.execute, statement))
+            if name == "timeline":
+                # What follows needs its tables, not yet what they hold.
+                nested = thread.submit(until_done, partial(nest, nesting))
+        assert nested is not None
+        nested.result()
     connection.execute("DETACH scratch")
     connection.execute("SET preserve_insertion_order = true")
     _write_out(connection)
@@ -104,9 +118,17 @@ def copy_traces(
         ).fetchall()
         chosen = [trace_id for trace_id, *known in rows if tuple(known) not in without]
         for new_id, old_id in enumerate(chosen, first_id):
-            for table in ("device", "event", "rejected", "trace"):
+            moved = f"{new_id} AS trace_id"
+            labelled = f"{moved}, label_id + {(new_id - old_id) << _LABEL_BITS} AS label_id"
+            for table, replaced in (
+                ("device", moved),
+                ("event_row", labelled),
+                ("label", labelled),
+                ("rejected", moved),
+                ("trace", moved),
+            ):
                 connection.execute(
-                    f"INSERT INTO {table} BY NAME SELECT * REPLACE ({new_id} AS trace_id)"
+                    f"INSERT INTO {table} BY NAME SELECT * REPLACE ({replaced})"
                     f" FROM other.{table} WHERE trace_id = {old_id}"
                 )
         return len(chosen)
@@ -133,32 +155,32 @@ class Ingest:
         Raises:
             TracekitError: when it cannot be read, or is no trace.
         """
-        reader = TraceReader(stream)
+        reader = TraceReader(stream, trace_id << _LABEL_BITS)
         self._connection.begin()
         try:
-            self._insert_events(trace_id, reader)
+            self.insert_events(trace_id, reader)
             self._insert_trace(trace_id, stream, reader)
             self._connection.commit()
         except BaseException:
             self._connection.rollback()
             raise
 
-    def _insert_events(self, trace_id: int, reader: TraceReader) -> None:
-        batches = BatchStream("event", self._watched(ahead(reader.batches())))
-        try:
-            # DuckDB finds the stream by its name here.
-            self._connection.execute(
-                "INSERT INTO event BY NAME SELECT $trace_id AS trace_id, * FROM batches",
-                {"trace_id": trace_id},
-            )
-        except duckdb.Error:
-            if batches.error is not None:
-                raise batches.error from None
-            raise
+    def insert_events(self, trace_id: int, reader: TraceReader) -> None:
+        """Adds the events and labels of one trace."""
+        # Nearly always all events, then all labels.
+        for kind, batches in groupby(ahead(reader.batches()), key=itemgetter(0)):
+            rows = BatchStream(kind, self._watched(batches))
+            try:
+                # DuckDB finds the stream by its name here.
+                self._connection.execute(_INSERT[kind], {"trace_id": trace_id})
+            except duckdb.Error:
+                if rows.error is not None:
+                    raise rows.error from None
+                raise
 
-    def _watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        for batch in batches:
-            self._on_batch(batch.rows)
+    def _watched(self, batches: Iterator[tuple[Rows, Batch]]) -> Iterator[Batch]:
+        for kind, batch in batches:
+            self._on_batch(batch.rows if kind == "event" else 0)
             yield batch
 
     def _insert_trace(self, trace_id: int, stream: ByteStream, reader: TraceReader) -> None:

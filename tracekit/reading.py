@@ -15,8 +15,9 @@ from typing import Any
 
 from tracekit.ahead import ahead
 from tracekit.errors import TracekitError
-from tracekit.native.events import Stop, read_events
+from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch
+from tracekit.native.streams import Rows
 from tracekit.salvage import DECODER, SPACE, Rejected, Salvaged, next_event, salvage
 from tracekit.sources import ByteStream
 
@@ -34,9 +35,13 @@ _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 @dataclass
 class TraceReader:
-    """Reads one trace; what is told beside its events (`metadata` ...) is whole at the end."""
+    """Reads one trace; what is told beside its events (`metadata` ...) is whole at the end.
+
+    Its labels are numbered from `first_label`.
+    """
 
     stream: ByteStream
+    first_label: int = 0
     batch_bytes: int = BATCH_BYTES
     metadata: dict[str, Any] = field(default_factory=dict)
     form: str = "object"
@@ -47,11 +52,12 @@ class TraceReader:
     _offset: int = 0
 
     def __post_init__(self) -> None:
+        self._labels = Labels(self.first_label)
         # Read, hashed and decompressed while events are parsed.
         self._chunks = ahead(iter(self.stream.read, b""))
 
-    def batches(self) -> Iterator[Batch]:
-        """All events, in the file's order and numbered so.
+    def batches(self) -> Iterator[tuple[Rows, Batch]]:
+        """All events, in the file's order and numbered so, and their labels.
 
         Raises:
             TracekitError: when it is no trace.
@@ -63,6 +69,7 @@ class TraceReader:
         # A stray bracket ends the events of a damaged trace too early: what is behind it is kept.
         while self._finds_more_events():
             yield from self._read_events()
+        yield "label", self._labels.take()
 
     # -- the head: everything before the events ---------------------------------------------------
 
@@ -139,7 +146,7 @@ class TraceReader:
 
     # -- the events --------------------------------------------------------------------------------
 
-    def _read_events(self) -> Generator[Batch, None, bool]:
+    def _read_events(self) -> Generator[tuple[Rows, Batch], None, bool]:
         """Reads up to the array's end; False where the file ends before it."""
         wanted, is_cut = self.batch_bytes, False
         while True:
@@ -165,14 +172,19 @@ class TraceReader:
         self.damage = self.stream.damage or self.damage
         return False
 
-    def _read_whole_events(self) -> Generator[Batch, None, Stop]:
+    def _read_whole_events(self) -> Generator[tuple[Rows, Batch], None, Stop]:
         """Reads as far as events are whole and sound; returns why no further."""
-        read = read_events(self._buffer, self.events)
+        read = read_events(self._buffer, self.events, self._labels)
         self._drop(read.end)
+        yield from self._taken(read)
+        return read.stop
+
+    def _taken(self, read: Read) -> Iterator[tuple[Rows, Batch]]:
         self.events += read.batch.rows
         if read.batch.rows:
-            yield read.batch
-        return read.stop
+            yield "event", read.batch
+        if self._labels.are_many:
+            yield "label", self._labels.take()
 
     def _salvage(self, is_final: bool) -> Salvaged | None:
         """The events at the front, the first of them damaged; None where that needs more text."""
@@ -187,15 +199,13 @@ class TraceReader:
                 return None
             reach *= 4
 
-    def _read_salvaged(self, found: Salvaged) -> Iterator[Batch]:
-        read = read_events(bytearray(found.events), self.events)
+    def _read_salvaged(self, found: Salvaged) -> Iterator[tuple[Rows, Batch]]:
+        read = read_events(bytearray(found.events), self.events, self._labels)
         if read.stop is not Stop.AT_END:
             raise self._error(f"cannot be read near byte {self._offset:,}: {read.error}")
         self.rejected += found.rejected
         self._drop(found.end)
-        self.events += read.batch.rows
-        if read.batch.rows:
-            yield read.batch
+        yield from self._taken(read)
 
     def _ends_here(self) -> bool:
         """Whether the bracket at the front ends the events: a further member of the trace follows

@@ -6,18 +6,18 @@
 -- its name. A wait of a device for its launch, with kind 5, lasts until then; it has a place instead of an event.
 WITH names AS (
     SELECT
-        kind, name,
+        label_id,
         (CASE kind WHEN 'annotation' THEN 0 WHEN 'python' THEN 1 WHEN 'cpu_op' THEN 2 ELSE 3 END::BIGINT << 60)
         | (enum_code(activity)::BIGINT << 4)
         | CASE WHEN kind = 'cpu_op' THEN 1 ELSE 0 END
         | CASE WHEN kind = 'python' THEN 2 ELSE 0 END
         | CASE WHEN kind = 'python' AND name LIKE 'nn.Module: %' THEN 4 ELSE 0 END
         | CASE WHEN activity IN ('input', 'compilation') THEN 8 ELSE 0 END AS ranked
-    FROM host_name
+    FROM slice_label WHERE activity IS NOT NULL
 ),
 slice AS (
     SELECT t.thread, s.start_ns, s.end_ns, n.ranked | (s.event_id << 12) AS ranked
-    FROM slices AS s JOIN names AS n ON s.kind = n.kind AND s.name IS NOT DISTINCT FROM n.name
+    FROM slices AS s JOIN names AS n USING (label_id)
     JOIN host_thread AS t USING (trace_id, pid, tid)
     UNION ALL
     SELECT t.thread, launch_start_ns, launch_end_ns,

@@ -36,14 +36,22 @@ CREATE TABLE IF NOT EXISTS device (
     properties          JSON
 );
 
--- A trace event: all of them, in the file's order.
--- https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format)
-CREATE TABLE IF NOT EXISTS event (
+-- What events say in words. Few labels, many events.
+CREATE TABLE IF NOT EXISTS label (
     trace_id     INTEGER NOT NULL,
-    event_id     BIGINT,    -- its place in the file, from 0
+    label_id     BIGINT,    -- of one trace; two may say the same
     phase        VARCHAR,   -- ph: X complete, M metadata, s/f flow, i instant, C counter ...
     category     VARCHAR,   -- cat, as spelled in the file
     name         VARCHAR,
+    flow_bind    VARCHAR,   -- bp
+    scope        VARCHAR    -- s
+);
+
+-- A trace event but for its words: all of them.
+CREATE TABLE IF NOT EXISTS event_row (
+    trace_id     INTEGER NOT NULL,
+    event_id     BIGINT,    -- its place in the file, from 0
+    label_id     BIGINT,
     pid          BIGINT,    -- a textual pid or tid is a negative number made from the text
     tid          BIGINT,
     ts_ns        BIGINT,    -- since trace.base_time_ns (the Unix epoch where that is NULL)
@@ -53,11 +61,16 @@ CREATE TABLE IF NOT EXISTS event (
     device_id    BIGINT,    -- args.device
     stream       BIGINT,    -- args.stream
     flow_id      BIGINT,    -- id
-    flow_bind    VARCHAR,   -- bp
-    scope        VARCHAR,   -- s
     args         JSON USING COMPRESSION zstd,
     raw          JSON USING COMPRESSION zstd  -- the event's text, only where the columns cannot say all of it
 );
+
+-- A trace event: all of them, as in the file.
+-- https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format)
+CREATE OR REPLACE VIEW event AS
+SELECT e.trace_id, event_id, phase, category, name, pid, tid, ts_ns, dur_ns, correlation, external_id, device_id, stream,
+       flow_id, flow_bind, scope, args, raw
+FROM event_row AS e JOIN label USING (label_id);
 
 -- A stretch of the events array that is no event; kept, so that nothing is lost.
 CREATE TABLE IF NOT EXISTS rejected (

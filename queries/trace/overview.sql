@@ -20,6 +20,8 @@ WITH counted AS (
         count(*) FILTER (kind IN ('kernel', 'memcpy', 'memset')) AS gpu_ops, count(*) FILTER (kind = 'cpu_op') AS cpu_ops
     FROM slices GROUP BY trace_id
 ),
+launched AS (SELECT trace_id, count(*) AS linked FROM gpu_op_link GROUP BY trace_id),
+stepped AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id),
 listed AS (
     SELECT
         trace_id, list(coalesce(name, 'unnamed') ORDER BY device_id) AS devices,
@@ -30,10 +32,9 @@ listed AS (
 SELECT
     trace_id, path, events, rank, world_size, coalesce(used, devices, []) AS devices,
     coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops,
-    (SELECT count(*) FROM gpu_op_link AS l WHERE l.trace_id = trace.trace_id) AS linked,
-    coalesce(cpu_ops, 0) AS cpu_ops,
-    (SELECT count(*) FROM steps AS s WHERE s.trace_id = trace.trace_id) AS steps,
+    coalesce(linked, 0) AS linked, coalesce(cpu_ops, 0) AS cpu_ops, coalesce(steps, 0) AS steps,
     span.end_ns - span.start_ns AS span_ns, span.start_ns, base_time_ns
-FROM trace LEFT JOIN trace_span AS span USING (trace_id) LEFT JOIN counted USING (trace_id) LEFT JOIN listed USING (trace_id)
+FROM trace LEFT JOIN trace_span AS span USING (trace_id) LEFT JOIN counted USING (trace_id) LEFT JOIN launched USING (trace_id)
+LEFT JOIN stepped USING (trace_id) LEFT JOIN listed USING (trace_id)
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ORDER BY trace_id

@@ -1,14 +1,28 @@
+-- What labels of slices mean: the kind of event, what the host is busy with, the class of a kernel. Each name is
+-- looked at once.
+CREATE OR REPLACE TABLE slice_label AS
+WITH slice AS (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X'),
+meaning AS (
+    SELECT
+        kind, name,
+        CASE WHEN kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver') THEN host_activity(kind, name) END::host_activity AS activity,
+        CASE WHEN kind = 'kernel' THEN coalesce(kernel_class(name), 'other') END AS class
+    FROM (SELECT DISTINCT kind, name FROM slice)
+)
+SELECT label_id, kind, s.name, activity, class
+FROM slice AS s JOIN meaning AS m USING (kind) WHERE s.name IS NOT DISTINCT FROM m.name;
+
 -- Every event with a place in time, whatever its vendor calls it. Negative, missing and absurd
 -- times stay in `event` and are left out here, so that no sum contains them. A process or thread
 -- that the event does not name is -1.
 CREATE OR REPLACE VIEW slices AS
 SELECT
-    trace_id, event_id, event_kind(category, name) AS kind, name,
+    trace_id, event_id, kind, name,
     coalesce(pid, -1) AS pid, coalesce(tid, -1) AS tid,
     ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, dur_ns,
-    correlation, external_id, device_id, stream, args
-FROM event
-WHERE phase = 'X' AND dur_ns BETWEEN 0 AND 4000000000000000000
+    correlation, external_id, device_id, stream, args, label_id, activity, class
+FROM event_row JOIN slice_label USING (label_id)
+WHERE dur_ns BETWEEN 0 AND 4000000000000000000
   AND ts_ns BETWEEN -4000000000000000000 AND 4000000000000000000;
 
 CREATE OR REPLACE VIEW cpu_ops AS
@@ -18,16 +32,10 @@ SELECT
     args->'Input Dims' AS input_dims, args->'Input type' AS input_types, args
 FROM slices WHERE kind = 'cpu_op';
 
--- What slices of the host are about. Names are few, slices are many.
-CREATE OR REPLACE TABLE host_name AS
-SELECT row_number() OVER ()::INTEGER AS name_id, kind, name, host_activity(kind, name)::host_activity AS activity
-FROM (SELECT DISTINCT kind, name FROM slices WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver'));
-
 -- Runtime and driver calls, all of them.
 CREATE OR REPLACE VIEW runtime_calls AS
-SELECT trace_id, event_id, kind, s.name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, name_id, activity, args
-FROM slices AS s JOIN host_name AS n USING (kind)
-WHERE kind IN ('runtime', 'driver') AND s.name IS NOT DISTINCT FROM n.name;
+SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, label_id, activity, args
+FROM slices WHERE kind IN ('runtime', 'driver');
 
 -- Calls that enqueue work for a device: kernels, graphs, copies and fills.
 CREATE OR REPLACE VIEW launches AS

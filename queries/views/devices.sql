@@ -1,9 +1,5 @@
 -- Work on devices.
 
--- Kernel names are few and long: classified once.
-CREATE TABLE scratch.kernel_name AS
-SELECT name, kernel_class(name) AS class FROM (SELECT DISTINCT name FROM slices WHERE kind = 'kernel');
-
 -- Everything a device executed. A GPU op is known by its category, never by having a stream. A table: few
 -- events are GPU ops, and most questions are about them.
 CREATE OR REPLACE TABLE gpu_ops AS
@@ -11,10 +7,9 @@ SELECT
     trace_id, event_id, kind::gpu_op_kind AS kind,
     CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
          ELSE 'compute' END::device_activity AS activity,
-    CASE WHEN kind <> 'kernel' THEN kind ELSE coalesce(class, 'other') END::gpu_op_class AS class,
-    s.name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns, correlation, external_id
-FROM slices AS s LEFT JOIN scratch.kernel_name AS n ON s.name = n.name AND kind = 'kernel'
-WHERE kind IN ('kernel', 'memcpy', 'memset');
+    coalesce(class, kind)::gpu_op_class AS class,
+    name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns, correlation, external_id
+FROM slices WHERE kind IN ('kernel', 'memcpy', 'memset');
 
 -- Kernels by class: their number and the sum of their durations, of each device.
 CREATE OR REPLACE MACRO kernel_time() AS TABLE
@@ -27,7 +22,7 @@ SELECT
     args->'grid' AS grid, args->'block' AS block,
     TRY_CAST(args->>'registers per thread' AS BIGINT) AS registers_per_thread,
     TRY_CAST(args->>'shared memory' AS BIGINT) AS shared_memory_bytes, args
-FROM gpu_ops AS o JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+FROM gpu_ops AS o JOIN event_row AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
 WHERE kind = 'kernel';
 
 CREATE OR REPLACE VIEW memcpys AS
@@ -53,7 +48,7 @@ CREATE OR REPLACE TABLE gpu_op_link AS
 WITH call AS (
     SELECT
         trace_id, correlation, min(event_id) AS launch_id, min(pid) AS pid, arg_min(tid, event_id) AS tid,
-        arg_min(name_id, event_id) AS name_id, arg_min(start_ns, event_id) AS start_ns, arg_min(end_ns, event_id) AS end_ns
+        arg_min(label_id, event_id) AS label_id, arg_min(start_ns, event_id) AS start_ns, arg_min(end_ns, event_id) AS end_ns
     FROM runtime_calls WHERE correlation IS NOT NULL
     GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
 )
@@ -65,4 +60,4 @@ SELECT
     -- The host did not go on before the copy was done.
     op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking,
     is_blocking OR n.activity = 'copy' AS is_copy_call
-FROM gpu_ops AS op JOIN call USING (trace_id, correlation) JOIN host_name AS n USING (name_id);
+FROM gpu_ops AS op JOIN call USING (trace_id, correlation) JOIN slice_label AS n USING (label_id);

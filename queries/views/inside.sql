@@ -72,7 +72,7 @@ SELECT
     arg_min(o.event_id, level) FILTER (k = 'python') AS python_id, arg_min(o.name, level) FILTER (k = 'python') AS python_line,
     arg_min(substr(o.name, 12), level) FILTER (k = 'python' AND o.name LIKE 'nn.Module: %') AS module
 FROM around AS a
-LEFT JOIN (SELECT trace_id, event_id, name, event_kind(category, name) AS k FROM event) AS o ON a.trace_id = o.trace_id
+LEFT JOIN (SELECT trace_id, event_id, name, kind AS k FROM slices) AS o ON a.trace_id = o.trace_id
     AND a.parent_id = o.event_id
 GROUP BY a.trace_id, a.event_id;
 

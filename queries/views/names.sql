@@ -5,12 +5,6 @@
 -- https://github.com/pytorch/kineto/blob/main/tb_plugin/torch_tb_profiler/profiler/trace.py
 --     (Operator, Runtime, Kernel, Memcpy, Memset: the spellings of torch 1.8 to 1.11)
 CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
-    -- Nearly all events are of these, which takes a comparison or two to see.
-    WHEN category = 'cpu_op' AND name NOT LIKE 'ProfilerStep#%' THEN 'cpu_op'
-    WHEN category = 'cuda_runtime' THEN 'runtime'
-    WHEN category = 'kernel' THEN 'kernel'
-    WHEN category = 'ac2g' THEN 'other'
-    WHEN category = 'python_function' THEN 'python'
     WHEN lower(category) IN ('kernel', 'hpu_op') THEN 'kernel'
     WHEN lower(category) IN ('gpu_memcpy', 'memcpy') THEN 'memcpy'
     WHEN lower(category) IN ('gpu_memset', 'memset') THEN 'memset'

@@ -48,7 +48,7 @@ CREATE OR REPLACE MACRO settings_of(name) AS CASE
 -- Operators whose work follows from their inputs. Names are few, calls are many.
 CREATE OR REPLACE TABLE operator_name AS
 SELECT name, kind, operand_count(name, kind) AS operands_read, settings_of(name) AS setting
-FROM (SELECT name, work_kind(name) AS kind FROM host_name WHERE host_name.kind = 'cpu_op')
+FROM (SELECT DISTINCT name, work_kind(name) AS kind FROM slice_label WHERE slice_label.kind = 'cpu_op')
 WHERE kind IS NOT NULL;
 
 -- Their calls, where the inputs were recorded.

@@ -139,27 +139,20 @@ static inline void set_integer(struct batch *batch, int column, int64_t value) {
     set_valid(batch, column);
 }
 
-static inline void set_short_text(struct batch *batch, int column, const uint8_t *text, size_t size) {
-    struct view *view = (struct view *)batch->values[column] + batch->rows;
-    view->size = (int32_t)size;
-    for (size_t i = 0; i < size; i++) view->text.bytes[i] = text[i];
-    set_valid(batch, column);
-}
-
 /* What stands in the heap from `begin` on is the text; a short one is taken out of it. */
 static inline void set_text(struct batch *batch, int column, size_t begin) {
     struct view *view = (struct view *)batch->values[column] + batch->rows;
     size_t size = batch->heap.size - begin;
     const uint8_t *text = batch->heap.bytes + begin;
+    view->size = (int32_t)size;
+    set_valid(batch, column);
     if (size <= INLINE_BYTES) {
-        set_short_text(batch, column, text, size);
+        for (size_t i = 0; i < size; i++) view->text.bytes[i] = text[i];
         batch->heap.size = begin;
     } else {
-        view->size = (int32_t)size;
         memcpy(view->text.far.prefix, text, PREFIX_BYTES);
         view->text.far.buffer = 0;
         view->text.far.offset = (int32_t)begin;
-        set_valid(batch, column);
     }
 }
 

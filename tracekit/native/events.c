@@ -1,27 +1,28 @@
-/* A trace's events, from JSON text to the columns of the table `event` (queries/schema/tables.sql says what
- * they mean), as an Arrow record batch. An event that the columns cannot say in full (an unknown or
- * repeated key, a textual timestamp ...) keeps its text in `raw`. */
+/* A trace's events, from JSON text to the columns of the table `event_row` (queries/schema/tables.sql says what
+ * they mean), as an Arrow record batch; their words go to labels. An event that the columns cannot say in
+ * full (an unknown or repeated key, a textual timestamp ...) keeps its text in `raw`. */
 
-#include "batch.h"
 #include "json.h"
+#include "labels.h"
 
 enum {
-    EVENT_ID, PID, TID, TS, DUR, CORRELATION, EXTERNAL_ID, DEVICE, STREAM, FLOW_ID,
-    PHASE, CATEGORY, NAME, FLOW_BIND, SCOPE, ARGS, RAW, COLUMNS,
+    EVENT_ID, LABEL, PID, TID, TS, DUR, CORRELATION, EXTERNAL_ID, DEVICE, STREAM, FLOW_ID, ARGS, RAW, COLUMNS,
+    OLD_EXTERNAL_ID = COLUMNS,   /* as Kineto wrote it until 2022 */
 };
 
 static const struct column columns[COLUMNS] = {
-    {"event_id", INTEGER}, {"pid", INTEGER}, {"tid", INTEGER}, {"ts_ns", INTEGER}, {"dur_ns", INTEGER},
-    {"correlation", INTEGER}, {"external_id", INTEGER}, {"device_id", INTEGER}, {"stream", INTEGER},
-    {"flow_id", INTEGER}, {"phase", TEXT}, {"category", TEXT}, {"name", TEXT}, {"flow_bind", TEXT},
-    {"scope", TEXT}, {"args", JSON}, {"raw", JSON},
+    {"event_id", INTEGER}, {"label_id", INTEGER}, {"pid", INTEGER}, {"tid", INTEGER}, {"ts_ns", INTEGER},
+    {"dur_ns", INTEGER}, {"correlation", INTEGER}, {"external_id", INTEGER}, {"device_id", INTEGER},
+    {"stream", INTEGER}, {"flow_id", INTEGER}, {"args", JSON}, {"raw", JSON},
 };
 
 /* The event that is being read. */
 struct reader {
     struct batch *batch;
-    unsigned seen, args_seen;   /* which keys, one bit a column */
-    int keys, reproduced;       /* how many keys there are, and how many the columns reproduce */
+    struct label label;
+    struct heap *unescaped;     /* of its words */
+    unsigned seen, args_seen;   /* which keys, one bit each */
+    int keys, reproduced;       /* how many keys there are, and how many are reproduced */
 };
 
 /* -- numbers -------------------------------------------------------------------------------------- */
@@ -136,22 +137,24 @@ static inline bool key_is(const struct span *key, const char *name) {
     return (size_t)(key->end - key->begin) == size && memcmp(key->begin, name, size) == 0;
 }
 
-static int column_of(const struct span *key) {
+/* The column that has what a key says; of a word, its number behind that of all columns; -1: neither. */
+static int place_of(const struct span *key) {
+    enum { WORD = COLUMNS };
     switch (key->end - key->begin) {
-    case 1: return key_is(key, "s") ? SCOPE : -1;
+    case 1: return key_is(key, "s") ? WORD + SCOPE : -1;
     case 2:
-        return key_is(key, "ph")   ? PHASE
+        return key_is(key, "ph")   ? WORD + PHASE
                : key_is(key, "ts") ? TS
                : key_is(key, "id") ? FLOW_ID
-               : key_is(key, "bp") ? FLOW_BIND
+               : key_is(key, "bp") ? WORD + FLOW_BIND
                                    : -1;
     case 3:
-        return key_is(key, "cat")   ? CATEGORY
+        return key_is(key, "cat")   ? WORD + CATEGORY
                : key_is(key, "pid") ? PID
                : key_is(key, "tid") ? TID
                : key_is(key, "dur") ? DUR
                                     : -1;
-    case 4: return key_is(key, "name") ? NAME : key_is(key, "args") ? ARGS : -1;
+    case 4: return key_is(key, "name") ? WORD + NAME : key_is(key, "args") ? ARGS : -1;
     default: return -1;
     }
 }
@@ -159,7 +162,7 @@ static int column_of(const struct span *key) {
 /* A member of `args`: what joins events gets a column of its own. */
 static const uint8_t *args_member(void *context, struct json *json, const struct span *key, const uint8_t *at) {
     struct reader *reader = context;
-    bool exact, is_old = key_is(key, "external id");   /* so Kineto wrote it until 2022 */
+    bool exact, is_old = key_is(key, "external id");
     int64_t value;
     int column = key_is(key, "correlation")               ? CORRELATION
                  : key_is(key, "External id") || is_old ? EXTERNAL_ID
@@ -167,7 +170,7 @@ static const uint8_t *args_member(void *context, struct json *json, const struct
                  : key_is(key, "stream")                  ? STREAM
                                                           : -1;
     if (column < 0) return token_at(json, at).end;
-    unsigned bit = 1u << (is_old ? COLUMNS : column);
+    unsigned bit = 1u << (is_old ? OLD_EXTERNAL_ID : column);
     bool is_first = !(reader->args_seen & bit) && !(is_old && is_set(reader->batch, column));
     reader->args_seen |= bit;
     const uint8_t *end = short_number(json, at, 0, &value);
@@ -192,21 +195,22 @@ static const uint8_t *read_args(struct reader *reader, struct json *json, const 
     return at;
 }
 
-static const uint8_t *read_text(struct reader *reader, struct json *json, int column, const uint8_t *at) {
-    struct batch *batch = reader->batch;
-    size_t begin = batch->heap.size;
+static const uint8_t *read_word(struct reader *reader, struct json *json, enum word word, const uint8_t *at) {
     if (*at != '"') return json_value(json, at);
-    const uint8_t *text = at + 1, *end = json_string(json, at);
+    const uint8_t *end = json_string(json, at);
     if (end == NULL) return NULL;
-    size_t size = (size_t)(end - 1 - text);
-    if (size <= INLINE_BYTES && !json->has_escapes) {
-        set_short_text(batch, column, text, size);
-    } else {
-        if (!heap_reserve(&batch->heap, size)) return json_wrong(json, json_no_memory);
-        struct span string = {text, end - 1, json->has_escapes};
-        batch->heap.size += json_unescape(&string, batch->heap.bytes + begin);
-        set_text(batch, column, begin);
+    struct span string = {at + 1, end - 1, json->has_escapes};
+    const uint8_t *text = string.begin;
+    size_t size = (size_t)(string.end - string.begin);
+    if (string.has_escapes) {
+        /* Room for all that may follow in this event: other words keep their places. */
+        if (!heap_reserve(reader->unescaped, (size_t)(json->end - at))) return json_wrong(json, json_no_memory);
+        text = reader->unescaped->bytes + reader->unescaped->size;
+        size = json_unescape(&string, reader->unescaped->bytes + reader->unescaped->size);
+        reader->unescaped->size += size;
     }
+    reader->label.words[word].text = text;
+    reader->label.words[word].size = size;
     reader->reproduced++;
     return end;
 }
@@ -247,20 +251,21 @@ static const uint8_t *event_member(void *context, struct json *json, const struc
         plain.end = plain_key + json_unescape(key, plain_key);
         key = &plain;
     }
-    int column = column_of(key);
+    int place = place_of(key);
     reader->keys++;
-    if (column < 0 || reader->seen & 1u << column) return json_value(json, at);
-    reader->seen |= 1u << column;
-    switch (columns[column].type) {
-    case INTEGER: return read_number(reader, json, column, at);
-    case TEXT: return read_text(reader, json, column, at);
-    default: return read_args(reader, json, at);
-    }
+    if (place < 0 || reader->seen & 1u << place) return json_value(json, at);
+    reader->seen |= 1u << place;
+    if (place >= COLUMNS) return read_word(reader, json, (enum word)(place - COLUMNS), at);
+    return place == ARGS ? read_args(reader, json, at) : read_number(reader, json, place, at);
 }
 
 /* One event, an object that begins at `at`, as a row. */
-static const uint8_t *read_event(struct batch *batch, struct json *json, const uint8_t *at, int64_t event_id) {
-    struct reader reader = {.batch = batch};
+static const uint8_t *read_event(
+    struct batch *batch, struct labels *labels, struct json *json, const uint8_t *at, int64_t event_id
+) {
+    struct reader reader = {.batch = batch, .unescaped = &labels->unescaped};
+    int64_t label_id;
+    labels->unescaped.size = 0;
     set_integer(batch, EVENT_ID, event_id);
     const uint8_t *end = json_members(json, at, event_member, &reader);
     if (end == NULL) return NULL;
@@ -270,7 +275,10 @@ static const uint8_t *read_event(struct batch *batch, struct json *json, const u
         if (json_value(json, at) == NULL || !json_copied(json, end)) return json_wrong(json, json_no_memory);
         set_text(batch, RAW, begin);
     }
-    if (batch->heap.size > INT32_MAX) return json_wrong(json, "too large");
+    size_t words = labels->fresh->heap.size + (size_t)(end - at);   /* at most, with this event's */
+    if (batch->heap.size > INT32_MAX || words > INT32_MAX) return json_wrong(json, "too large");
+    if (!label_number(labels, &reader.label, &label_id)) return json_wrong(json, json_no_memory);
+    set_integer(batch, LABEL, label_id);
     return batch_close_row(batch) ? end : json_wrong(json, json_no_memory);
 }
 
@@ -282,13 +290,15 @@ enum stop { AT_END, INSIDE_EVENT, AT_BRACKET, AT_ERROR, OUT_OF_MEMORY };
 struct stopped {
     int64_t at;          /* behind the last event that was read, and what parts it from what follows */
     int32_t reason;      /* of enum stop */
+    int32_t many_labels; /* 1: best taken */
     const char *error;   /* AT_ERROR: what is wrong with the event there */
 };
 
 /* Reads events one behind the other, as in the array `traceEvents`, from the first on, which is numbered
- * `first_id`; `out` gets them. */
+ * `first_id`; `out` gets them, and `labels` what they say in words. */
 void tracekit_read_events(
-    const uint8_t *text, int64_t size, int64_t first_id, struct ArrowArray *out, struct stopped *stopped
+    const uint8_t *text, int64_t size, int64_t first_id, struct labels *labels, struct ArrowArray *out,
+    struct stopped *stopped
 ) {
     struct json *json = calloc(1, sizeof *json);
     struct batch *batch = batch_new(columns, COLUMNS);
@@ -301,7 +311,7 @@ void tracekit_read_events(
     for (;;) {
         while (at < end && (is_space(*at) || *at == ',')) at++;
         if (at == end || *at == ']') break;
-        const uint8_t *next = *at == '{' ? read_event(batch, json, at, first_id + batch->rows)
+        const uint8_t *next = *at == '{' ? read_event(batch, labels, json, at, first_id + batch->rows)
                                          : json_wrong(json, "Not an object");
         if (next == NULL) {
             if (json->reason == json_no_memory) goto failed;
@@ -312,6 +322,7 @@ void tracekit_read_events(
         at = next;
     }
     stopped->at = at - text;
+    stopped->many_labels = labels_are_many(labels);
     if (at == end) stopped->reason = AT_END;
     else if (*at == ']') stopped->reason = AT_BRACKET;
     batch_clear_row(batch);   /* what it holds is of an event that is not whole */

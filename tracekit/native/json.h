@@ -98,7 +98,10 @@ static const uint8_t *skip_space(struct json *json, const uint8_t *at) {
 
 /* The next byte that is no white space; NULL where there is none. */
 static inline const uint8_t *json_space(struct json *json, const uint8_t *at) {
-    return at < json->end && *at > ' ' ? at : skip_space(json, at);
+    if (at < json->end && *at > ' ') return at;
+    /* Most often it is one blank. */
+    if (json->run == NULL && json->end - at > 1 && *at == ' ' && at[1] > ' ') return at + 1;
+    return skip_space(json, at);
 }
 
 #define EACH_BYTE(b) (0x0101010101010101u * (uint64_t)(b))
@@ -254,9 +257,15 @@ static const uint8_t *scalar_end(struct json *json, const uint8_t *at) {
 static const uint8_t *key_end(struct json *json, const uint8_t *at, struct span *key) {
     if (*at != '"') return json_wrong(json, "Expecting property name enclosed in double quotes");
     key->begin = at + 1;
-    if ((at = json_string(json, at)) == NULL) return NULL;
+    unsigned plain = json->end - at > 8 ? plain_bytes(at + 1) : 8;
+    if (plain < 8 && at[1 + plain] == '"') {   /* as most keys are: short */
+        at += plain + 2;
+        key->has_escapes = false;
+    } else {
+        if ((at = json_string(json, at)) == NULL) return NULL;
+        key->has_escapes = json->has_escapes;
+    }
     key->end = at - 1;
-    key->has_escapes = json->has_escapes;
     if ((at = json_space(json, at)) == NULL) return NULL;
     if (*at != ':') return json_wrong(json, "Expecting ':' delimiter");
     return json_space(json, at + 1);

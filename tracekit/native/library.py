@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import CDLL, POINTER, byref, c_char_p, c_int, c_int64, c_void_p
+from ctypes import CDLL, POINTER, byref, c_char_p, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -54,8 +54,12 @@ def library() -> CDLL:
         ) from error
     batch = POINTER(Batch)
     declared = {
-        "read_events": (None, [c_void_p, c_int64, c_int64, batch, c_void_p]),
+        "read_events": (None, [c_void_p, c_int64, c_int64, c_void_p, batch, c_void_p]),
         "event_schema": (c_int, [c_void_p]),
+        "labels_open": (c_void_p, [c_int64, c_uint64]),
+        "labels_take": (c_int, [c_void_p, batch]),
+        "labels_close": (None, [c_void_p]),
+        "label_schema": (c_int, [c_void_p]),
         "segment_schema": (c_int, [c_void_p]),
         "slice_schema": (c_int, [c_void_p]),
         "launch_schema": (c_int, [c_void_p]),

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from tracekit.native.library import Batch, library
 
 # What a batch has rows of.
-Rows = Literal["event", "segment", "slice", "launch", "wait"]
+Rows = Literal["event", "label", "segment", "slice", "launch", "wait"]
 CAPSULE_NAME = b"arrow_array_stream"
 
 # Fills in the struct at the second address; 0 when done.
