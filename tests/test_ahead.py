@@ -15,7 +15,8 @@ def test_items_come_in_order_and_from_another_thread():
             made_by.append(threading.current_thread())
             yield item
 
-    assert list(ahead(items())) == list(range(5))
+    with ahead(items()) as made:
+        assert list(made) == list(range(5))
     assert threading.current_thread() not in made_by
 
 
@@ -27,10 +28,10 @@ def test_the_next_item_is_made_while_the_last_is_in_use():
         second_is_made.set()
         yield "second"
 
-    made = ahead(items())
-    assert next(made) == "first"
-    assert second_is_made.wait(10)
-    assert list(made) == ["second"]
+    with ahead(items()) as made:
+        assert next(made) == "first"
+        assert second_is_made.wait(10)
+        assert list(made) == ["second"]
 
 
 def test_an_error_comes_behind_the_items_before_it():
@@ -38,7 +39,15 @@ def test_an_error_comes_behind_the_items_before_it():
         yield 1
         raise ValueError("broken")
 
-    made = ahead(items())
-    assert next(made) == 1
-    with pytest.raises(ValueError, match="broken"):
-        next(made)
+    with ahead(items()) as made:
+        assert next(made) == 1
+        with pytest.raises(ValueError, match="broken"):
+            next(made)
+
+
+def test_its_thread_ends_with_the_block():
+    before = threading.enumerate()
+    with ahead(iter(range(5))) as made:
+        assert next(made) == 0
+        assert threading.enumerate() != before
+    assert threading.enumerate() == before

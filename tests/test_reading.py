@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import string
+import threading
 from pathlib import Path
 
 import duckdb
@@ -193,8 +194,28 @@ def test_the_text_of_a_gzip_with_a_bad_end_is_had(read, tmp_path, spoil, damage)
     ],
 )
 def test_what_is_no_trace_is_refused_with_the_reason(read, data, reason, tmp_path):
-    with pytest.raises(TracekitError, match=reason):
+    threads = threading.enumerate()
+    with pytest.raises(TracekitError, match=reason) as raised:
         read(data, 100, tmp_path)
+    # While the error is kept, so is all that it passed through: no garbage collector ends a thread.
+    assert threading.enumerate() == threads, raised
+
+
+def test_who_ends_a_load_leaves_no_thread(tmp_path):
+    class Ended(Exception):
+        pass
+
+    def end(n_events: int) -> None:
+        raise Ended
+
+    file = tmp_path / "trace.json"
+    file.write_text(document(EVENTS * 10_000))
+    threads = threading.enumerate()
+    with duckdb.connect() as connection, ByteStream(str(file), file.open("rb")) as stream:
+        create_tables(connection)
+        with pytest.raises(Ended) as raised:
+            Ingest(connection, on_batch=end).load(stream, 1)
+        assert threading.enumerate() == threads, raised
 
 
 json_values = st.recursive(

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
@@ -167,16 +168,17 @@ class Ingest:
 
     def insert_events(self, trace_id: int, reader: TraceReader) -> None:
         """Adds the events and labels of one trace."""
-        # Nearly always all events, then all labels.
-        for kind, batches in groupby(ahead(reader.batches()), key=itemgetter(0)):
-            rows = BatchStream(kind, self._watched(batches))
-            try:
-                # DuckDB finds the stream by its name here.
-                self._connection.execute(_INSERT[kind], {"trace_id": trace_id})
-            except duckdb.Error:
-                if rows.error is not None:
-                    raise rows.error from None
-                raise
+        with closing(reader.batches()) as read, ahead(read) as batches:
+            # Nearly always all events, then all labels.
+            for kind, run in groupby(batches, key=itemgetter(0)):
+                rows = BatchStream(kind, self._watched(run))
+                try:
+                    # DuckDB finds the stream by its name here.
+                    self._connection.execute(_INSERT[kind], {"trace_id": trace_id})
+                except duckdb.Error:
+                    if rows.error is not None:
+                        raise rows.error from None
+                    raise
 
     def _watched(self, batches: Iterator[tuple[Rows, Batch]]) -> Iterator[Batch]:
         for kind, batch in batches:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import duckdb
 
@@ -33,7 +33,8 @@ def nest(connection: duckdb.DuckDBPyConnection) -> None:
             kind: writing.enter_context(_Table(connection.cursor(), *names))
             for kind, names in _WRITE.items()
         }
-        for kind, batch in walk(ordered.__arrow_c_stream__(), _ROWS_AT_ONCE):
+        walked = writing.enter_context(closing(walk(ordered.__arrow_c_stream__(), _ROWS_AT_ONCE)))
+        for kind, batch in walked:
             tables[kind].insert(batch)
 
 

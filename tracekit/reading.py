@@ -53,22 +53,24 @@ class TraceReader:
 
     def __post_init__(self) -> None:
         self._labels = Labels(self.first_label)
-        # Read, hashed and decompressed while events are parsed.
-        self._chunks = ahead(iter(self.stream.read, b""))
+        self._chunks: Iterator[bytes] = iter(())
 
-    def batches(self) -> Iterator[tuple[Rows, Batch]]:
-        """All events, in the file's order and numbered so, and their labels.
+    def batches(self) -> Generator[tuple[Rows, Batch], None, None]:
+        """All events, in the file's order and numbered so, and their labels. Close it.
 
         Raises:
             TracekitError: when it is no trace.
         """
-        self._read_head()
-        is_closed = yield from self._read_events()
-        if is_closed and self.form == "object":
-            self._read_members(at_head=False)
-        # A stray bracket ends the events of a damaged trace too early: what is behind it is kept.
-        while self._finds_more_events():
-            yield from self._read_events()
+        # Read, hashed and decompressed while events are parsed.
+        with ahead(iter(self.stream.read, b"")) as self._chunks:
+            self._read_head()
+            is_closed = yield from self._read_events()
+            if is_closed and self.form == "object":
+                self._read_members(at_head=False)
+            # A stray bracket ends the events of a damaged trace too early: what is behind it is
+            # kept.
+            while self._finds_more_events():
+                yield from self._read_events()
         yield "label", self._labels.take()
 
     # -- the head: everything before the events ---------------------------------------------------

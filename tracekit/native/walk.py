@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Generator
 from ctypes import byref, c_char_p, c_void_p, py_object
 from enum import IntEnum
 
@@ -25,8 +25,8 @@ class Walked(IntEnum):
     OUT_OF_MEMORY = 6
 
 
-def walk(capsule: object, rows: int) -> Iterator[tuple[Walked, Batch]]:
-    """Segments, slices, launches and waits, about `rows` of a kind at a time.
+def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, None]:
+    """Segments, slices, launches and waits, about `rows` of a kind at a time. Close it.
 
     `capsule` is an Arrow stream of host slices in order; queries/schema/host_order.sql says what
     order, and which columns.
