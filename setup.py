@@ -44,7 +44,7 @@ setup(
         Extension(
             "tracekit.native.libtracekit",
             sources=["tracekit/native/events.c", "tracekit/native/nesting.c"],
-            depends=[f"tracekit/native/{name}.h" for name in ("arrow", "batch", "json")],
+            depends=sorted(map(str, Path("tracekit/native").glob("*.h"))),
         )
     ],
     cmdclass={"build_ext": Compile, "bdist_wheel": Wheel},

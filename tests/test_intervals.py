@@ -3,6 +3,7 @@
 import itertools
 import tempfile
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -175,6 +176,20 @@ def begun(slices: list[Slice]) -> list[int]:
 @FAST
 @given(overlapping)
 def test_a_slice_is_inside_what_was_open_when_it_began_and_lasts_as_long_as_it_says(slices):
+    assert_nested(slices)
+
+
+def test_so_it_is_where_hundreds_are_open():
+    random = Random(7)
+    assert_nested(
+        [
+            Slice(random.randrange(400), random.randrange(400), random.choice(CATEGORIES), 1)
+            for _ in range(600)
+        ]
+    )
+
+
+def assert_nested(slices: list[Slice]) -> None:
     order = begun(slices)
     tree = []
     for turn, place in enumerate(order):
@@ -182,7 +197,8 @@ def test_a_slice_is_inside_what_was_open_when_it_began_and_lasts_as_long_as_it_s
         around = [i for i in order[:turn] if slices[i].tid == own.tid and slices[i].is_open(own.at)]
         tree.append((place, len(around) + 1, around[-1] if around else None))
     self_ns = dict.fromkeys(order, 0)
-    for now, tid in itertools.product(range(44), (1, 2)):
+    end = max((each.at + each.length for each in slices), default=0)
+    for now, tid in itertools.product(range(end), (1, 2)):
         running = [
             i for i in order if slices[i].tid == tid and 0 <= now - slices[i].at < slices[i].length
         ]

@@ -2,14 +2,11 @@
  * one begins or ends, and what a thread did while a device waited for it (queries/schema/host_order.sql says what
  * comes in, write_*.sql in that folder what goes out).
  *
- * One stack, walked once. Innermost is the slice that began last of those that have not ended: so slices that
+ * Walked once. Innermost is the slice that began last of those that have not ended: so slices that
  * overlap without nesting (clocks are rounded; a range is opened in one call and closed in another) are
  * each inside what was open when they began, and last as long as they say. */
 
-#include "batch.h"
-
-/* What is known of a slice; bits of `flags`. */
-enum { IS_OP = 1, IS_PYTHON = 2, IS_MODULE = 4, IS_COVERING = 8 };
+#include "open.h"
 
 /* The columns that come in, all of them without NULL, ordered by thread, start, the longer first, and rank. Each
  * thread begins with a slice of no event that spans all of its time. A launch of GPU ops comes once more, for
@@ -45,26 +42,16 @@ struct wait {
     int64_t place, start_ns, end_ns;
 };
 
-/* A slice that has begun and not ended. */
-struct slice {
-    int64_t event_id, start_ns, end_ns, self_ns, activity;
-    int64_t parent_id, depth, op_around, python_around, module_around;   /* when it began */
-    int64_t flags;
-    bool is_launch;
-    /* Of it and what is around it: the first end, the innermost of each kind, and the outermost that covers. */
-    int64_t first_end_ns, op, python, module, covering;
-};
-
 struct walk {
     struct ArrowArrayStream input;
     struct ArrowArray rows;     /* of the input, and the next of them */
     int64_t row;
-    struct slice *stack;
-    int64_t depth, capacity;    /* the thread's own slice is at 0 */
+    struct slice around;        /* of no event: spans the thread's time */
+    struct open open;
     struct wait *waits;         /* at most one of each device */
     int64_t n_waits, wait_capacity;
     int64_t thread, at_ns;      /* where the walk is */
-    int64_t end_ns;             /* of the thread's time */
+    bool in_thread;
     int64_t segment;            /* the next segment's number */
     struct batch *segments, *slices, *launches, *waited;
     bool is_done;
@@ -103,32 +90,22 @@ static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, in
 
 /* The time up to `at_ns` belongs to the innermost slice. */
 static bool go_to(struct walk *walk, int64_t at_ns) {
-    struct slice *innermost = &walk->stack[walk->depth - 1];
-    struct batch *out = walk->segments;
-    int64_t activity = innermost->covering == NONE ? innermost->activity : innermost->covering;
     if (at_ns <= walk->at_ns) return true;
-    if (!go_on_waiting(walk, at_ns, innermost->event_id, activity)) return false;
+    struct slice *covering = outermost(&walk->open, COVERING), *own = innermost(&walk->open, ALL);
+    struct batch *out = walk->segments;
+    if (own == NULL) own = &walk->around;
+    int64_t activity = (covering != NULL ? covering : own)->activity;
+    if (!go_on_waiting(walk, at_ns, own->event_id, activity)) return false;
     /* Between times that are absurd there may be more than 63 bits say: it wraps around. */
-    innermost->self_ns = (int64_t)((uint64_t)innermost->self_ns + (uint64_t)at_ns - (uint64_t)walk->at_ns);
+    own->self_ns = (int64_t)((uint64_t)own->self_ns + (uint64_t)at_ns - (uint64_t)walk->at_ns);
     set_integer(out, SEGMENT_THREAD, walk->thread);
     set_integer(out, SEGMENT, walk->segment++);
     set_integer(out, SEGMENT_START, walk->at_ns);
     set_integer(out, SEGMENT_END, at_ns);
-    set_known(out, SEGMENT_EVENT, innermost->event_id);
+    set_known(out, SEGMENT_EVENT, own->event_id);
     set_integer(out, SEGMENT_ACTIVITY, activity);
     walk->at_ns = at_ns;
     return batch_close_row(out);
-}
-
-/* Works out what a slice on the stack has from those around it. */
-static void inherit(struct walk *walk, int64_t place) {
-    struct slice *own = &walk->stack[place], *around = place > 0 ? own - 1 : NULL;
-    int64_t covering = around ? around->covering : NONE;
-    own->first_end_ns = around && around->first_end_ns < own->end_ns ? around->first_end_ns : own->end_ns;
-    own->op = own->flags & IS_OP ? own->event_id : around ? around->op : NONE;
-    own->python = own->flags & IS_PYTHON ? own->event_id : around ? around->python : NONE;
-    own->module = own->flags & IS_MODULE ? own->event_id : around ? around->module : NONE;
-    own->covering = covering == NONE && own->flags & IS_COVERING ? own->activity : covering;
 }
 
 static bool write_launch(struct walk *walk, const struct slice *slice) {
@@ -141,39 +118,36 @@ static bool write_launch(struct walk *walk, const struct slice *slice) {
     return batch_close_row(out);
 }
 
-static bool end_slice(struct walk *walk, int64_t place) {
-    const struct slice *slice = &walk->stack[place];
+/* The time goes on until the next slice ends. */
+static bool go_to_end_of(struct walk *walk, const struct slice *slice) {
     struct batch *out = walk->slices;
+    if (!go_to(walk, slice->end_ns)) return false;
     set_integer(out, SLICE_THREAD, walk->thread);
     set_integer(out, SLICE_EVENT, slice->event_id);
     set_integer(out, SLICE_DEPTH, slice->depth);
     set_known(out, SLICE_PARENT, slice->parent_id);
     set_integer(out, SLICE_SELF, slice->self_ns);
     if (!batch_close_row(out) || (slice->is_launch && !write_launch(walk, slice))) return false;
-    memmove(&walk->stack[place], &walk->stack[place + 1], (size_t)(--walk->depth - place) * sizeof *walk->stack);
-    for (int64_t above = place; above < walk->depth; above++) inherit(walk, above);
+    end_next(&walk->open);
     return true;
 }
 
-/* Ends what has ended by `at_ns`, in the order of time; what began just there and takes no time has not. The
- * thread's own slice stays. */
+/* Ends what has ended by `at_ns`, in the order of time; what began just there and takes no time has not. */
 static bool end_until(struct walk *walk, int64_t at_ns) {
-    while (walk->depth > 1) {
-        int64_t place = walk->depth - 1, end_ns = walk->stack[place].first_end_ns;
-        while (walk->stack[place].end_ns != end_ns) place--;
-        if (end_ns > at_ns || (end_ns == at_ns && walk->stack[place].start_ns == at_ns)) return true;
-        if (!go_to(walk, end_ns) || !end_slice(walk, place)) return false;
+    const struct slice *slice;
+    while ((slice = next_to_end(&walk->open)) != NULL) {
+        if (slice->end_ns > at_ns || (slice->end_ns == at_ns && slice->start_ns == at_ns)) break;
+        if (!go_to_end_of(walk, slice)) return false;
     }
     return true;
 }
 
 /* `activity`: what it is instead of what its name says, if that is known. */
 static void mark_launch(struct walk *walk, int64_t event_id, int64_t activity) {
-    int64_t place = walk->depth - 1;
-    while (place >= 0 && walk->stack[place].event_id != event_id) place--;
-    if (place < 0) return;
-    walk->stack[place].is_launch = true;
-    if (activity != NONE) walk->stack[place].activity = activity;
+    struct slice *slice = find_open(&walk->open, event_id);
+    if (slice == NULL) return;
+    slice->is_launch = true;
+    if (activity != NONE && !(slice->flags & IS_COVERING)) slice->activity = activity;
 }
 
 static bool begin_wait(struct walk *walk, struct wait wait) {
@@ -187,30 +161,25 @@ static bool begin_wait(struct walk *walk, struct wait wait) {
 }
 
 static bool end_thread(struct walk *walk) {
-    bool done = walk->depth == 0 || (end_until(walk, INT64_MAX) && go_to(walk, walk->end_ns));
-    walk->depth = 0;
+    const struct slice *slice;
+    while ((slice = next_to_end(&walk->open)) != NULL)
+        if (!go_to_end_of(walk, slice)) return false;
+    if (walk->in_thread && !go_to(walk, walk->around.end_ns)) return false;
     walk->n_waits = 0;
-    return done;
+    return true;
 }
 
+static int64_t id_of(const struct slice *slice) { return slice == NULL ? NONE : slice->event_id; }
+
 static bool begin_slice(struct walk *walk, struct slice slice) {
-    if (slice.event_id != NONE) {
-        if (!end_until(walk, slice.start_ns) || !go_to(walk, slice.start_ns)) return false;
-        const struct slice *around = &walk->stack[walk->depth - 1];
-        slice.parent_id = around->event_id;
-        slice.depth = walk->depth;
-        slice.op_around = around->op;
-        slice.python_around = around->python;
-        slice.module_around = around->module;
-    }
-    if (walk->depth == walk->capacity) {
-        int64_t used = walk->capacity;
-        walk->capacity = used ? used * 2 : 64;
-        if (!grow((void **)&walk->stack, used, walk->capacity, sizeof slice)) return false;
-    }
-    walk->stack[walk->depth++] = slice;
-    inherit(walk, walk->depth - 1);
-    return true;
+    struct open *open = &walk->open;
+    if (!end_until(walk, slice.start_ns) || !go_to(walk, slice.start_ns)) return false;
+    slice.depth = n_open(open) + 1;
+    slice.parent_id = id_of(innermost(open, ALL));
+    slice.op_around = id_of(innermost(open, OPS));
+    slice.python_around = id_of(innermost(open, PYTHON));
+    slice.module_around = id_of(innermost(open, MODULES));
+    return begin_open(open, slice);
 }
 
 static int64_t bits(int64_t value, int from, int to) {
@@ -223,7 +192,7 @@ static bool step(struct walk *walk) {
     int64_t thread = input(walk, IN_THREAD), ranked = input(walk, IN_RANKED), kind = ranked >> KIND_SHIFT;
     int64_t id = bits(ranked, ID_SHIFT, KIND_SHIFT);
     struct slice slice = {
-        .start_ns = start_ns, .end_ns = end_ns, .event_id = NONE, .parent_id = NONE,
+        .event_id = id, .start_ns = start_ns, .end_ns = end_ns,
         .activity = bits(ranked, ACTIVITY_SHIFT, ID_SHIFT), .flags = bits(ranked, 0, ACTIVITY_SHIFT),
     };
     walk->row++;
@@ -232,17 +201,15 @@ static bool step(struct walk *walk) {
         mark_launch(walk, id, slice.flags ? slice.activity : NONE);
         return true;
     }
-    if (kind == THREAD_KIND) {
-        if (!end_thread(walk)) return false;
-        walk->thread = thread;
-        walk->at_ns = start_ns;
-        walk->end_ns = end_ns;
-    } else if (walk->depth == 0) {
-        return true;   /* not in a thread: each begins with its own slice */
-    } else {
-        slice.event_id = id;
-    }
-    return begin_slice(walk, slice);
+    /* Not in a thread: each begins with a slice of its own. */
+    if (kind != THREAD_KIND) return !walk->in_thread || begin_slice(walk, slice);
+    if (!end_thread(walk)) return false;
+    slice.event_id = NONE;
+    walk->around = slice;
+    walk->in_thread = true;
+    walk->thread = thread;
+    walk->at_ns = start_ns;
+    return true;
 }
 
 /* -- what Python calls ---------------------------------------------------------------------------- */
@@ -263,7 +230,7 @@ void tracekit_walk_close(struct walk *walk) {
     batch_free(walk->slices);
     batch_free(walk->launches);
     batch_free(walk->waited);
-    free(walk->stack);
+    open_free(&walk->open);
     free(walk->waits);
     free(walk);
 }

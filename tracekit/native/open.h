@@ -1,0 +1,163 @@
+/* The slices of a thread that have begun and not ended. However many are open, and whether they nest or not,
+ * a slice costs about the same: nothing is searched. */
+
+#ifndef TRACEKIT_OPEN_H
+#define TRACEKIT_OPEN_H
+
+#include "batch.h"
+
+/* What is known of a slice; bits of `flags`. */
+enum { IS_OP = 1, IS_PYTHON = 2, IS_MODULE = 4, IS_COVERING = 8 };
+
+/* Those that are open, in the order in which they began: by flag, all, and those that nest (each ends no later
+ * than what was open when it began, so the last of them ends first). Those that do not nest form a heap. */
+enum list { OPS, PYTHON, MODULES, COVERING, FLAGS, ALL = FLAGS, NESTED, OVERLAPPING, LISTS };
+
+struct slice {
+    int64_t event_id, start_ns, end_ns, self_ns, activity, flags;
+    int64_t parent_id, depth, op_around, python_around, module_around;   /* when it began */
+    int64_t serial;   /* grows from slice to slice; 0 when it has ended */
+    bool is_launch;
+};
+
+/* A slice by its place, which another one takes when it has ended: told apart by the serial. */
+struct ref {
+    int64_t place, serial, end_ns;
+};
+
+struct refs {
+    struct ref *at;
+    int64_t first, count, capacity;
+};
+
+struct open {
+    struct slice *slices;
+    int64_t *free;                      /* places that can be taken: `n_free` of them */
+    int64_t n_free, capacity, begun;
+    struct refs lists[LISTS];           /* but in the heap and of those that nest, some may have ended */
+};
+
+static inline int64_t n_open(const struct open *open) { return open->capacity - open->n_free; }
+
+static inline struct slice *slice_of(const struct open *open, struct ref ref) {
+    struct slice *slice = &open->slices[ref.place];
+    return slice->serial == ref.serial ? slice : NULL;
+}
+
+/* The one that began last; NULL when there is none. */
+static inline struct slice *innermost(struct open *open, enum list list) {
+    struct refs *refs = &open->lists[list];
+    for (; refs->count > refs->first; refs->count--) {
+        struct slice *slice = slice_of(open, refs->at[refs->count - 1]);
+        if (slice != NULL) return slice;
+    }
+    return NULL;
+}
+
+/* The one that began first; NULL when there is none. */
+static inline struct slice *outermost(struct open *open, enum list list) {
+    struct refs *refs = &open->lists[list];
+    for (; refs->first < refs->count; refs->first++) {
+        struct slice *slice = slice_of(open, refs->at[refs->first]);
+        if (slice != NULL) return slice;
+    }
+    return NULL;
+}
+
+static inline bool ends_before(struct ref one, struct ref other) {
+    return one.end_ns < other.end_ns || (one.end_ns == other.end_ns && one.serial > other.serial);
+}
+
+/* The one to end next: of those that end at the same time, the innermost; NULL when none is open. */
+static inline struct slice *next_to_end(const struct open *open) {
+    const struct refs *nested = &open->lists[NESTED], *heap = &open->lists[OVERLAPPING];
+    const struct ref *next = nested->count > 0 ? &nested->at[nested->count - 1] : NULL;
+    if (heap->count > 0 && (next == NULL || ends_before(heap->at[0], *next))) next = &heap->at[0];
+    return next == NULL ? NULL : &open->slices[next->place];
+}
+
+/* The slice of an event; NULL when it is not open. One that began lately is found soon. */
+static struct slice *find_open(const struct open *open, int64_t event_id) {
+    const struct refs *all = &open->lists[ALL];
+    for (int64_t i = all->count; i-- > 0;) {
+        struct slice *slice = slice_of(open, all->at[i]);
+        if (slice != NULL && slice->event_id == event_id) return slice;
+    }
+    return NULL;
+}
+
+static bool add_ref(const struct open *open, struct refs *refs, struct ref ref) {
+    if (refs->count == refs->capacity) {
+        int64_t still_open = 0;
+        for (int64_t i = refs->first; i < refs->count; i++)
+            if (slice_of(open, refs->at[i]) != NULL) refs->at[still_open++] = refs->at[i];
+        refs->first = 0;
+        refs->count = still_open;
+        if (still_open >= refs->capacity / 2) {
+            int64_t capacity = refs->capacity * 2 + 64;
+            if (!grow((void **)&refs->at, refs->capacity, capacity, sizeof ref)) return false;
+            refs->capacity = capacity;
+        }
+    }
+    refs->at[refs->count++] = ref;
+    return true;
+}
+
+static bool push_heap(const struct open *open, struct refs *heap, struct ref ref) {
+    if (!add_ref(open, heap, ref)) return false;
+    int64_t place = heap->count - 1;
+    for (; place > 0 && ends_before(ref, heap->at[(place - 1) / 2]); place = (place - 1) / 2)
+        heap->at[place] = heap->at[(place - 1) / 2];
+    heap->at[place] = ref;
+    return true;
+}
+
+static void pop_heap(struct refs *heap) {
+    struct ref last = heap->at[--heap->count];
+    int64_t place = 0;
+    for (int64_t below; (below = 2 * place + 1) < heap->count; place = below) {
+        if (below + 1 < heap->count && ends_before(heap->at[below + 1], heap->at[below])) below++;
+        if (!ends_before(heap->at[below], last)) break;
+        heap->at[place] = heap->at[below];
+    }
+    heap->at[place] = last;
+}
+
+static bool begin_open(struct open *open, struct slice slice) {
+    if (open->n_free == 0) {
+        int64_t used = open->capacity, capacity = used * 2 + 64;
+        if (!grow((void **)&open->slices, used, capacity, sizeof slice) ||
+            !grow((void **)&open->free, used, capacity, sizeof *open->free))
+            return false;
+        for (int64_t place = capacity; place > used;) open->free[open->n_free++] = --place;
+        open->capacity = capacity;
+    }
+    struct ref ref = {open->free[open->n_free - 1], ++open->begun, slice.end_ns};
+    const struct slice *next = next_to_end(open);
+    bool is_nested = next == NULL || slice.end_ns <= next->end_ns;
+    slice.serial = ref.serial;
+    open->slices[ref.place] = slice;
+    open->n_free--;
+    for (enum list list = 0; list < FLAGS; list++)
+        if (slice.flags & 1 << list && !add_ref(open, &open->lists[list], ref)) return false;
+    return add_ref(open, &open->lists[ALL], ref) &&
+           (is_nested ? add_ref(open, &open->lists[NESTED], ref) : push_heap(open, &open->lists[OVERLAPPING], ref));
+}
+
+/* Ends the one that is next to end. */
+static void end_next(struct open *open) {
+    struct refs *nested = &open->lists[NESTED], *heap = &open->lists[OVERLAPPING];
+    struct slice *next = next_to_end(open);
+    if (nested->count > 0 && nested->at[nested->count - 1].serial == next->serial) nested->count--;
+    else pop_heap(heap);
+    next->serial = 0;
+    open->free[open->n_free++] = next - open->slices;
+}
+
+static void open_free(struct open *open) {
+    for (enum list list = 0; list < LISTS; list++) free(open->lists[list].at);
+    free(open->slices);
+    free(open->free);
+}
+
+#endif
