@@ -145,9 +145,7 @@ def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:
     assert facts.gpu is not None
     if facts.window.kind != "step":
         return facts.window.kind, int(facts.gpu.device_id or 0)
-    steps = replayed.replay.steps
-    told = list(zip(steps.names, steps.began_ns, strict=True))
-    return "step", told.index((facts.window.name, facts.window.start_ns))
+    return "step", replayed.replay.steps.numbers[facts.window.name, facts.window.start_ns]
 
 
 # What stands for a link of the critical path that is no event, by its cause.

@@ -35,6 +35,7 @@ struct open {
     int64_t *free;                      /* places that can be taken: `n_free` of them */
     int64_t n_free, capacity, begun;
     struct refs lists[LISTS];           /* but in the heap and of those that nest, some may have ended */
+    int64_t found;                      /* where the last one that was looked for is */
 };
 
 static inline int64_t n_open(const struct open *open) { return open->capacity - open->n_free; }
@@ -76,14 +77,16 @@ static inline struct slice *next_to_end(const struct open *open) {
     return next == NULL ? NULL : &open->slices[next->place];
 }
 
-/* The slice of an event; NULL when it is not open. One that began lately is found soon. */
-static struct slice *find_open(const struct open *open, int64_t event_id) {
+/* The slice of an event; NULL when it is not open. Found soon: one that began lately, or next to the last found. */
+static struct slice *find_open(struct open *open, int64_t event_id) {
     const struct refs *all = &open->lists[ALL];
-    for (int64_t i = all->count; i-- > 0;) {
-        struct slice *slice = slice_of(open, all->at[i]);
-        if (slice != NULL && slice->event_id == event_id) return slice;
-    }
-    return NULL;
+    int64_t place = open->found + 1;
+    struct slice *slice = place < all->count ? slice_of(open, all->at[place]) : NULL;
+    for (int64_t i = all->count; (slice == NULL || slice->event_id != event_id) && i-- > 0;)
+        slice = slice_of(open, all->at[place = i]);
+    if (slice == NULL || slice->event_id != event_id) return NULL;
+    open->found = place;
+    return slice;
 }
 
 static bool add_ref(const struct open *open, struct refs *refs, struct ref ref) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,6 +81,13 @@ class Steps:
     op: Numbers
     """The ops launched in one of them, and in which."""
     step: Numbers
+
+    @cached_property
+    def numbers(self) -> dict[tuple[str, int], int]:
+        """The number of each, by name and recorded begin."""
+        told = list(zip(self.names, self.began_ns, strict=True))
+        # The first of two that are told alike.
+        return {step: number for number, step in reversed(list(enumerate(told)))}
 
     @property
     def instants(self) -> Ints:
