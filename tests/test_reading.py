@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import string
 import threading
 from pathlib import Path
@@ -30,7 +31,10 @@ EVENTS = [
 
 @pytest.fixture(scope="module")
 def read():
-    """All events of a trace, read in batches so small that nearly every event is cut off."""
+    """All events of a trace, read in batches so small that nearly every event is cut off.
+
+    What is no event is in `read.rejected`: where it stands, and its text.
+    """
     with duckdb.connect() as connection:
         create_tables(connection)
         connection.execute(catalog.vocabulary()["measures"])
@@ -44,8 +48,12 @@ def read():
                 Ingest(connection).insert_events(1, reader)
             texts = connection.execute(catalog.schema("write_events")).fetchall()
             places = connection.execute("SELECT event_id FROM event ORDER BY 1").fetchall()
-            connection.execute("DELETE FROM event_row")
-            connection.execute("DELETE FROM label")
+            read.rejected = connection.execute(
+                "SELECT byte_offset, text FROM rejected ORDER BY 1"
+            ).fetchall()
+            assert len(read.rejected) == reader.rejected
+            for table in ("event_row", "label", "rejected"):
+                connection.execute(f"DELETE FROM {table}")
             assert places == [(place,) for place in range(reader.events)]
             return [json.loads(text) for (text,) in texts], reader
 
@@ -115,17 +123,26 @@ def test_control_characters_and_broken_utf8_in_names_are_mended(read, tmp_path):
     data = b'{"traceEvents": [{"ph": "X", "name": "a\x01\tb"}, {"ph": "X", "name": "\xff"}]}'
     events, reader = read(data, 1 << 20, tmp_path)
     assert [event["name"] for event in events] == ["a\x01\tb", "\ufffd"]
-    assert reader.rejected == []
+    assert reader.rejected == 0
 
 
 def test_what_is_no_event_is_kept_aside_and_the_rest_is_read(read, tmp_path):
     good = {"ph": "X", "name": "good", "ts": 1}
     text = json.dumps({"traceEvents": [good, "BAD", good, good]}).replace('"BAD"', '{"ph": tru}')
-    events, reader = read(text.encode(), 1 << 20, tmp_path)
+    events, _ = read(text.encode(), 1 << 20, tmp_path)
     assert events == [good] * 3
-    assert [(bad.text, text.encode()[bad.offset :][:5]) for bad in reader.rejected] == [
-        ('{"ph": tru}', b'{"ph"')
-    ]
+    assert read.rejected == [(text.index('{"ph": tru}'), '{"ph": tru}')]
+
+
+def test_a_thousand_stretches_that_are_no_events_are_kept_aside(read, tmp_path, monkeypatch):
+    # Handed on a few at a time.
+    monkeypatch.setattr("tracekit.reading._REJECTED_BYTES", 10_000)
+    good, bad = '{"ph": "X", "name": "good", "ts": 1}', '{"ph": "\u00e9\\u0000", "ts": }'
+    text = '{"traceEvents": [' + ", ".join([*[good, bad] * 1000, good]) + "]}"
+    events, _ = read(text.encode(), 1 << 12, tmp_path)
+    assert events == [json.loads(good)] * 1001
+    places = [found.start() for found in re.finditer(re.escape(bad.encode()), text.encode())]
+    assert read.rejected == [(place, bad) for place in places]
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
@@ -244,7 +261,7 @@ def test_any_events_survive_any_cut(read, tmp_path_factory, events, batch_bytes,
     )
     assert found == events
     assert reader.damage is None
-    assert reader.rejected == []
+    assert reader.rejected == 0
 
 
 @pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
@@ -280,7 +297,7 @@ def test_a_stray_bracket_does_not_end_the_events(read, tmp_path):
     text = text.replace('"HERE"', '{"ph": "X"}, 512, 1], []], "Ev Idx": 3}}')
     events, reader = read(text.encode(), 1 << 20, tmp_path)
     assert len(events) == 22
-    assert "512" in reader.rejected[0].text
+    assert "512" in read.rejected[0][1]
     assert reader.damage is None
 
 

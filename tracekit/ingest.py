@@ -21,7 +21,7 @@ from tracekit.hardware import Peaks
 from tracekit.native.library import Batch
 from tracekit.native.streams import BatchStream, Rows
 from tracekit.nesting import nest
-from tracekit.reading import TraceReader
+from tracekit.reading import Piece, TraceReader
 from tracekit.salvage import strict_json
 from tracekit.sources import ByteStream
 
@@ -31,6 +31,11 @@ _INSERT: dict[Rows, str] = {
     "event": "INSERT INTO event_row BY NAME SELECT $trace_id AS trace_id, * FROM rows",
     "label": "INSERT INTO label BY NAME SELECT $trace_id AS trace_id, * FROM rows",
 }
+_INSERT_REJECTED = (
+    "INSERT INTO rejected"
+    " SELECT $trace_id, unnest($offset::BIGINT[]), unnest($reason::VARCHAR[]),"
+    " unnest($text::VARCHAR[])"
+)
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
@@ -167,10 +172,13 @@ class Ingest:
             raise
 
     def insert_events(self, trace_id: int, reader: TraceReader) -> None:
-        """Adds the events and labels of one trace."""
-        with closing(reader.batches()) as read, ahead(read) as batches:
+        """Adds the events and labels of one trace, and what in it is no event."""
+        with closing(reader.pieces()) as read, ahead(read) as pieces:
             # Nearly always all events, then all labels.
-            for kind, run in groupby(batches, key=itemgetter(0)):
+            for kind, run in groupby(pieces, key=itemgetter(0)):
+                if kind == "rejected":
+                    self._insert_rejected(trace_id, run)
+                    continue
                 rows = BatchStream(kind, self._watched(run))
                 try:
                     # DuckDB finds the stream by its name here.
@@ -180,10 +188,21 @@ class Ingest:
                         raise rows.error from None
                     raise
 
-    def _watched(self, batches: Iterator[tuple[Rows, Batch]]) -> Iterator[Batch]:
-        for kind, batch in batches:
+    def _watched(self, pieces: Iterator[Piece]) -> Iterator[Batch]:
+        for kind, batch in pieces:
+            assert isinstance(batch, Batch)
             self._on_batch(batch.rows if kind == "event" else 0)
             yield batch
+
+    def _insert_rejected(self, trace_id: int, pieces: Iterator[Piece]) -> None:
+        for _, stretches in pieces:
+            assert isinstance(stretches, list)
+            self._on_batch(0)
+            columns = {
+                name: [getattr(each, name) for each in stretches]
+                for name in ("offset", "reason", "text")
+            }
+            self._connection.execute(_INSERT_REJECTED, {"trace_id": trace_id} | columns)
 
     def _insert_trace(self, trace_id: int, stream: ByteStream, reader: TraceReader) -> None:
         metadata = reader.metadata
@@ -204,15 +223,10 @@ class Ingest:
                 *(_flag(metadata.get(flag)) for flag in _FLAGS),
                 strict_json(metadata),
                 reader.events,
-                len(reader.rejected),
+                reader.rejected,
                 reader.damage,
             ],
         )
-        if reader.rejected:
-            self._connection.executemany(
-                "INSERT INTO rejected VALUES (?, ?, ?, ?)",
-                [[trace_id, bad.offset, bad.reason, bad.text] for bad in reader.rejected],
-            )
         devices = metadata.get("deviceProperties")
         for device in devices if isinstance(devices, list) else []:
             self._insert_device(trace_id, _mapping(device))

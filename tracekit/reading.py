@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tracekit.ahead import ahead
 from tracekit.errors import TracekitError
@@ -27,17 +27,24 @@ BATCH_BYTES = 1 << 20
 _CAREFUL_BYTES = 64 << 10
 # A bracket is the end of the events if what stands behind it within so many bytes says so.
 _BEHIND_BYTES = 64 << 10
+# What is no event is handed on when it takes so much, its rows included.
+_REJECTED_BYTES = 4 << 20
+_REJECTED_ROW_BYTES = 200
 _BOM = b"\xef\xbb\xbf"
 _SPACES = re.compile(rb"[ \t\r\n]*")
 _MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:')
 _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
+
+# What a trace is read as, piece by piece.
+Piece = tuple[Rows, Batch] | tuple[Literal["rejected"], list[Rejected]]
 
 
 @dataclass
 class TraceReader:
     """Reads one trace; what is told beside its events (`metadata` ...) is whole at the end.
 
-    Its labels are numbered from `first_label`.
+    Its labels are numbered from `first_label`. Stretches that are no events are counted as
+    `rejected`.
     """
 
     stream: ByteStream
@@ -47,16 +54,19 @@ class TraceReader:
     form: str = "object"
     events: int = 0
     damage: str | None = None
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: int = 0
     _buffer: bytearray = field(default_factory=bytearray)
     _offset: int = 0
 
     def __post_init__(self) -> None:
         self._labels = Labels(self.first_label)
+        self._rejected: list[Rejected] = []
+        self._rejected_bytes = 0
         self._chunks: Iterator[bytes] = iter(())
 
-    def batches(self) -> Generator[tuple[Rows, Batch], None, None]:
-        """All events, in the file's order and numbered so, and their labels. Close it.
+    def pieces(self) -> Generator[Piece, None, None]:
+        """All events, in the file's order and numbered so, their labels, and what is no event.
+        Close it.
 
         Raises:
             TracekitError: when it is no trace.
@@ -72,6 +82,7 @@ class TraceReader:
             while self._finds_more_events():
                 yield from self._read_events()
         yield "label", self._labels.take()
+        yield "rejected", self._rejected
 
     # -- the head: everything before the events ---------------------------------------------------
 
@@ -148,7 +159,7 @@ class TraceReader:
 
     # -- the events --------------------------------------------------------------------------------
 
-    def _read_events(self) -> Generator[tuple[Rows, Batch], None, bool]:
+    def _read_events(self) -> Generator[Piece, None, bool]:
         """Reads up to the array's end; False where the file ends before it."""
         wanted, is_cut = self.batch_bytes, False
         while True:
@@ -174,19 +185,27 @@ class TraceReader:
         self.damage = self.stream.damage or self.damage
         return False
 
-    def _read_whole_events(self) -> Generator[tuple[Rows, Batch], None, Stop]:
+    def _read_whole_events(self) -> Generator[Piece, None, Stop]:
         """Reads as far as events are whole and sound; returns why no further."""
         read = read_events(self._buffer, self.events, self._labels)
         self._drop(read.end)
         yield from self._taken(read)
         return read.stop
 
-    def _taken(self, read: Read) -> Iterator[tuple[Rows, Batch]]:
+    def _taken(self, read: Read) -> Iterator[Piece]:
         self.events += read.batch.rows
         if read.batch.rows:
             yield "event", read.batch
         if self._labels.are_many:
             yield "label", self._labels.take()
+        if self._rejected_bytes > _REJECTED_BYTES:
+            yield "rejected", self._rejected
+            self._rejected, self._rejected_bytes = [], 0
+
+    def _reject(self, stretches: list[Rejected]) -> None:
+        self.rejected += len(stretches)
+        self._rejected += stretches
+        self._rejected_bytes += sum(_REJECTED_ROW_BYTES + len(each.text) for each in stretches)
 
     def _salvage(self, is_final: bool) -> Salvaged | None:
         """The events at the front, the first of them damaged; None where that needs more text."""
@@ -201,11 +220,11 @@ class TraceReader:
                 return None
             reach *= 4
 
-    def _read_salvaged(self, found: Salvaged) -> Iterator[tuple[Rows, Batch]]:
+    def _read_salvaged(self, found: Salvaged) -> Iterator[Piece]:
         read = read_events(bytearray(found.events), self.events, self._labels)
         if read.stop is not Stop.AT_END:
             raise self._error(f"cannot be read near byte {self._offset:,}: {read.error}")
-        self.rejected += found.rejected
+        self._reject(found.rejected)
         self._drop(found.end)
         yield from self._taken(read)
 
@@ -213,7 +232,7 @@ class TraceReader:
         """Whether the bracket at the front ends the events: a further member of the trace follows
         or, at the end of the file, nothing but its brace. Elsewhere it is a stray one."""
         reach = _BEHIND_BYTES
-        while (more := self._fill(reach)) and not self._buffer[1:].strip(SPACE):
+        while (more := self._fill(reach)) and not self._buffer[1:reach].strip(SPACE):
             reach *= 2
         if _MEMBER_FOLLOWS.match(self._buffer):
             return True
@@ -229,7 +248,7 @@ class TraceReader:
             pass
         end = len(self._buffer) if start is None else start
         text = self._buffer[:end].decode("utf-8", "replace")
-        self.rejected.append(Rejected(self._offset, text, "behind the trace's end"))
+        self._reject([Rejected(self._offset, text, "behind the trace's end")])
         self._drop(end)
         return start is not None
 

@@ -81,8 +81,10 @@ def looks_like_event(text: bytes | bytearray, at: int) -> bool:
         near = bytes(text[at : at + reach]).decode("latin-1")
         try:
             found, _ = DECODER.raw_decode(near)
-        except (json.JSONDecodeError, RecursionError):
-            continue
+        except (json.JSONDecodeError, RecursionError) as error:
+            if _runs_out(error, near):
+                continue
+            break
         return isinstance(found, dict) and "ph" in found
     return _PHASE.search(near, 0, 1 << 11) is not None
 
