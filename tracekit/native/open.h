@@ -1,12 +1,12 @@
 /* The slices of a thread that have begun and not ended. However many are open, and whether they nest or not,
- * a slice costs about the same: nothing is searched. */
+ * a slice costs about the same: those that have ended stay in lists until somebody passes by. */
 
 #ifndef TRACEKIT_OPEN_H
 #define TRACEKIT_OPEN_H
 
 #include "batch.h"
 
-/* What is known of a slice; bits of `flags`. */
+/* What is known of a slice; bits of `flags`. All that is inside one that covers is about the same. */
 enum { IS_OP = 1, IS_PYTHON = 2, IS_MODULE = 4, IS_COVERING = 8 };
 
 /* Those that are open, in the order in which they began: by flag, all, and those that nest (each ends no later
