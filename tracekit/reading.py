@@ -82,7 +82,8 @@ class TraceReader:
             while self._finds_more_events():
                 yield from self._read_events()
         yield "label", self._labels.take()
-        yield "rejected", self._rejected
+        if self._rejected:
+            yield "rejected", self._rejected
 
     # -- the head: everything before the events ---------------------------------------------------
 
