@@ -19,6 +19,7 @@ from tracekit import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest import Ingest, create_tables
 from tracekit.reading import TraceReader
+from tracekit.salvage import set_aside
 from tracekit.sources import ByteStream
 
 EVENTS = [
@@ -233,6 +234,37 @@ def test_who_ends_a_load_leaves_no_thread(tmp_path):
         with pytest.raises(Ended) as raised:
             Ingest(connection, on_batch=end).load(stream, 1)
         assert threading.enumerate() == threads, raised
+
+
+@pytest.mark.parametrize("shift", range(3))
+def test_a_long_stretch_is_parted_between_characters(shift):
+    text = "a" * shift + "\u4e2d" * 500_000
+    rows = list(set_aside(text.encode(), 7, "broken"))
+    assert len(rows) > 10
+    assert "".join(row.text for row in rows) == text
+    lengths = [len(row.text.encode()) for row in rows]
+    assert [row.offset for row in rows] == [7 + sum(lengths[:n]) for n in range(len(rows))]
+
+
+@pytest.mark.parametrize("zeros", [3_000, 5_000_000])
+@pytest.mark.parametrize("place", ["events", "name", "end", "behind"])
+def test_zeros_of_a_full_disk_are_kept_aside(read, zeros, place, tmp_path, monkeypatch):
+    monkeypatch.setattr("tracekit.reading._STRETCH_BYTES", 1 << 20)
+    good, zero = json.dumps({"ph": "X", "name": "good", "ts": 1}), "\0" * zeros
+    many = ", ".join([good] * 20)
+    text = {
+        "events": f'{{"traceEvents": [{many}, {zero}, {many}]}}',
+        "name": f'{{"traceEvents": [{many}, {{"ph": "X", "name": "b{zero}, {many}]}}',
+        "end": f'{{"traceEvents": [{many}{zero}',
+        "behind": f'{{"traceEvents": [{many}]}}{zero}',
+    }[place]
+    events, reader = read(text.encode(), 1 << 10, tmp_path)
+    assert [event for event in events if event != json.loads(good)] == []
+    assert len(events) >= (38 if place in ("events", "name") else 20)
+    assert sum(aside.count("\0") for _, aside in read.rejected) == zeros
+    assert all(text[at : at + len(aside)] == aside for at, aside in read.rejected)
+    assert max(len(aside) for _, aside in read.rejected) <= 1 << 20
+    assert reader.damage or place in ("events", "name")
 
 
 json_values = st.recursive(

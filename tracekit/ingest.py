@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
@@ -168,7 +168,9 @@ class Ingest:
             self._insert_trace(trace_id, stream, reader)
             self._connection.commit()
         except BaseException:
-            self._connection.rollback()
+            # Where it could not be committed, it is over.
+            with suppress(duckdb.TransactionException):
+                self._connection.rollback()
             raise
 
     def insert_events(self, trace_id: int, reader: TraceReader) -> None:

@@ -18,13 +18,16 @@ from tracekit.errors import TracekitError
 from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch
 from tracekit.native.streams import Rows
-from tracekit.salvage import DECODER, SPACE, Rejected, Salvaged, next_event, salvage
+from tracekit.salvage import DECODER, SPACE, Rejected, Salvaged, next_event, salvage, set_aside
 from tracekit.sources import ByteStream
 
 # Events of so many bytes are in the processor's cache while they are taken apart and inserted.
 BATCH_BYTES = 1 << 20
 # Around a damaged event, so much is decoded event by event: with care, and slowly.
 _CAREFUL_BYTES = 64 << 10
+# In so much text without an event nothing is looked for any more: a full disk may leave a file with
+# gigabytes of zeros.
+_STRETCH_BYTES = 4 << 20
 # A bracket is the end of the events if what stands behind it within so many bytes says so.
 _BEHIND_BYTES = 64 << 10
 # What is no event is handed on when it takes so much, its rows included.
@@ -79,7 +82,7 @@ class TraceReader:
                 self._read_members(at_head=False)
             # A stray bracket ends the events of a damaged trace too early: what is behind it is
             # kept.
-            while self._finds_more_events():
+            while (yield from self._finds_more_events()):
                 yield from self._read_events()
         yield "label", self._labels.take()
         if self._rejected:
@@ -175,7 +178,7 @@ class TraceReader:
                     break
             elif stop is Stop.INSIDE_EVENT and not is_final:
                 wanted = max(wanted, 2 * len(self._buffer))
-            elif events := self._salvage(is_final):
+            elif events := self._salvage(is_final or len(self._buffer) >= _STRETCH_BYTES):
                 yield from self._read_salvaged(events)
                 is_cut = is_final and bool(events.rejected) and not self._buffer
             else:
@@ -199,17 +202,20 @@ class TraceReader:
             yield "event", read.batch
         if self._labels.are_many:
             yield "label", self._labels.take()
+
+    def _hand_on(self, stretches: list[Rejected]) -> Iterator[Piece]:
+        self.rejected += len(stretches)
+        self._rejected += stretches
+        self._rejected_bytes += sum(_REJECTED_ROW_BYTES + len(each.text) for each in stretches)
         if self._rejected_bytes > _REJECTED_BYTES:
             yield "rejected", self._rejected
             self._rejected, self._rejected_bytes = [], 0
 
-    def _reject(self, stretches: list[Rejected]) -> None:
-        self.rejected += len(stretches)
-        self._rejected += stretches
-        self._rejected_bytes += sum(_REJECTED_ROW_BYTES + len(each.text) for each in stretches)
-
     def _salvage(self, is_final: bool) -> Salvaged | None:
-        """The events at the front, the first of them damaged; None where that needs more text."""
+        """The events at the front, the first of them damaged; None where that needs more text.
+
+        With `is_final` it has to do.
+        """
         reach = _CAREFUL_BYTES
         while True:
             is_all = reach >= len(self._buffer)
@@ -225,7 +231,7 @@ class TraceReader:
         read = read_events(bytearray(found.events), self.events, self._labels)
         if read.stop is not Stop.AT_END:
             raise self._error(f"cannot be read near byte {self._offset:,}: {read.error}")
-        self._reject(found.rejected)
+        yield from self._hand_on(found.rejected)
         self._drop(found.end)
         yield from self._taken(read)
 
@@ -239,19 +245,22 @@ class TraceReader:
             return True
         return not more and _NOTHING_FOLLOWS.match(self._buffer) is not None
 
-    def _finds_more_events(self) -> bool:
+    def _finds_more_events(self) -> Generator[Piece, None, bool]:
         """Reads on behind the trace's end, where nothing should be; True if events stand there."""
         if self._peek() is None:
             self.damage = self.damage or self.stream.damage
             return False
         self.damage = self.damage or "there is more after the trace's end"
-        while (start := next_event(self._buffer, 0)) is None and self._more():
-            pass
-        end = len(self._buffer) if start is None else start
-        text = self._buffer[:end].decode("utf-8", "replace")
-        self._reject([Rejected(self._offset, text, "behind the trace's end")])
-        self._drop(end)
-        return start is not None
+        while self._fill(1):
+            self._fill(_STRETCH_BYTES)
+            start = next_event(self._buffer, 0)
+            end = len(self._buffer) if start is None else start
+            behind = set_aside(self._buffer[:end], self._offset, "behind the trace's end")
+            yield from self._hand_on(list(behind))
+            self._drop(end)
+            if start is not None:
+                return True
+        return False
 
     # -- the buffer --------------------------------------------------------------------------------
 

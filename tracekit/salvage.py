@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # White space between JSON tokens.
@@ -12,12 +13,15 @@ SPACE = b" \t\r\n"
 # to confirm: the same bytes may stand in a nested list.
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 DECODER = json.JSONDecoder(strict=False)
+# A longer stretch is parted into rows that DuckDB keeps in little memory.
+_LONG_BYTES = 1 << 20
+_ROW_BYTES = 64 << 10
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 
 @dataclass
 class Rejected:
-    """A stretch of the events array that is not JSON."""
+    """A stretch of the events array that is not JSON, or a part of a long one."""
 
     offset: int
     text: str
@@ -66,10 +70,22 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
                 if following is None and not final:
                     return Salvaged(b",\n".join(good), rejected, at)
                 end = len(text) if following is None else following
-            lost = text[at:end].rstrip(SPACE + b",").decode("utf-8", "replace")
+            lost = text[at:end].rstrip(SPACE + b",")
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-            rejected.append(Rejected(offset + at, lost, reason))
+            rejected += set_aside(lost, offset + at, reason)
         at = end
+
+
+def set_aside(text: bytes | bytearray, offset: int, reason: str) -> Iterator[Rejected]:
+    """What is no event: one row, more where it is long; no character is parted."""
+    most = len(text) if len(text) <= _LONG_BYTES else _ROW_BYTES
+    begin = 0
+    while begin < len(text):
+        end = min(begin + most, len(text))
+        while end < len(text) and text[end] & 0xC0 == 0x80 and end > begin + 1:
+            end -= 1
+        yield Rejected(offset + begin, text[begin:end].decode("utf-8", "replace"), reason)
+        begin = end
 
 
 def looks_like_event(text: bytes | bytearray, at: int) -> bool:
