@@ -246,6 +246,12 @@ def test_a_long_stretch_is_parted_between_characters(shift):
     assert [row.offset for row in rows] == [7 + sum(lengths[:n]) for n in range(len(rows))]
 
 
+def test_a_long_stretch_of_no_characters_is_parted_all_the_same():
+    rows = list(set_aside(b"\x80" * 3_000_000, 0, "broken"))
+    assert "".join(row.text for row in rows) == "\N{REPLACEMENT CHARACTER}" * 3_000_000
+    assert len(rows) < 100
+
+
 @pytest.mark.parametrize("zeros", [3_000, 5_000_000])
 @pytest.mark.parametrize("place", ["events", "name", "end", "behind"])
 def test_zeros_of_a_full_disk_are_kept_aside(read, zeros, place, tmp_path, monkeypatch):

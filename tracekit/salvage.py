@@ -82,8 +82,9 @@ def set_aside(text: bytes | bytearray, offset: int, reason: str) -> Iterator[Rej
     begin = 0
     while begin < len(text):
         end = min(begin + most, len(text))
-        while end < len(text) and text[end] & 0xC0 == 0x80 and end > begin + 1:
-            end -= 1
+        if end < len(text):
+            # At most three bytes go on a character.
+            end -= next((n for n in range(4) if text[end - n] & 0xC0 != 0x80), 0)
         yield Rejected(offset + begin, text[begin:end].decode("utf-8", "replace"), reason)
         begin = end
 
