@@ -219,10 +219,12 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
     return found
 
 
-def open_streams(path: str, progress: Callable[[int], object] = int) -> Iterator[ByteStream]:
+def open_streams(
+    path: str, progress: Callable[[int], object] = int
+) -> Iterator[ByteStream | TracekitError]:
     """The trace at `path` (- is standard input), or each trace of a tar archive, in order.
 
-    Who takes a stream closes it.
+    Who takes a stream closes it. In place of an archive's bad member comes what is wrong with it.
 
     Raises:
         TracekitError: when it cannot be read.
@@ -240,17 +242,22 @@ def open_streams(path: str, progress: Callable[[int], object] = int) -> Iterator
         yield from _members(stream)
 
 
-def _members(stream: ByteStream) -> Iterator[ByteStream]:
+def _members(stream: ByteStream) -> Iterator[ByteStream | TracekitError]:
     """The traces of an archive. One that is cut off ends as its file does, in the middle."""
     found = False
     try:
         file = cast(BinaryIO, stream)
         with tarfile.open(fileobj=file, mode="r|", bufsize=_READ_BYTES) as archive:
             for member in archive:
-                content = archive.extractfile(member)
-                if content is not None and member.name.endswith(_TRACES):
-                    found = True
-                    yield ByteStream(f"{stream.path}/{member.name}", _spooled(content))
+                if member.isdir() or not member.name.endswith(_TRACES):
+                    continue
+                found = True
+                name = f"{stream.path}/{member.name}"
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is None:
+                    yield TracekitError(f"{name}: is a link or a device, not a file")
+                else:
+                    yield ByteStream(name, _spooled(content))
     except tarfile.TarError as error:
         raise TracekitError(
             f"{stream.path}: is a damaged archive: {stream.damage or error}"
