@@ -1,4 +1,8 @@
-"""What holds host threads up: calls that wait for a device, full queues, loaders, other threads."""
+"""What holds host threads up: calls that wait for a device, full queues, loaders, other threads.
+
+A call waits until what it waits for has happened. What time it takes after that, but for the usual
+way back, is its own work: its thread is no longer held, and that work has the call's cause.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from tracekit.replay.graph import Kind
 from tracekit.replay.rates import Ints
 from tracekit.replay.recording import Recording
 from tracekit.replay.threads import handovers
+from tracekit.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -74,31 +79,62 @@ def _sync_calls(recorded: Recording) -> Waits:
     op, pending = recorded.launched.before(
         rows["until_ns"] - origin, end + recorded.limits.wait_ns, stream
     )
-    ended = np.full(len(op), -1, np.int64)
-    ended[op >= 0] = recorded.device.end[op[op >= 0]]
+    ended = _ends(recorded, op)
+    # What no launch in the trace tells of may be waited for all the same.
+    unlinked = _ended_last(recorded, end, stream)
+    better = (scope != "maybe") & (end - ended > recorded.limits.wait_ns)
+    op = np.where(better & (_ends(recorded, unlinked) > begin) & (unlinked >= 0), unlinked, op)
+    ended = _ends(recorded, op)
     # It waits where its end follows the op's at once and nothing is left to wait for.
     maybe = scope == "maybe"
     allocates = rows["cause"] == recorded.causes.index("allocation")
     known = np.where(allocates, recorded.limits.return_ns, recorded.limits.wait_ns)
-    proved = (ended > begin) & ~pending & (end - ended <= known)
+    follows = (end - ended <= known) & (ended <= end + recorded.limits.clock_tick_ns)
+    proved = (ended > begin) & ~pending & follows
     waits = (op >= 0) & (thread >= 0) & (~maybe | proved) & (begin < end)
     short = waits & (ended <= begin)
     own = int(np.median((end - begin)[short])) if short.any() else recorded.limits.kernel_gap_ns
     chosen = np.flatnonzero(waits)
-    length = (end - begin)[chosen]
-    rest = np.minimum(end[chosen] - ended[chosen], recorded.limits.wait_ns)
+    begin, end, ended = begin[chosen], end[chosen], ended[chosen]
+    length, rest = end - begin, end - ended
+    at_once = rest >= length
+    held_until = np.where(at_once, end, _held_until(ended, end, recorded.limits))
+    worked = end - held_until
     allocating = maybe[chosen] & allocates[chosen]
-    rest = np.where(allocating, end[chosen] - ended[chosen], rest)
-    usual = np.minimum(length, np.where(allocating, rest, own))
+    usual = np.minimum(length, np.where(allocating, np.maximum(rest, 0), own))
     return Waits.make(
         Kind.SYNC,
-        recorded.host.key(thread[chosen], begin[chosen] + origin),
-        recorded.host.key(thread[chosen], end[chosen] + origin),
-        own_ns=np.where(ended[chosen] <= begin[chosen], length, usual),
+        recorded.host.key(thread[chosen], begin + origin),
+        recorded.host.key(thread[chosen], held_until + origin),
+        own_ns=np.where(at_once, length, np.maximum(usual - worked, 0)),
         own_cause=rows["cause"][chosen],
         op=op[chosen],
-        lag_ns=np.where(ended[chosen] <= begin[chosen], np.minimum(usual, rest), rest),
+        lag_ns=np.where(at_once, np.minimum(usual, recorded.limits.wait_ns), rest - worked),
     )
+
+
+def _ends(recorded: Recording, op: Ints) -> Ints:
+    """When ops end; -1 where there is none."""
+    found: Ints = np.append(recorded.device.end, -1)[op]
+    return found
+
+
+def _ended_last(recorded: Recording, end: Ints, stream: Ints) -> Ints:
+    """For each instant, the op without a launch that ended right before it, on the stream where one
+    is given (not -1); -1: none."""
+    device, limits = recorded.device, recorded.limits
+    op = np.flatnonzero(~device.linked)
+    op = np.append(op[np.argsort(device.end[op], kind="stable")], -1)
+    place = np.searchsorted(device.end[op[:-1]], end + limits.clock_tick_ns, "right") - 1
+    found = op[place]
+    told = (stream < 0) | (stream == np.append(device.stream, -1)[found])
+    return np.where(told & (end - _ends(recorded, found) <= limits.wait_ns), found, -1)
+
+
+def _held_until(ended: Ints, end: Ints, limits: Thresholds) -> Ints:
+    """Until when calls that end at `end` wait for what happened at `ended`: to their end where that
+    follows at once, else until then. The rest is their own work."""
+    return np.where(end - ended > limits.wait_ns, ended, end)
 
 
 def _blocking_copies(recorded: Recording) -> Waits:
@@ -108,14 +144,15 @@ def _blocking_copies(recorded: Recording) -> Waits:
     # A call with several such ops waits for the last.
     op = op[np.lexsort((device.end[op], device.launch_id[op]))]
     op = op[np.append(np.diff(device.launch_id[op]) != 0, True)[: len(op)]]
-    origin = recorded.host.origin_ns
+    origin, ended = recorded.host.origin_ns, device.end[op]
+    held_until = _held_until(ended, device.call_end[op], recorded.limits)
     return Waits.make(
         Kind.SYNC,
         recorded.host.key(device.thread[op], origin + recorded.submitted[op]),
-        recorded.host.key(device.thread[op], origin + device.call_end[op]),
+        recorded.host.key(device.thread[op], origin + held_until),
         own_cause=recorded.causes.index("copy"),
         op=op,
-        lag_ns=device.call_end[op] - device.end[op],
+        lag_ns=held_until - ended,
     )
 
 
@@ -148,18 +185,21 @@ def _full_queues(recorded: Recording) -> Waits:
         by_start = op[np.argsort(device.start[op], kind="stable")]
         source = by_start[release[chosen]]
         target, is_blocked = op[chosen], blocked[chosen]
-        lag = device.call_end[target] - device.start[source]
-        usual = int(np.median(lag[is_blocked]))
-        origin = recorded.host.origin_ns
-        end = recorded.host.key(device.thread[target], origin + device.call_end[target])
-        start = recorded.host.key(device.thread[target], origin + device.call[target])
+        begin, end = device.call[target], device.call_end[target]
+        roomy = device.start[source]
+        usual = int(np.median((end - roomy)[is_blocked]))
+        # A call that begins when there is room has nothing to wait for.
+        is_blocked &= roomy > begin
+        held_until = np.where(is_blocked, _held_until(roomy, end, limits), end)
+        worked, lag = end - held_until, held_until - roomy
         own = np.minimum(recorded.habits.call_ns, length[chosen])
+        origin = recorded.host.origin_ns
         found.append(
             Waits.make(
                 Kind.QUEUE,
-                start,
-                end,
-                own_ns=np.where(is_blocked, own, length[chosen]),
+                recorded.host.key(device.thread[target], origin + begin),
+                recorded.host.key(device.thread[target], origin + held_until),
+                own_ns=np.where(is_blocked, np.maximum(own - worked, 0), length[chosen]),
                 own_cause=recorded.causes.index("launch"),
                 op=source,
                 lag_ns=np.where(is_blocked, lag, np.minimum(lag, usual)),
