@@ -143,15 +143,21 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
 
 def _groups(graph: Graph) -> Ints:
     """For each thread, the first of those that hand work to each other."""
-    group = np.arange(len(graph.host.threads))
+    first = list(range(len(graph.host.threads)))
     edges = graph.edges
     handed = np.flatnonzero(edges.kind == Kind.HANDOVER)
     giver = edges.host_to[handed] // graph.host.span_ns
     taker = graph.joins[edges.target[handed] - 1 - graph.ops] // graph.host.span_ns
+
+    def first_of(thread: int) -> int:
+        while first[thread] != thread:
+            first[thread] = thread = first[first[thread]]
+        return thread
+
     for a, b in {(int(a), int(b)) for a, b in zip(giver, taker, strict=True)}:
-        low, high = sorted((group[a], group[b]))
-        group[group == high] = low
-    return group
+        low, high = sorted((first_of(a), first_of(b)))
+        first[high] = low
+    return np.array([first_of(each) for each in first], np.int64)
 
 
 def _fuse(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:

@@ -8,6 +8,7 @@ or in none, from the first to the last of that work.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,12 @@ from tracekit.replay.host import Host
 from tracekit.replay.rates import Flags, Ints, Numbers
 from tracekit.thresholds import Thresholds
 
-# So many threads are asked, of those that worked first, beside those that launch.
+# Threads that may give work, of those that worked first, beside those that launch.
 _MOST = 64
+# Givers that are tried for each worker, in the same order, of those that were there meanwhile.
+_TRIED = 64
+# Threads looked through at once.
+_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True)
@@ -44,29 +49,69 @@ def handovers(host: Host, launching: Numbers, limits: Thresholds) -> Handovers:
     thread, begun = owner[first], host.time_of(at[first])
     is_other = np.array([host.threads[each][0] != host.threads[each][1] for each in thread], bool)
     order = thread[np.lexsort((begun, is_other))].tolist()
-    taken = set(order[:_MOST]) | set(launching.tolist())
-    turn = [each for each in order if each in taken]
-    runs = {each: _runs(host, each) for each in turn}
-    found: list[Handovers] = []
-    for place, worker in enumerate(turn):
-        if worker not in launching:
-            continue
-        begin, end = (host.time_of(each) for each in runs[worker])
-        best: tuple[float, int, Flags, Ints] | None = None
-        for giver in turn[:place]:
-            if host.threads[giver][0] != host.threads[worker][0]:
-                continue
-            still, stretch = _stands_still(host, giver, begin, end)
-            share = float((end - begin)[still].sum() / max(1, (end - begin).sum()))
-            if share >= limits.handed_over_share and (best is None or share > best[0]):
-                best = (share, giver, still, stretch)
-        if best is not None:
-            found.append(_given(host, worker, best[1], begin, end, best[2], best[3]))
+    workers = set(launching.tolist())
+    taken = set(order[:_MOST]) | workers
+    of_process: dict[int, list[int]] = {}
+    for each in order:
+        if each in taken:
+            of_process.setdefault(host.threads[each][0], []).append(each)
+    found = [
+        given for turn in of_process.values() for given in _in_process(host, turn, workers, limits)
+    ]
     nothing = np.zeros(0, np.int64)
     return Handovers(
         *(np.concatenate([nothing, *(getattr(each, name) for each in found)])
           for name in Handovers.__dataclass_fields__)
     )  # fmt: skip
+
+
+def _in_process(
+    host: Host, turn: list[int], workers: set[int], limits: Thresholds
+) -> Iterator[Handovers]:
+    """What is handed over between the threads of one process, each of which may be given work by
+    those before it."""
+    since, until = _inner(host, np.array(turn, np.int64))
+    for place, worker in enumerate(turn):
+        if worker not in workers or not place:
+            continue
+        begin, end = (host.time_of(each) for each in _runs(host, worker))
+        best: tuple[float, int, Flags, Ints] | None = None
+        for giver in _there(begin, end, since[:place], until[:place], limits.handed_over_share):
+            still, stretch = _stands_still(host, turn[giver], begin, end)
+            share = float((end - begin)[still].sum() / max(1, (end - begin).sum()))
+            if share >= limits.handed_over_share and (best is None or share > best[0]):
+                best = (share, turn[giver], still, stretch)
+            if share == 1:
+                break
+        if best is not None:
+            yield _given(host, worker, best[1], begin, end, best[2], best[3])
+
+
+def _inner(host: Host, thread: Ints) -> tuple[Ints, Ints]:
+    """The time between each thread's first and last stretch, of which the trace tells nothing."""
+    first = np.searchsorted(host.at, thread * host.span_ns)
+    last = np.searchsorted(host.at, (thread + 1) * host.span_ns)
+    since = np.append(host.at, 0)[np.minimum(first + 1, last)]
+    return since - thread * host.span_ns, host.at[last - 1] - thread * host.span_ns
+
+
+def _there(begin: Ints, end: Ints, since: Ints, until: Ints, share: float) -> Iterator[int]:
+    """Threads that could stand still for such a share of a worker's runs: their time has to hold
+    the runs from where the rest of the work is left before, to where it is left behind."""
+    done = np.cumsum(end - begin)
+    if not len(done):
+        return
+    left = int(max(0.0, 1 - share) * int(done[-1])) + 1
+    first = end[min(int(np.searchsorted(done, left, "right")), len(end) - 1)]
+    last = end[int(np.searchsorted(done, done[-1] - left, "left"))]
+    tried = 0
+    for block in range(0, len(since), _AT_ONCE):
+        some = slice(block, block + _AT_ONCE)
+        for place in np.flatnonzero((since[some] < first) & (until[some] >= last)).tolist():
+            yield block + place
+            tried += 1
+            if tried == _TRIED:
+                return
 
 
 def _runs(host: Host, thread: int) -> tuple[Ints, Ints]:
