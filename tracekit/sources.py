@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import io
+import os
 import shutil
+import stat
 import sys
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from threading import Lock
+from typing import BinaryIO, cast
 
-import zstandard
-from isal import isal_zlib
-
+from tracekit.archives import TRACES, is_archive, members
+from tracekit.decompressing import HEAD_BYTES, DamagedError, Decompressed, codec_of
 from tracekit.errors import TracekitError
 
 _READ_BYTES = 1 << 20
 _COPY_BYTES = 64 << 10
-# Of what is decompressed at once, nothing is had if it is corrupt.
-_GZIP_BYTES = 16 << 10
-_GZIP_TRAILER_BYTES = 8
-_GZIP_WINDOW = 31  # zlib's: the largest, and a gzip header
-_GZIP_MAGIC = b"\x1f\x8b"
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# A pipe is looked at (is it an archive?) before it is read, and so copied; a small one to memory.
-_SPOOL_BYTES = 64 << 20
+# What is copied to be read again: in memory up to here, then in a file.
+_SPOOL_BYTES = 1 << 20
+# A copy leaves this much of the disk free, of a small disk this share. It is checked now and then.
+_KEEP_FREE_BYTES = 1 << 30
+_KEEP_FREE_SHARE = 10  # a tenth
+_CHECK_BYTES = 16 << 20
 # Traces shrink to a tenth, generated ones to a fiftieth. What grows beyond this is no trace.
 _BOMB_RATIO = 250
 _BOMB_BYTES = 256 << 20
-_TRACES = (".json", ".json.gz", ".json.zst")
-_SUFFIXES = (*_TRACES, ".tar", ".tar.gz", ".tgz", ".tar.zst")
+_SUFFIXES = (*TRACES, ".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 
 class _Hashing:
@@ -50,65 +50,50 @@ class _Hashing:
         return data
 
 
-class _Gunzipped:
-    """The members of a gzip file, one behind the other, as far as they can be had.
+class _Growth:
+    """What a file is as stored, and what its layers (an archive's and its members') grow to."""
 
-    isal decompresses four times as fast as zlib; its files lose what stands before an early end.
-    """
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = Lock()
+        self._stored = self._text = 0
 
-    def __init__(self, raw: BinaryIO) -> None:
-        self._parts = _gunzip(raw)
-        self._error: Exception | None = None
-
-    def read(self, size: int) -> bytes:
-        """At least `size` bytes, fewer at the end.
+    def add(self, *, stored: int, text: int) -> None:
+        """Counts bytes that were read, and those that were decompressed.
 
         Raises:
-            EOFError, isal_zlib.error: when there are none, for the file ends early or is corrupt.
+            TracekitError: when they grow beyond all measure.
         """
-        data = bytearray()
-        try:
-            while len(data) < size and self._error is None and (part := next(self._parts, b"")):
-                data += part
-        except (EOFError, isal_zlib.error) as error:
-            self._error = error
-        if self._error is not None and not data:
-            raise self._error
-        return bytes(data)
-
-
-def _gunzip(raw: BinaryIO) -> Iterator[bytes]:
-    member = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
-    chunk, held = b" ", b""
-    while chunk:
-        chunk = raw.read(_GZIP_BYTES)
-        text = held + chunk
-        if chunk:
-            # The last trailer goes by itself: should its checksum be wrong, the text is had.
-            text, held = text[:-_GZIP_TRAILER_BYTES], text[-_GZIP_TRAILER_BYTES:]
-        while text:
-            if member.eof:
-                text = text.lstrip(b"\0")
-                if not text:
-                    break
-                member = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
-            if part := member.decompress(text):
-                yield part
-            text = member.unused_data
-    if not member.eof:
-        raise EOFError
+        with self._lock:
+            self._stored += stored
+            self._text += text
+            if self._text > max(_BOMB_BYTES, _BOMB_RATIO * self._stored):
+                raise TracekitError(
+                    f"{self._path}: is more than {_BOMB_RATIO} times as large decompressed, which "
+                    "no trace is; if you trust it, decompress it first"
+                )
 
 
 class ByteStream:
     """The decompressed bytes of a trace. What ends early is noted in `damage`, not raised.
 
     `path` is what messages and the database call it; `progress` is told of bytes read, as stored.
+    `archive` is the stream that it is a member of, and `damage` what is known to be wrong with it.
     """
 
-    def __init__(self, path: str, file: BinaryIO, progress: Callable[[int], object] = int) -> None:
+    def __init__(
+        self,
+        path: str,
+        file: BinaryIO,
+        progress: Callable[[int], object] = int,
+        archive: ByteStream | None = None,
+        damage: str | None = None,
+    ) -> None:
         self.path = path
         self._file = file
         self._progress = progress
+        self._archive = archive
+        self._first_damage = damage
         self._hashing = _Hashing(file)
         self.rewind()
 
@@ -122,27 +107,29 @@ class ByteStream:
         self._file.close()
 
     def rewind(self) -> None:
-        """Back to the first byte."""
-        self.damage: str | None = None
+        """Back to the first byte.
+
+        Raises:
+            TracekitError: when the file cannot be read.
+        """
+        self.damage = self._first_damage
         self._progress(-self._hashing.size)
         self._hashing = _Hashing(self._file)
-        self._decompressed = 0
-        raw = cast(BinaryIO, self._hashing)
+        self._growth: _Growth = self._archive._growth if self._archive else _Growth(self.path)
+        self._decompressed: Decompressed | None = None
         try:
             self._file.seek(0)
-            magic = self._file.read(4)
+            head = self._file.read(HEAD_BYTES)
             self._file.seek(0)
+            found = None if is_archive(head) else codec_of(head)
+            if found is not None:
+                codec, begin = found
+                if self._hashing.read(begin):
+                    self._note(f"its first {begin:,} bytes are no compressed data")
+                self._decompressed = Decompressed(self._hashing, codec)
         except OSError as error:
             self._file.close()
-            raise self._unreadable(error) from error
-        self._read: Callable[[int], bytes]
-        if magic[:2] == _GZIP_MAGIC:
-            self._read = _Gunzipped(raw).read
-        elif magic == _ZSTD_MAGIC:
-            decompressor = zstandard.ZstdDecompressor()
-            self._read = decompressor.stream_reader(raw, read_across_frames=True).read
-        else:
-            self._read = self._hashing.read
+            raise unreadable(self.path, error) from error
 
     def read(self, size: int = _READ_BYTES) -> bytes:
         """The next bytes, about `size`; none at the end.
@@ -152,22 +139,17 @@ class ByteStream:
         """
         before = self._hashing.size
         try:
-            data = self._read(size)
-        except EOFError:
-            self.damage = "the compressed file ends early"
-            return b""
-        except (isal_zlib.error, zstandard.ZstdError) as error:
-            self.damage = f"the compressed data is corrupt ({error})"
-            return b""
+            data = (self._decompressed or self._hashing).read(size)
+        except DamagedError as error:
+            self._note(str(error))
+            data = self._skip_rest()
         except OSError as error:
-            raise self._unreadable(error) from error
-        self._progress(self._hashing.size - before)
-        self._decompressed += len(data)
-        if self._decompressed > max(_BOMB_BYTES, _BOMB_RATIO * self._hashing.size):
-            raise TracekitError(
-                f"{self.path}: is more than {_BOMB_RATIO} times as large decompressed, which no "
-                "trace is; if you trust it, decompress it first"
-            )
+            raise unreadable(self.path, error) from error
+        stored = self._hashing.size - before
+        self._progress(stored)
+        self._growth.add(
+            stored=0 if self._archive else stored, text=len(data) if self._decompressed else 0
+        )
         return data
 
     @property
@@ -177,118 +159,197 @@ class ByteStream:
 
     @property
     def stored_bytes(self) -> int:
-        """The size of the file, as stored."""
-        here = self._file.tell()
-        size = self._file.seek(0, io.SEEK_END)
-        self._file.seek(here)
+        """The size of the file, as stored.
+
+        Raises:
+            TracekitError: when the file cannot be read.
+        """
+        try:
+            here = self._file.tell()
+            size = self._file.seek(0, io.SEEK_END)
+            self._file.seek(here)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
         return size
 
     @property
     def sha256(self) -> str:
         return self._hashing.sha256.hexdigest()
 
-    def _unreadable(self, error: OSError) -> TracekitError:
-        return unreadable(self.path, error)
+    def _note(self, damage: str) -> None:
+        self.damage = damage if self.damage is None else f"{self.damage}; {damage}"
+
+    def _skip_rest(self) -> bytes:
+        """Hashes what cannot be decompressed."""
+        self._decompressed = None
+        try:
+            while self._hashing.read():
+                pass
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        return b""
 
 
-def unreadable(path: str, error: OSError) -> TracekitError:
-    return TracekitError(f"{path}: cannot be read: {error.strerror or error}")
+def open_streams(
+    path: str,
+    progress: Callable[[int], object] = int,
+    temp_dir: str | Path | None = None,
+) -> Iterator[ByteStream | TracekitError]:
+    """The trace at `path` (- is standard input), or each trace of a tar archive, in order.
+
+    Who takes a stream closes it. In place of an archive's bad member comes what is wrong with it.
+    What comes through a pipe and an archive's members are copied to `temp_dir` (the system's
+    unless given) when large; a copy never fills the disk.
+
+    Raises:
+        TracekitError: when it cannot be read. When an archive is damaged, its traces come first.
+    """
+    folder = str(temp_dir or tempfile.gettempdir())
+    stream = ByteStream(path, _seekable(path, folder), progress)
+    if not is_archive(stream.read(HEAD_BYTES)):
+        stream.rewind()
+        yield stream
+        return
+    stream.rewind()
+    with stream:
+        for member in members(stream):
+            if isinstance(member, TracekitError):
+                yield member
+                continue
+            copy = _spooled(member.path, member.chunks, folder)
+            if member.damage and not copy.tell():
+                # Nothing of it is there; the archive's own error says so.
+                copy.close()
+                continue
+            yield ByteStream(member.path, copy, archive=stream, damage=member.damage)
+
+
+def _seekable(path: str, folder: str) -> BinaryIO:
+    """The file, or a temporary copy of what comes through a pipe."""
+    try:
+        if path == "-":
+            if sys.stdin is None:
+                raise TracekitError("-: standard input is closed")
+            return _spooled(path, iter(lambda: sys.stdin.buffer.read(_COPY_BYTES), b""), folder)
+        file = Path(path).open("rb")  # noqa: SIM115
+        if file.seekable():
+            return file
+        with file:
+            return _spooled(path, iter(lambda: file.read(_COPY_BYTES), b""), folder)
+    except IsADirectoryError as error:
+        raise unreadable(path, _unlisted(path) or error) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:
+        raise TracekitError(f"{path}: cannot be read: {error}") from error
+
+
+def _unlisted(path: str) -> OSError | None:
+    """Why a directory cannot be listed."""
+    try:
+        os.listdir(path)  # noqa: PTH208
+    except OSError as error:
+        return error
+    return None
+
+
+def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
+    """A temporary copy.
+
+    Raises:
+        TracekitError: when it does not fit on the disk.
+    """
+    copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115
+    try:
+        unchecked = _CHECK_BYTES
+        for chunk in chunks:
+            try:
+                copy.write(chunk)
+                unchecked += len(chunk)
+                if unchecked > _CHECK_BYTES and copy.tell() > _SPOOL_BYTES:
+                    unchecked = 0
+                    _check_room(folder)
+            except OSError as error:
+                raise TracekitError(
+                    f"{path}: its temporary copy does not fit in {folder} "
+                    f"({error.strerror}): name a larger directory for temporary files"
+                ) from error
+    except BaseException:
+        # It is flushed when it is closed, which fails where the disk is full.
+        with suppress(OSError):
+            copy.close()
+        raise
+    return cast(BinaryIO, copy)
+
+
+def _check_room(folder: str) -> None:
+    disk = shutil.disk_usage(folder)
+    if disk.free < min(_KEEP_FREE_BYTES, disk.total // _KEEP_FREE_SHARE):
+        raise OSError(errno.ENOSPC, "the disk would be full")
 
 
 def trace_paths(paths: Iterable[str]) -> list[str]:
     """Files as they are; what is in a directory, or matches a pattern, in order.
 
+    Links to files are followed, those to directories are not. A directory that cannot be listed is
+    among what is found: reading it says why.
+
     Raises:
-        TracekitError: for a directory or pattern without a trace.
+        TracekitError: for a directory or pattern without a trace, or an empty path.
     """
     found: list[str] = []
     for path in paths:
+        if not path:
+            raise TracekitError("a path is empty: name a file, a directory or a pattern")
         if Path(path).is_dir():
-            inside = [str(each) for each in Path(path).rglob("*") if each.name.endswith(_SUFFIXES)]
+            inside = sorted(_in_directory(path))
             what = f"no trace is in this directory: no file ends in one of {', '.join(_SUFFIXES)}"
-        elif glob.has_magic(path) and not Path(path).exists():
-            inside = list(glob.glob(path, recursive=True))  # noqa: PTH207
+        elif glob.has_magic(path) and not os.path.lexists(path):
+            inside = sorted(_matching(path))
             what = "No such file, and none matches it as a pattern"
         else:
             found.append(path)
             continue
-        inside = sorted(each for each in inside if Path(each).is_file())
         if not inside:
             raise TracekitError(f"{path}: {what}")
         found += inside
     return found
 
 
-def open_streams(
-    path: str, progress: Callable[[int], object] = int
-) -> Iterator[ByteStream | TracekitError]:
-    """The trace at `path` (- is standard input), or each trace of a tar archive, in order.
+def _in_directory(path: str) -> Iterator[str]:
+    unlisted: list[str] = []
+    for folder, _, names in os.walk(path, onerror=lambda error: unlisted.append(error.filename)):
+        for name in names:
+            each = str(Path(folder) / name)
+            if name.endswith(_SUFFIXES) and _may_hold_a_trace(each):
+                yield each
+    yield from unlisted
 
-    Who takes a stream closes it. In place of an archive's bad member comes what is wrong with it.
 
-    Raises:
-        TracekitError: when it cannot be read.
-    """
+def _matching(pattern: str) -> Iterator[str]:
+    """What a pattern names, as a shell takes it; `**` goes through no link to a directory."""
+    parts = Path(pattern).parts
+    if "**" not in parts:
+        found = glob.glob(pattern)  # noqa: PTH207
+    else:
+        # glob.glob follows links, which may lead in circles.
+        anchor = Path(pattern).anchor
+        below = [*parts[1 if anchor else 0 :], *(["*"] if parts[-1] == "**" else [])]
+        found = [
+            str(each)
+            for each in Path(anchor).glob(str(Path(*below)))
+            if all(part in parts for part in each.parts if part.startswith("."))
+        ]
+    yield from filter(_may_hold_a_trace, found)
+
+
+def _may_hold_a_trace(path: str) -> bool:
+    """A file, or what cannot be looked at: reading it says why."""
     try:
-        stream = ByteStream(path, _seekable(path), progress)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    is_archive = stream.read(tarfile.BLOCKSIZE)[257:262] == b"ustar"
-    stream.rewind()
-    if not is_archive:
-        yield stream
-        return
-    with stream:
-        yield from _members(stream)
+        return stat.S_ISREG(Path(path).stat().st_mode)
+    except OSError:
+        return True
 
 
-def _members(stream: ByteStream) -> Iterator[ByteStream | TracekitError]:
-    """The traces of an archive. One that is cut off ends as its file does, in the middle."""
-    found = False
-    try:
-        file = cast(BinaryIO, stream)
-        with tarfile.open(fileobj=file, mode="r|", bufsize=_READ_BYTES) as archive:
-            for member in archive:
-                if member.isdir() or not member.name.endswith(_TRACES):
-                    continue
-                found = True
-                name = f"{stream.path}/{member.name}"
-                content = archive.extractfile(member) if member.isreg() else None
-                if content is None:
-                    yield TracekitError(f"{name}: is a link or a device, not a file")
-                else:
-                    yield ByteStream(name, _spooled(content))
-    except tarfile.TarError as error:
-        raise TracekitError(
-            f"{stream.path}: is a damaged archive: {stream.damage or error}"
-        ) from error
-    if stream.damage:
-        raise TracekitError(
-            f"{stream.path}: {stream.damage}: what is behind its last trace is lost"
-        )
-    if not found:
-        raise TracekitError(f"{stream.path}: no trace is in this archive")
-
-
-def _seekable(path: str) -> BinaryIO:
-    """The file, or a temporary copy of what comes through a pipe."""
-    if path == "-":
-        if sys.stdin is None:
-            raise TracekitError("-: standard input is closed")
-        return _spooled(sys.stdin.buffer)
-    file = Path(path).open("rb")  # noqa: SIM115
-    if file.seekable():
-        return file
-    with file:
-        return _spooled(file)
-
-
-def _spooled(source: IO[bytes]) -> BinaryIO:
-    copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
-    try:
-        shutil.copyfileobj(source, copy, _COPY_BYTES)
-    except tarfile.ReadError:
-        # A member of an archive that is cut off is as long as there is of it.
-        if not copy.tell():
-            raise
-    return cast(BinaryIO, copy)
+def unreadable(path: str, error: OSError) -> TracekitError:
+    return TracekitError(f"{path}: cannot be read: {error.strerror or error}")

@@ -1,0 +1,228 @@
+"""Tar archives -> their traces, as far as they can be had.
+
+tarfile takes headers apart. The walk from one to the next is made here: tarfile's own follows what
+headers claim (sizes, sparse maps, chains of long names) without limit, and ends early in silence.
+https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from tarfile import BLOCKSIZE, TarInfo
+from typing import Protocol
+
+from tracekit.errors import TracekitError
+
+TRACES = (".json", ".json.gz", ".json.zst")
+_READ_BYTES = 1 << 20
+# A header that describes the next member (its long name, its pax records) is no larger.
+_EXTRA_BYTES = 1 << 20
+_NOTHING = bytes(BLOCKSIZE)
+_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_EXTRAS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX, tarfile.XGLTYPE)
+_PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=\n]+)=")
+# Whether a block with more of the sparse map follows: in the header, and in each such block.
+_SPARSE_CONTINUES, _SPARSE_GOES_ON = 482, 504
+_KINDS = {
+    tarfile.SYMTYPE: "symbolic link",
+    tarfile.LNKTYPE: "hard link",
+    tarfile.CHRTYPE: "device",
+    tarfile.BLKTYPE: "device",
+    tarfile.FIFOTYPE: "pipe",
+    tarfile.GNUTYPE_SPARSE: "sparse file",
+}
+
+
+class Stream(Protocol):
+    """A file; what ends it early is noted in `damage`."""
+
+    path: str
+    damage: str | None
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass
+class Member:
+    """A trace of an archive. Its chunks are read before the next member is asked for.
+
+    Where it is cut off, `damage` says so when they are.
+    """
+
+    path: str
+    chunks: Iterator[bytes]
+    damage: str | None = None
+
+
+@dataclass
+class _Extra:
+    """What headers say about the next member in place of its own."""
+
+    name: bytes | None = None
+    size: int | None = None
+    is_sparse: bool = False
+
+
+def is_archive(head: bytes) -> bool:
+    """Whether a file that begins with `head` is a tar archive."""
+    return head[257:262] == b"ustar"
+
+
+def members(stream: Stream) -> Iterator[Member | TracekitError]:
+    """The traces of an archive; in place of one that cannot be had, what is wrong with it.
+
+    Raises:
+        TracekitError: behind the last one, when the archive is damaged or no trace is in it.
+    """
+    return _Walk(stream).members()
+
+
+class _Walk:
+    """Goes through an archive once, front to back."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._held = b""
+        self._at = 0
+        self._dropped = 0
+        self._damage: str | None = None
+        self._is_lost = False
+
+    def members(self) -> Iterator[Member | TracekitError]:
+        found, extra = False, _Extra()
+        while block := self._read(BLOCKSIZE):
+            if block == _NOTHING:
+                continue
+            header = self._header(block)
+            if header is not None and header.type in _EXTRAS:
+                self._read_extra(header, extra)
+                continue
+            if header is not None:
+                name = header.name
+                if extra.name is not None:
+                    name = extra.name.decode("utf-8", "surrogateescape")
+                if name.endswith(TRACES) and not header.isdir():
+                    found = True
+                    yield from self._trace(f"{self._stream.path}/{name}", header, extra)
+                else:
+                    self._skip_content(header, extra)
+            extra = _Extra()
+        reason = self._stream.damage or self._damage
+        if reason:
+            raise TracekitError(f"{self._stream.path}: is a damaged archive: {reason}")
+        if not found:
+            raise TracekitError(f"{self._stream.path}: no trace is in this archive")
+
+    def _header(self, block: bytes) -> TarInfo | None:
+        """None where there is none: then the next one is looked for."""
+        if self._is_lost and not is_archive(block):
+            return None
+        try:
+            header = TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except (tarfile.HeaderError, ValueError):
+            header = None
+        self._is_lost = header is None or header.size < 0
+        if header is None or self._is_lost:
+            self._note(f"no header stands before byte {self._offset:,}, where one should")
+            return None
+        if header.type == tarfile.GNUTYPE_SPARSE:
+            follows = block[_SPARSE_CONTINUES]
+            while follows and len(more := self._read(BLOCKSIZE)) == BLOCKSIZE:
+                follows = more[_SPARSE_GOES_ON]
+        return header
+
+    def _read_extra(self, header: TarInfo, extra: _Extra) -> None:
+        if header.size > _EXTRA_BYTES:
+            self._note(f"behind byte {self._offset:,}, a header has {header.size:,} bytes")
+            self._skip(header.size)
+            return
+        text = self._read(header.size)
+        self._skip(-header.size % BLOCKSIZE)
+        if header.type == tarfile.GNUTYPE_LONGNAME:
+            extra.name = text.partition(b"\0")[0]
+        elif header.type in _PAX and not _read_pax(text, extra):
+            self._note(f"before byte {self._offset:,}, a header is not whole")
+
+    def _trace(self, path: str, header: TarInfo, extra: _Extra) -> Iterator[Member | TracekitError]:
+        kind = "sparse file" if extra.is_sparse else _KINDS.get(header.type)
+        if kind is not None:
+            self._skip_content(header, extra)
+            yield TracekitError(
+                f"{path}: is a {kind}, which is not read from an archive: unpack it first"
+            )
+            return
+        member = Member(path, iter(()))
+        member.chunks = self._content(member, _size(header, extra))
+        yield member
+
+    def _content(self, member: Member, size: int) -> Iterator[bytes]:
+        left = size
+        while left:
+            chunk = self._read(min(left, _READ_BYTES))
+            left -= len(chunk)
+            if not chunk:
+                member.damage = "the archive ends inside it"
+                self._note(f"it ends inside {member.path}")
+                return
+            yield chunk
+        self._skip(-size % BLOCKSIZE)
+
+    def _skip_content(self, header: TarInfo, extra: _Extra) -> None:
+        size = _size(header, extra)
+        self._skip(size + -size % BLOCKSIZE)
+
+    def _skip(self, size: int) -> None:
+        while size:
+            skipped = len(self._read(min(size, _READ_BYTES)))
+            size -= skipped
+            if not skipped:
+                self._note("it ends early")
+                return
+
+    def _read(self, size: int) -> bytes:
+        """The next bytes, fewer only at the end."""
+        while len(self._held) - self._at < size and (more := self._stream.read(_READ_BYTES)):
+            self._dropped += self._at
+            self._held, self._at = self._held[self._at :] + more, 0
+        data = self._held[self._at : self._at + size]
+        self._at += len(data)
+        return data
+
+    @property
+    def _offset(self) -> int:
+        return self._dropped + self._at
+
+    def _note(self, damage: str) -> None:
+        self._damage = self._damage or damage
+
+
+def _size(header: TarInfo, extra: _Extra) -> int:
+    """What of the archive a member takes: links and such have no content, whatever they say."""
+    if not header.isreg() and header.type in tarfile.SUPPORTED_TYPES:
+        return 0
+    return header.size if extra.size is None else extra.size
+
+
+def _read_pax(text: bytes, extra: _Extra) -> bool:
+    """Takes records `LENGTH KEY=VALUE` apart; False where they are not such."""
+    at = 0
+    while at < len(text):
+        record = _PAX_RECORD.match(text, at)
+        end = at + int(record[1]) if record else 0
+        if record is None or end <= record.end() or text[end - 1 : end] != b"\n":
+            # Zeros may fill the block.
+            return not text[at:].strip(b"\0")
+        key, value = record[2], text[record.end() : end - 1]
+        if key == b"path":
+            extra.name = value
+        elif key == b"size":
+            if not re.fullmatch(rb"\d{1,18}", value):
+                return False
+            extra.size = int(value)
+        elif key.startswith(b"GNU.sparse."):
+            extra.is_sparse = True
+        at = end
+    return True
