@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib
-import json
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError, first_line
-from tracekit.files import written_whole
+from tracekit.recorder import (
+    NO_WORK,
+    Recorder,
+    check_place,
+    compress,
+    has_work,
+    of_rank,
+    published,
+)
+from tracekit.usercode import find_step, kept_streams, named
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -108,16 +115,18 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
             answer, or the output cannot be written.
     """
     options = options or Options()
-    runnable = prepare(target, options)
-    with written_whole(output) as beside:
-        try:
-            for _ in range(options.warmup):
-                runnable.step()
-            unprofiled_ns = _time(runnable.step, options.active, _synchronizer(runnable.device))
-        except Exception as error:
-            raise _failed(target, error) from error
-        facts = record(runnable, beside, options, {"unprofiled_step_ns": unprofiled_ns})
-    return Captured(str(output), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
+    asked = of_rank(Path(output), import_torch())
+    # The code may change the working directory.
+    path = asked.absolute()
+    check_place(path)
+    with kept_streams():
+        runnable = prepare(target, options)
+        with _reported(target):
+            unprofiled_ns = _unprofiled_ns(runnable, options)
+        recorder, facts = _profiled(runnable, options, {"unprofiled_step_ns": unprofiled_ns})
+    with published(path) as beside:
+        _write(recorder, facts, beside)
+    return Captured(str(asked), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
 
 
 def record(
@@ -128,30 +137,61 @@ def record(
     `facts` go into its metadata beside those of the workload; returns all of them.
 
     Raises:
-        TracekitError: when a step fails.
+        TracekitError: when a step fails, profiles itself or does nothing that can be recorded.
     """
-    torch = import_torch()
-    with tempfile.TemporaryDirectory() as folder:
-        exported = Path(folder) / "trace.json"
-        try:
-            profiled_ns = _record(torch, runnable, options, exported)
-        except Exception as error:
-            raise _failed(runnable.target, error) from error
-        facts = runnable.facts | {
-            "profiled_step_ns": profiled_ns,
-            "active_steps": options.active,
-            "warmup_steps": options.warmup,
-            "torch": torch.__version__,
-            **facts,
-        }
-        compress(exported, output, facts)
+    recorder, facts = _profiled(runnable, options, facts)
+    _write(recorder, facts, output)
     return facts
 
 
-def _failed(target: str, error: Exception) -> TracekitError:
-    if isinstance(error, TracekitError):
-        return error
-    return TracekitError(f"{target}: failed while it ran: {first_line(error)}")
+def _unprofiled_ns(runnable: Runnable, options: Options) -> int:
+    for _ in range(options.warmup):
+        runnable.step()
+    return _time(runnable.step, options.active, _synchronizer(runnable.device))
+
+
+def _profiled(
+    runnable: Runnable, options: Options, facts: dict[str, Any]
+) -> tuple[Recorder, dict[str, Any]]:
+    torch = import_torch()
+    recorder = Recorder(
+        torch,
+        gpu=runnable.device.type == "cuda",
+        # The first profiled step pays for the profiler's own start: it is not recorded.
+        schedule=torch.profiler.schedule(wait=0, warmup=1, active=options.active, repeat=1),
+        record_shapes=options.shapes,
+        with_stack=options.stacks,
+        profile_memory=options.memory,
+    )
+    with _reported(runnable.target):
+        profiled_ns = _profiled_ns(torch, runnable, options, recorder)
+    return recorder, runnable.facts | {
+        "profiled_step_ns": profiled_ns,
+        "active_steps": options.active,
+        "warmup_steps": options.warmup,
+        "torch": torch.__version__,
+        **facts,
+    }
+
+
+def _write(recorder: Recorder, facts: dict[str, Any], output: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder) / "trace.json"
+        recorder.export(exported)
+        if not has_work(exported):
+            raise TracekitError(f"{facts['workload']}: {NO_WORK}")
+        compress(exported, output, facts)
+
+
+@contextmanager
+def _reported(target: str) -> Iterator[None]:
+    with named(target):
+        try:
+            yield
+        except TracekitError:
+            raise
+        except Exception as error:
+            raise TracekitError(f"failed while it ran: {first_line(error)}") from error
 
 
 def _synchronizer(device: torch.device) -> Callable[[], None]:
@@ -222,7 +262,7 @@ def prepare(target: str, options: Options) -> Runnable:
     device = find_device(options.device)
     parameters = parameters_of(target, options, device)
     if ":" in target:
-        return Runnable(target, device, _user_function(target), {"workload": target})
+        return Runnable(target, device, find_step(target), {"workload": target})
     torch = import_torch()
     from tracekit.workloads.base import Shape, error_of
 
@@ -258,23 +298,6 @@ def prepare(target: str, options: Options) -> Runnable:
     return Runnable(target, device, workload.step, facts | noted)
 
 
-def _user_function(target: str) -> Callable[[], object]:
-    module_name, _, name = target.partition(":")
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        raise TracekitError(
-            f"{target}: cannot import {module_name}: {first_line(error)}"
-        ) from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise TracekitError(f"{target}: {module_name} has no function {name!r}")
-    return function  # type: ignore[no-any-return]
-
-
 def _check_compiler(target: str, device: torch.device) -> None:
     if target.startswith("mlp-compiled") and device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++"]
@@ -295,39 +318,19 @@ def _time(step: Callable[[], object], count: int, synchronize: Callable[[], None
     return int(statistics.median(rounds))
 
 
-def _record(torch: Any, runnable: Runnable, options: Options, exported: Path) -> int:
-    """Profiles the active steps, writes the raw trace, and returns nanoseconds a step."""
-    profiler, synchronize = torch.profiler, _synchronizer(runnable.device)
-    activities = [profiler.ProfilerActivity.CPU]
-    if runnable.device.type == "cuda":
-        activities.append(profiler.ProfilerActivity.CUDA)
+def _profiled_ns(torch: Any, runnable: Runnable, options: Options, recorder: Recorder) -> int:
+    """Runs the steps under the profiler, and returns nanoseconds a step."""
+    synchronize = _synchronizer(runnable.device)
     began = ended = 0
-    with profiler.profile(
-        activities=activities,
-        # The first profiled step pays for the profiler's own start: it is not recorded.
-        schedule=profiler.schedule(wait=0, warmup=1, active=options.active, repeat=1),
-        on_trace_ready=lambda profile: profile.export_chrome_trace(str(exported)),
-        record_shapes=options.shapes,
-        with_stack=options.stacks,
-        profile_memory=options.memory,
-    ) as profile:
+    with recorder:
         for place in range(1 + options.active):
             if place == 1:
                 synchronize()
                 began = time.perf_counter_ns()
-            with profiler.record_function("forward"):
+            with torch.profiler.record_function("forward"):
                 runnable.step()
             if place == options.active:
                 synchronize()
                 ended = time.perf_counter_ns()
-            profile.step()
+            recorder.step()
     return (ended - began) // options.active
-
-
-def compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
-    """Copies the trace with one more top-level key, without parsing it."""
-    member = b'{"tracekit": ' + json.dumps(facts).encode() + b","
-    with exported.open("rb") as source, gzip.open(output, "wb", compresslevel=6) as sink:
-        head = source.read(4096).lstrip()
-        sink.write(member + head.removeprefix(b"{"))
-        shutil.copyfileobj(source, sink)

@@ -6,23 +6,30 @@ lengths beside it: with the profiler and without.
 
 from __future__ import annotations
 
-import os
-import runpy
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from tracekit.capture import compress, import_torch
-from tracekit.errors import TracekitError, first_line
-from tracekit.files import written_whole
+from tracekit.capture import import_torch
+from tracekit.errors import TracekitError
+from tracekit.recorder import (
+    NO_WORK,
+    Recorder,
+    check_place,
+    compress,
+    has_work,
+    of_rank,
+    published,
+)
+from tracekit.usercode import exit_status, is_deferred, kept_streams, named, run_script
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _SCRIPT = "script"
 
 
@@ -62,48 +69,55 @@ class profile(ContextDecorator):
         self.steps = steps
         self.warmup = warmup
         self.facts: dict[str, Any] = {}
+        self.nothing = ""
+        """What to say of a recording without work; where empty, it is written."""
         self._recorded = {
             "record_shapes": shapes,
             "with_stack": stacks,
             "profile_memory": memory,
         }
 
+    def __call__(self, function: _Function) -> _Function:
+        if kind := is_deferred(function):
+            raise TracekitError(
+                f"{function.__qualname__}: a call gives a {kind} and runs nothing that profile "
+                f"could record: use `with tracekit.profile(...)` inside it"
+            )
+        return super().__call__(function)
+
     def __enter__(self) -> profile:
-        self._torch = import_torch()
-        self.path = _of_rank(self.output, self._torch)
-        self._writing = written_whole(self.path)
-        self._beside = self._writing.__enter__()
-        self._folder = tempfile.TemporaryDirectory()
-        self._raw = Path(self._folder.name) / "trace.json"
-        profiler = self._torch.profiler
-        activities = [profiler.ProfilerActivity.CPU]
-        if self._torch.cuda.is_available():
-            activities.append(profiler.ProfilerActivity.CUDA)
+        torch = import_torch()
+        path = of_rank(self.output, torch)
+        check_place(path)
         schedule = None
         if self.steps is not None:
-            schedule = profiler.schedule(wait=self.warmup, warmup=1, active=self.steps, repeat=1)
-        self._profiler = profiler.profile(
-            activities=activities,
-            schedule=schedule,
-            on_trace_ready=lambda each: each.export_chrome_trace(str(self._raw)),
-            **self._recorded,
+            schedule = torch.profiler.schedule(
+                wait=self.warmup, warmup=1, active=self.steps, repeat=1
+            )
+        recorder = Recorder(
+            torch, gpu=torch.cuda.is_available(), schedule=schedule, **self._recorded
         )
+        recorder.__enter__()
+        self._torch, self._recorder, self.path = torch, recorder, path
+        # The block may change the working directory.
+        self._target = path.absolute()
         self._done = 0
         self._ends: list[int] = []
-        self._profiler.__enter__()
         return self
 
     def step(self) -> None:
         """Ends a step."""
         if self.steps is None:
             raise TracekitError("say how many steps to record: profile(..., steps=5)")
+        if not self._recorder.here:
+            return
         self._done += 1
         # What was timed without the profiler, and what it recorded, begins and ends awaited.
         last = self.warmup + 1 + self.steps
         if self._done in (1, self.warmup, self.warmup + 1, last):
             self._synchronize()
         self._ends.append(time.perf_counter_ns())
-        self._profiler.step()
+        self._recorder.step()
 
     def __exit__(
         self,
@@ -111,18 +125,16 @@ class profile(ContextDecorator):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        if not self._recorder.here:
+            return
+        # A program that ends in the block with status 0 ends well.
+        well = kind is None or (isinstance(error, SystemExit) and exit_status(error) == 0)
+        if well:
             self._synchronize()
-        self._profiler.__exit__(kind, error, trace)
-        try:
-            if kind is None:
-                self._write()
-        except BaseException as failure:
-            kind, error, trace = type(failure), failure, failure.__traceback__
-            raise
-        finally:
-            self._folder.cleanup()
-            self._writing.__exit__(kind, error, trace)
+            kind = error = trace = None
+        self._recorder.__exit__(kind, error, trace)
+        if well:
+            self._write()
 
     def _synchronize(self) -> None:
         if self._torch.cuda.is_available():
@@ -136,14 +148,19 @@ class profile(ContextDecorator):
                 f"{self.steps} (warmup={self.warmup}, and one for the profiler's start)"
             )
         self.facts = {"torch": self._torch.__version__, "workload": _SCRIPT} | self._lengths()
-        if self.path.suffix != ".duckdb":
-            compress(self._raw, self._beside, self.facts)
-            return
-        from tracekit.loading import load
+        with published(self._target) as beside, tempfile.TemporaryDirectory() as folder:
+            raw = Path(folder) / "trace.json"
+            self._recorder.export(raw)
+            if self.nothing and not has_work(raw):
+                raise TracekitError(self.nothing)
+            if self.path.suffix != ".duckdb":
+                compress(raw, beside, self.facts)
+                return
+            from tracekit.loading import load
 
-        packed = self._raw.with_name(self.path.stem + ".json.gz")
-        compress(self._raw, packed, self.facts)
-        load(packed, self._beside).close()
+            packed = raw.with_name(self.path.stem + ".json.gz")
+            compress(raw, packed, self.facts)
+            load(packed, beside).close()
 
     def _lengths(self) -> dict[str, Any]:
         """A step's length without the profiler, and with it."""
@@ -167,42 +184,13 @@ def profile_script(
     Returns where the trace went: in a distributed run, each rank's own file.
 
     Raises:
-        TracekitError: when there is no such script, or it fails.
+        TracekitError: when there is no such script, it fails, profiles itself or does nothing that
+            can be recorded.
     """
     if not Path(script).is_file():
         raise TracekitError(f"{script}: no such file")
     recording = profile(output, **options)
-    before, path = sys.argv, sys.path[:]
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path(script).resolve().parent))
-    try:
-        with recording:
-            _run(script)
-    finally:
-        sys.argv, sys.path[:] = before, path
+    recording.nothing = NO_WORK
+    with named(script), kept_streams(), recording:
+        run_script(script, arguments)
     return recording.path
-
-
-def _run(script: str) -> None:
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as ended:
-        if ended.code not in (None, 0):
-            raise TracekitError(f"{script}: ended with status {ended.code}") from ended
-    except TracekitError:
-        raise
-    except Exception as error:
-        raise TracekitError(f"{script}: failed: {first_line(error)}") from error
-
-
-def _of_rank(output: Path, torch: Any) -> Path:
-    """`output`, with the rank before its ending where there are several."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        rank, world = distributed.get_rank(), distributed.get_world_size()
-    else:
-        rank, world = os.environ.get("RANK", ""), int(os.environ.get("WORLD_SIZE") or 1)
-    if world == 1:
-        return output
-    stem, dot, ending = output.name.partition(".")
-    return output.with_name(f"{stem}.rank{rank}{dot}{ending}")

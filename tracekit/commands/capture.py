@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -31,24 +34,46 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
     Or it is a script: `tracekit capture train.py -o t.json.gz -- ARGUMENTS` runs it unchanged and
     records all of it; in a distributed run each rank writes a file of its own.
     """
-    if workload.endswith(".py"):
-        from tracekit.profiling import profile_script
+    from tracekit.usercode import no_unseen_end
 
-        recorded = {name: options[name] for name in ("shapes", "stacks", "memory")}
-        to = output or workload.rsplit("/", 1)[-1].removesuffix(".py") + ".json.gz"
-        click.echo(f"{profile_script(workload, arguments, to, **recorded)}: recorded")
-        return
-    if arguments:
+    if arguments and not workload.endswith(".py"):
         raise TracekitError(f"only a script takes arguments: {' '.join(arguments)}")
-    from tracekit.capture import Options
-    from tracekit.capture import capture as run
+    with no_unseen_end(lambda call: _refuse(workload, call)):
+        if workload.endswith(".py"):
+            _capture_script(workload, arguments, output, options)
+        else:
+            _capture_steps(workload, output, options)
 
-    if output is None:
-        output = workload.replace(":", ".") + ".json.gz"
-    done = run(workload, output, Options(**options))
+
+def _capture_script(
+    script: str, arguments: tuple[str, ...], output: str | None, options: dict[str, Any]
+) -> None:
+    from tracekit.profiling import profile_script
+
+    recorded = {name: options[name] for name in ("shapes", "stacks", "memory")}
+    to = output or script.rsplit("/", 1)[-1].removesuffix(".py") + ".json.gz"
+    click.echo(f"{profile_script(script, arguments, to, **recorded)}: recorded")
+
+
+def _capture_steps(workload: str, output: str | None, options: dict[str, Any]) -> None:
+    from tracekit.capture import Options, capture
+
+    done = capture(workload, output or workload.replace(":", ".") + ".json.gz", Options(**options))
     if done.note:
         click.echo(f"note: {done.note}", err=True)
     click.echo(
         f"{done.path}: a step takes {duration(done.unprofiled_step_ns)}, "
         f"under the profiler {duration(done.profiled_step_ns)}"
     )
+
+
+def _refuse(workload: str, call: str) -> int:
+    what = "replaces" if "exec" in call else "ends"
+    instead = "capture what it starts" if "exec" in call else "let it return, or end by sys.exit"
+    line = f"tracekit: {workload}: {call} {what} the process before a trace is written: {instead}"
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with suppress(OSError):
+        # The code may have replaced sys.stderr.
+        os.write(2, f"{line}\n".encode())
+    return 2

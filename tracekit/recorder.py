@@ -1,0 +1,275 @@
+"""torch.profiler as tracekit runs it: alone, and in the process that started it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import mmap
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from gzip import open as open_gzip
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tracekit.errors import TracekitError, first_line
+from tracekit.files import written_whole
+
+# Every profiler of PyTorch's starts through these two names in torch.autograd.profiler.
+_STARTERS = ("_prepare_profiler", "_enable_profiler")
+_WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
+NO_WORK = (
+    "no operator of PyTorch's ran while it was recorded, so there is nothing to write: work that "
+    "other processes or threads do is not recorded; --stacks records Python itself"
+)
+# What the profiler writes of a run that used no operator and no device.
+_WORK = re.compile(rb'"cat": "(?!Trace"|overhead"|user_annotation")')
+
+
+class Recorder:
+    """A torch.profiler session that refuses any other one while it lasts.
+
+    Kineto records one session at a time: the end of a second one ends the first, and exporting
+    the first then crashes. In a forked child of the process that started it, a recorder does
+    nothing.
+
+    Raises:
+        TracekitError: at the start, when a profiler is running already; at a step or the end, when
+            the code has stopped this one. In code that starts one meanwhile, from that start.
+    """
+
+    _active: Recorder | None = None
+
+    def __init__(self, torch: Any, *, gpu: bool, **settings: Any) -> None:
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if gpu:
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._torch = torch
+        self._profile = torch.profiler.profile(activities=activities, **settings)
+        self._owner = 0
+        self._calling: int | None = None
+        self._undo = ExitStack()
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the process that started the session."""
+        return os.getpid() == self._owner
+
+    def __enter__(self) -> Recorder:
+        self._refuse_a_second()
+        _let_children_exit()
+        self._owner = os.getpid()
+        Recorder._active = self
+        profiler = self._torch.autograd.profiler
+        for name in _STARTERS:
+            if real := getattr(profiler, name, None):
+                setattr(profiler, name, self._only_by_this(real))
+                self._undo.callback(setattr, profiler, name, real)
+        try:
+            with self._called():
+                self._profile.start()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def step(self) -> None:
+        """Ends a step of the schedule."""
+        if self.here:
+            self._require_running()
+            with self._called():
+                self._profile.step()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self.here:
+            return
+        self._close()
+        try:
+            self._require_running()
+            self._profile.stop()
+        except Exception:
+            if kind is None:
+                raise
+
+    def export(self, path: Path) -> None:
+        """Writes the ended session's trace as JSON.
+
+        Raises:
+            TracekitError: when it cannot.
+        """
+        try:
+            self._profile.export_chrome_trace(str(path))
+        except RuntimeError as error:
+            raise TracekitError(f"the trace cannot be exported: {first_line(error)}") from error
+
+    def _close(self) -> None:
+        self._undo.close()
+        Recorder._active = None
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        self._calling = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._calling = None
+
+    def _only_by_this(self, start: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*arguments: Any, **options: Any) -> Any:
+            if self.here and self._calling != threading.get_ident():
+                raise TracekitError(
+                    "starts a profiler of its own while it is recorded, and PyTorch runs one at a "
+                    f"time: {_WHAT_TO_DO}"
+                )
+            return start(*arguments, **options)
+
+        return guarded
+
+    def _refuse_a_second(self) -> None:
+        profiler = self._torch.autograd.profiler
+        active = Recorder._active
+        if (
+            (active is not None and active.here)
+            or self._torch.autograd._profiler_enabled()
+            # Set for the profilers of all threads.
+            or getattr(profiler, "_is_profiler_enabled", False)
+            or any(_is_warming_up(each) for each in gc.get_objects() if _is_a(each, profiler))
+        ):
+            raise TracekitError(
+                f"a profiler is running already, and PyTorch runs one at a time: {_WHAT_TO_DO}"
+            )
+
+    def _require_running(self) -> None:
+        action = self._torch.profiler.ProfilerAction
+        recording = self._profile.current_action in (action.RECORD, action.RECORD_AND_SAVE)
+        if recording and not self._torch.autograd._profiler_enabled():
+            raise TracekitError(
+                "the profiler was stopped while it recorded, or is ended by another thread: "
+                "begin and end the recording in one thread, and leave its profiler running"
+            )
+
+
+def _is_a(each: object, profiler: Any) -> bool:
+    return type(each) is profiler.profile
+
+
+def _is_warming_up(session: Any) -> bool:
+    """Whether Kineto has got ready for a session that has not begun."""
+    return bool(getattr(session, "entered", False)) and not session.profiling_start_time_ns
+
+
+def _let_children_exit() -> None:
+    """Lets forked children end once Kineto has been used, as from here on.
+
+    Its ConfigLoader is destroyed at exit and waits for a thread that a forked child lacks. A child
+    leaves by _exit instead, after Python has ended and C's files are flushed.
+    """
+    global _children_exit
+    if _children_exit:
+        return
+    _children_exit = True
+    library = ctypes.CDLL(None)
+    with suppress(AttributeError):  # Where C's library lacks them, as on macOS.
+        leave, at_exit, flush = library._exit, library.on_exit, library.fcloseall
+
+        def in_child() -> None:
+            at_exit(leave, None)
+            at_exit(flush, None)  # The last registered runs first.
+
+        os.register_at_fork(after_in_child=in_child)
+
+
+_children_exit = False
+
+
+def has_work(exported: Path) -> bool:
+    """Whether a trace that torch wrote holds more than the profiler's own marks."""
+    with exported.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return _WORK.search(text) is not None
+
+
+def compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
+    """Copies the trace with one more top-level key, without parsing it."""
+    member = b'{"tracekit": ' + json.dumps(facts).encode() + b","
+    with exported.open("rb") as source, open_gzip(output, "wb", compresslevel=6) as sink:
+        head = source.read(4096).lstrip()
+        sink.write(member + head.removeprefix(b"{"))
+        shutil.copyfileobj(source, sink)
+
+
+class _Discarded(Exception):
+    pass
+
+
+def check_place(output: Path) -> None:
+    """Tries at once whether `output` can be written, and leaves nothing.
+
+    Raises:
+        TracekitError: when it cannot.
+    """
+    with suppress(_Discarded), written_whole(output):
+        raise _Discarded
+
+
+@contextmanager
+def published(output: Path) -> Iterator[Path]:
+    """As `written_whole`, after code that may have removed the folder: it is made again.
+
+    Raises:
+        TracekitError: when `output` cannot be written.
+    """
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
+    with written_whole(output) as beside:
+        yield beside
+
+
+def of_rank(output: Path, torch: Any) -> Path:
+    """`output`, with the rank before its ending where there are several.
+
+    Raises:
+        TracekitError: when RANK and WORLD_SIZE are not what torchrun sets.
+    """
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        rank, world = distributed.get_rank(), distributed.get_world_size()
+    else:
+        world, rank = _count("WORLD_SIZE", 1), _count("RANK", None)
+        if rank is None and world == 1:
+            rank = 0
+    if rank is None:
+        raise TracekitError(
+            f"WORLD_SIZE is {world}, but RANK is not set: set both, as torchrun does"
+        )
+    if not 0 <= rank < world:
+        raise TracekitError(
+            f"RANK is {rank}, and WORLD_SIZE is {world}: ranks go from 0 to WORLD_SIZE - 1"
+        )
+    if world == 1:
+        return output
+    stem, dot, ending = output.name.partition(".")
+    return output.with_name(f"{stem}.rank{rank}{dot}{ending}")
+
+
+def _count(name: str, default: int | None) -> int | None:
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    # More digits than these are no number of processes.
+    if not re.fullmatch("[0-9]{1,9}", text.strip()):
+        raise TracekitError(
+            f"{name} is {text!r} in the environment: it is a whole number, or is not set"
+        )
+    return int(text)

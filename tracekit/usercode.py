@@ -1,0 +1,240 @@
+"""Runs the user's code; however it ends is said in one line, and what it closed is opened again."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from tracekit.errors import TracekitError, first_line, is_interrupt
+
+_FAILED, _INTERRUPTED = 1, 130
+# They end or replace the process without a word to Python. The others of os end in these.
+_UNSEEN_ENDS = ("_exit", "execv", "execve")
+
+
+def find_step(target: str) -> Callable[[], object]:
+    """The function that `module:function` names, as a step that takes nothing and works at once.
+
+    A step that raises SystemExit, or hands back work that is still to do, raises TracekitError; a
+    child process that it forked ends where it leaves the step.
+
+    Raises:
+        TracekitError: when there is none, or it cannot be a step.
+    """
+    module_name, _, name = target.partition(":")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        function = getattr(importlib.import_module(module_name), name, None)
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as error:
+        raise TracekitError(
+            f"{target}: cannot import {module_name}: it calls {_spelled(error)}: keep that "
+            "under `if __name__ == '__main__':`, or capture it as a script"
+        ) from error
+    except BaseException as error:
+        raise TracekitError(
+            f"{target}: cannot import {module_name}: {first_line(error)}"
+        ) from error
+    if not callable(function):
+        raise TracekitError(f"{target}: {module_name} has no function {name!r}")
+    _refuse_deferred(target, function)
+    _refuse_arguments(target, function)
+    return _as_step(target, function)
+
+
+@contextmanager
+def named(target: str) -> Iterator[None]:
+    """Puts the name of what runs before an error of tracekit's that lacks it."""
+    try:
+        yield
+    except TracekitError as error:
+        if str(error).startswith(target):
+            raise
+        raise TracekitError(f"{target}: {error}") from error
+
+
+def _as_step(target: str, function: Callable[[], object]) -> Callable[[], object]:
+    owner = os.getpid()
+
+    def step() -> object:
+        try:
+            result = function()
+        except BaseException as error:
+            if os.getpid() != owner:
+                _end_child(error)
+            if isinstance(error, Exception | KeyboardInterrupt):
+                raise
+            raise _ended(target, error) from error
+        if os.getpid() != owner:
+            _end_child(None)
+        if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TracekitError(_deferred(target, type(result).__name__.replace("_", " ")))
+        return result
+
+    return step
+
+
+def is_deferred(function: Callable[..., object]) -> str | None:
+    """What a call of the function gives where it runs none of its body; None where it runs."""
+    if inspect.iscoroutinefunction(function):
+        return "coroutine"
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
+    return "generator" if inspect.isgeneratorfunction(function) else None
+
+
+def _refuse_deferred(target: str, function: Callable[..., object]) -> None:
+    if kind := is_deferred(function):
+        raise TracekitError(_deferred(target, kind))
+
+
+def _deferred(target: str, kind: str) -> str:
+    article = "an" if kind.startswith("async") else "a"
+    how = "iterates over it" if "generator" in kind else "awaits it, with asyncio.run"
+    return (
+        f"{target}: a call gives {article} {kind} and runs nothing: "
+        f"name a plain function that {how}"
+    )
+
+
+def _refuse_arguments(target: str, function: Callable[..., object]) -> None:
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise TracekitError(
+            f"{target}: a step is called with nothing: {error}; name a function that needs none"
+        ) from error
+    except ValueError:
+        return  # Some functions written in C have no signature.
+
+
+def _ended(target: str, error: BaseException) -> TracekitError:
+    if isinstance(error, SystemExit):
+        return TracekitError(
+            f"{target}: ended the program by {_spelled(error)}, so nothing was recorded: "
+            "let the step return instead"
+        )
+    return TracekitError(f"{target}: failed while it ran: {first_line(error)}")
+
+
+def _spelled(error: SystemExit) -> str:
+    return f"sys.exit({'' if error.code is None else repr(error.code)})"
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    """Ends a forked child as Python would, without going on to the parent's work."""
+    status = 0
+    if isinstance(error, SystemExit):
+        status = exit_status(error)
+    elif error is not None:
+        status = _INTERRUPTED if is_interrupt(error) else _FAILED
+        if status == _FAILED:
+            traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(status)
+
+
+def exit_status(error: SystemExit) -> int:
+    """The status that Python ends with; 0 when all is well."""
+    if error.code is None:
+        return 0
+    return error.code if isinstance(error.code, int) else _FAILED
+
+
+def run_script(script: str, arguments: Sequence[str]) -> None:
+    """Runs a script as `python SCRIPT ARGUMENTS` would; one that exits with status 0 returns.
+
+    A child process that it forked ends here, by SystemExit.
+
+    Raises:
+        TracekitError: when it fails, or exits with another status.
+    """
+    owner = os.getpid()
+    before, path = sys.argv, sys.path[:]
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as error:
+        if os.getpid() != owner:
+            raise
+        if exit_status(error) != 0:
+            with_what = "status " * isinstance(error.code, int) + str(error.code)
+            raise TracekitError(f"{script}: ended with {with_what}") from error
+    except TracekitError:
+        raise
+    except BaseException as error:
+        raise TracekitError(f"{script}: failed: {first_line(error)}") from error
+    finally:
+        sys.argv, sys.path[:] = before, path
+    if os.getpid() != owner:
+        raise SystemExit(0)
+
+
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """Puts standard output and error back, should the code have replaced or closed them."""
+    streams = {1: sys.stdout, 2: sys.stderr}
+    copies = {}
+    for number in streams:
+        with suppress(OSError):
+            copies[number] = os.dup(number)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr, *streams.values()):
+            with suppress(Exception):
+                stream.flush()
+        for number, copy in copies.items():
+            os.dup2(copy, number)
+            os.close(copy)
+        sys.stdout, sys.stderr = (_opened(*each) for each in streams.items())
+
+
+def _opened(number: int, stream: Any) -> IO[str]:
+    if getattr(stream, "closed", False):
+        return open(number, "w", errors="replace", closefd=False)
+    return stream  # type: ignore[no-any-return]
+
+
+@contextmanager
+def no_unseen_end(refuse: Callable[[str], int]) -> Iterator[None]:
+    """Has os._exit and os.exec* call `refuse` first, and end with the status that it returns.
+
+    What ends the process so leaves Python no time to write a trace. Forked children may.
+    """
+    owner, watching, real = os.getpid(), True, {name: getattr(os, name) for name in _UNSEEN_ENDS}
+
+    def refused(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if watching and os.getpid() == owner:
+                real["_exit"](refuse(f"os.{name}"))
+            return real[name](*arguments, **options)
+
+        return call
+
+    for name in real:
+        setattr(os, name, refused(name))
+    try:
+        yield
+    finally:
+        watching = False
+        for name, function in real.items():
+            setattr(os, name, function)
