@@ -1,8 +1,8 @@
 """The bytes of a trace -> batches of events, and the metadata around them.
 
 A trace is read once, front to back; what is held is one batch. Events are read natively
-(tracekit.native). The metadata around `traceEvents` (its place in the file does not matter) is
-small and is parsed here; so are events where one is damaged.
+(tracekit.native), and so is the metadata around `traceEvents` (its place in the file does not
+matter), which is kept as text. Events are parsed here where one is damaged.
 """
 
 from __future__ import annotations
@@ -10,19 +10,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 from tracekit.ahead import ahead
 from tracekit.errors import TracekitError
 from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch
+from tracekit.native.members import Members, find_member, read_members
 from tracekit.native.streams import Rows
-from tracekit.salvage import DECODER, SPACE, Rejected, Salvaged, next_event, salvage, set_aside
+from tracekit.salvage import SPACE, Rejected, Salvaged, mended, next_event, salvage, set_aside
 from tracekit.sources import ByteStream
 
 # Events of so many bytes are in the processor's cache while they are taken apart and inserted.
 BATCH_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
+# Metadata of a trace, unless the caller allows more. Profilers write kilobytes of it.
+METADATA_BYTES = 16_000_000
+_MEMBERS_BYTES = 64 << 10
+# A member that is asked for is decoded if it is no larger and no deeper than this.
+_MEMBER_BYTES = 1 << 20
+_MEMBER_DEPTH = 100
+# Python refuses integers of many digits; these are left as text.
+_MOST_DIGITS = 1000
 # Around a damaged event, so much is decoded event by event: with care, and slowly.
 _CAREFUL_BYTES = 64 << 10
 # In so much text without an event nothing is looked for any more: a full disk may leave a file with
@@ -35,7 +47,8 @@ _REJECTED_BYTES = 4 << 20
 _REJECTED_ROW_BYTES = 200
 _BOM = b"\xef\xbb\xbf"
 _SPACES = re.compile(rb"[ \t\r\n]*")
-_MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:')
+_MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*:')
+_MEMBER = json.JSONDecoder(parse_int=lambda n: int(n) if len(n) <= _MOST_DIGITS else n)
 _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 # What a trace is read as, piece by piece.
@@ -44,16 +57,16 @@ Piece = tuple[Rows, Batch] | tuple[Literal["rejected"], list[Rejected]]
 
 @dataclass
 class TraceReader:
-    """Reads one trace; what is told beside its events (`metadata` ...) is whole at the end.
+    """Reads one trace; what is told beside its events (`metadata_text` ...) is whole at the end.
 
     Its labels are numbered from `first_label`. Stretches that are no events are counted as
-    `rejected`.
+    `rejected`. More metadata than `metadata_bytes` is refused.
     """
 
     stream: ByteStream
     first_label: int = 0
     batch_bytes: int = BATCH_BYTES
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata_bytes: int = METADATA_BYTES
     form: str = "object"
     events: int = 0
     damage: str | None = None
@@ -65,7 +78,41 @@ class TraceReader:
         self._labels = Labels(self.first_label)
         self._rejected: list[Rejected] = []
         self._rejected_bytes = 0
+        self._members: list[str] = []
+        self._metadata_read = 0
         self._chunks: Iterator[bytes] = iter(())
+
+    @property
+    def metadata_text(self) -> str:
+        """Every member but the events, as a JSON object without white space between its tokens.
+
+        Nothing of it is changed but what no JSON string may hold; a key may be there twice. As in
+        the columns of events, a number may be NaN or Infinity, which DuckDB's JSON allows.
+        """
+        return "{" + ",".join(self._members) + "}"
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """All of it, decoded.
+
+        Raises:
+            TracekitError: when Python cannot decode it.
+        """
+        try:
+            found: dict[str, Any] = _MEMBER.decode(self.metadata_text)
+        except (ValueError, RecursionError) as error:
+            raise self._error(f"its metadata cannot be decoded: {error}") from error
+        return found
+
+    def member(self, name: str) -> Any:
+        """A member of the metadata, decoded; None where it is not there, or is of no sane size."""
+        found = find_member(self.metadata_text.encode(), name)
+        if found is None or len(found[0]) > _MEMBER_BYTES or found[1] > _MEMBER_DEPTH:
+            return None
+        try:
+            return _MEMBER.decode(found[0].decode())
+        except ValueError:
+            return None
 
     def pieces(self) -> Generator[Piece, None, None]:
         """All events, in the file's order and numbered so, their labels, and what is no event.
@@ -74,12 +121,14 @@ class TraceReader:
         Raises:
             TracekitError: when it is no trace.
         """
-        # Read, hashed and decompressed while events are parsed.
-        with ahead(iter(self.stream.read, b"")) as self._chunks:
+        first = self.stream.read(_CHUNK_BYTES)
+        chunks = chain([first], iter(self.stream.read, b""))
+        # Of a large one, more is read, hashed and decompressed while events are parsed.
+        is_large = len(first) >= _CHUNK_BYTES
+        with ahead(chunks) if is_large else nullcontext(chunks) as self._chunks:
             self._read_head()
-            is_closed = yield from self._read_events()
-            if is_closed and self.form == "object":
-                self._read_members(at_head=False)
+            while (yield from self._read_events()) and self._finds_second_events():
+                self.damage = "it has a second `traceEvents`, whose events follow the first's"
             # A stray bracket ends the events of a damaged trace too early: what is behind it is
             # kept.
             while (yield from self._finds_more_events()):
@@ -88,7 +137,7 @@ class TraceReader:
         if self._rejected:
             yield "rejected", self._rejected
 
-    # -- the head: everything before the events ---------------------------------------------------
+    # -- the metadata: before the events, and behind them -----------------------------------------
 
     def _read_head(self) -> None:
         """Reads up to the first event."""
@@ -103,63 +152,68 @@ class TraceReader:
         self._drop(1)
         if first == ord("["):
             self.form = "array"
-        else:
-            self._read_members(at_head=True)
+            return
+        read = self._read_members()
+        if read.stop is Stop.AT_EVENTS:
+            if self._peek() != ord("["):
+                raise self._error("is JSON but no trace: its `traceEvents` is no array")
+            self._drop(1)
+            return
+        if read.stop is Stop.AT_BRACKET:
+            raise self._error("is no trace: it has no `traceEvents`")
+        if read.stop is Stop.AT_END:
+            reason = self.stream.damage or "the file ends before its closing brace"
+            raise self._error(f"is no trace: {reason}")
+        reason = self.stream.damage or self._what_is_wrong(read)
+        raise self._error(f"is not JSON: {reason}")
 
-    def _read_members(self, *, at_head: bool) -> None:
-        """Reads `"key": value` pairs, up to the events (in the head) or the end (in the tail)."""
-        while (first := self._peek()) is not None and first != ord("}"):
-            if first == ord(","):
+    def _finds_second_events(self) -> bool:
+        """Reads what follows the events, up to the trace's end or to further events."""
+        if self.form == "array":
+            return False
+        read = self._read_members()
+        if read.stop is Stop.AT_BRACKET:
+            self._drop(1)
+        elif read.stop is Stop.AT_EVENTS:
+            if self._peek() == ord("["):
                 self._drop(1)
-                continue
-            try:
-                key = self._value()
-                if not isinstance(key, str) or self._peek() != ord(":"):
-                    raise ValueError(f"no key at byte {self._offset:,}")
-                self._drop(1)
-                if at_head and key == "traceEvents":
-                    if self._peek() != ord("["):
-                        raise self._error("is JSON but no trace: its `traceEvents` is no array")
-                    self._drop(1)
-                    return
-                if key == "traceEvents":
-                    self._value()
-                    self.damage = "it has a second `traceEvents`, which was not loaded"
-                    continue
-                self.metadata[key] = self._value()
-            except ValueError as error:
-                if at_head:
-                    raise self._error(f"is not JSON: {self.stream.damage or error}") from error
-                self.damage = f"what follows the events is not whole: {error}"
-                return
-        if first is None:
+                return True
+            self.damage = "its second `traceEvents` is no array"
+        elif read.stop is Stop.AT_END:
             self.damage = "the file ends before its closing brace"
         else:
-            self._drop(1)
-        if at_head:
-            reason = self.stream.damage or self.damage or "it has no `traceEvents`"
-            raise self._error(f"is no trace: {reason}")
+            self.damage = f"what follows the events is not whole: {self._what_is_wrong(read)}"
+        return False
 
-    def _value(self) -> Any:
-        """The JSON value at the front of the buffer, reading on until it is whole."""
-        self._peek()
-        reach = 1 << 14
+    def _read_members(self) -> Members:
+        """Reads members as far as they go on, and keeps them; returns where and why they end.
+
+        Raises:
+            TracekitError: when there is too much of them.
+        """
+        wanted = _MEMBERS_BYTES
         while True:
-            # One character per byte keeps positions; the value itself is decoded properly below.
-            text = self._buffer[:reach].decode("latin-1")
-            all_seen = reach >= len(self._buffer) and not self._more()
-            try:
-                value, end = DECODER.raw_decode(text)
-            except (json.JSONDecodeError, RecursionError) as error:
-                if all_seen:
-                    raise ValueError(f"{error} (from byte {self._offset:,})") from error
-            else:
-                # A number that ends where the text ends may go on beyond it.
-                if all_seen or end < len(text) or not isinstance(value, int | float):
-                    found = DECODER.decode(self._buffer[:end].decode("utf-8", "replace"))
-                    self._drop(end)
-                    return found
-            reach *= 2
+            is_final = not self._fill(wanted)
+            read = read_members(self._buffer)
+            self._drop(read.end)
+            if read.text:
+                text = mended(read.text) if read.needs_mending else read.text.decode()
+                self._members.append(text)
+                self._metadata_read += len(read.text)
+            left = self.metadata_bytes - self._metadata_read
+            is_inside = read.stop is Stop.INSIDE
+            if left < 0 or (is_inside and len(self._buffer) > left):
+                raise self._error(
+                    f"has more than {self.metadata_bytes / 1e6:,.0f} MB of metadata beside its "
+                    "events: allow more memory (--memory-mb), or take it out of the file"
+                )
+            if is_final or not (is_inside or read.stop is Stop.AT_END):
+                return read
+            wanted = min(2 * len(self._buffer), left + 1) if is_inside else _MEMBERS_BYTES
+
+    def _what_is_wrong(self, read: Members) -> str:
+        reason = read.error or "the file ends inside a member"
+        return f"{reason} (in what begins at byte {self._offset:,})"
 
     # -- the events --------------------------------------------------------------------------------
 
@@ -176,7 +230,7 @@ class TraceReader:
             if stop is Stop.AT_END:
                 if is_final:
                     break
-            elif stop is Stop.INSIDE_EVENT and not is_final:
+            elif stop is Stop.INSIDE and not is_final:
                 wanted = max(wanted, 2 * len(self._buffer))
             elif events := self._salvage(is_final or len(self._buffer) >= _STRETCH_BYTES):
                 yield from self._read_salvaged(events)
@@ -228,18 +282,28 @@ class TraceReader:
             reach *= 4
 
     def _read_salvaged(self, found: Salvaged) -> Iterator[Piece]:
-        read = read_events(bytearray(found.events), self.events, self._labels)
-        if read.stop is not Stop.AT_END:
-            raise self._error(f"cannot be read near byte {self._offset:,}: {read.error}")
         yield from self._hand_on(found.rejected)
+        events = found.events
+        while events:
+            text = bytearray(b",".join(text for _, text in events))
+            read = read_events(text, self.events, self._labels)
+            count = read.batch.rows
+            yield from self._taken(read)
+            if read.stop is Stop.AT_END:
+                break
+            # Python takes the next one for an event, and the native reader does not.
+            offset, odd = events[count]
+            yield from self._hand_on(list(set_aside(odd, offset, read.error or "not whole")))
+            events = events[count + 1 :]
         self._drop(found.end)
-        yield from self._taken(read)
 
     def _ends_here(self) -> bool:
         """Whether the bracket at the front ends the events: a further member of the trace follows
         or, at the end of the file, nothing but its brace. Elsewhere it is a stray one."""
         reach = _BEHIND_BYTES
         while (more := self._fill(reach)) and not self._buffer[1:reach].strip(SPACE):
+            if reach > _STRETCH_BYTES:
+                return True
             reach *= 2
         if _MEMBER_FOLLOWS.match(self._buffer):
             return True

@@ -12,7 +12,8 @@ SPACE = b" \t\r\n"
 # Where one object ends and the next begins. Whether both are events of the array is for the parser
 # to confirm: the same bytes may stand in a nested list.
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
-DECODER = json.JSONDecoder(strict=False)
+# Finds where values end, and their keys. Numbers are left as text: Python refuses long ones.
+DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 # A longer stretch is parted into rows that DuckDB keeps in little memory.
 _LONG_BYTES = 1 << 20
 _ROW_BYTES = 64 << 10
@@ -30,9 +31,9 @@ class Rejected:
 
 @dataclass
 class Salvaged:
-    """What `salvage` made of a stretch of the events array."""
+    """What `salvage` made of a stretch of the events array: events, each with its offset."""
 
-    events: bytes
+    events: list[tuple[int, bytes]]
     rejected: list[Rejected]
     end: int
 
@@ -44,7 +45,7 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
     first byte not consumed: an event that is incomplete (only when not `final`), or a bracket that
     may end the events (where one begins the text, it does not).
     """
-    good: list[bytes] = []
+    good: list[tuple[int, bytes]] = []
     rejected: list[Rejected] = []
     # One character per byte keeps positions equal; each event is decoded properly below.
     latin = text.decode("latin-1")
@@ -53,22 +54,22 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
         while at < len(latin) and latin[at] in " \t\r\n,":
             at += 1
         if at == len(latin) or (latin[at] == "]" and at > 0):
-            return Salvaged(b",\n".join(good), rejected, at)
+            return Salvaged(good, rejected, at)
         try:
             found, end = DECODER.raw_decode(latin, at)
             if not isinstance(found, dict):
                 raise json.JSONDecodeError("Not an object", latin, at)
-            good.append(_clean(text[at:end]))
+            good.append((offset + at, mended(text[at:end]).encode()))
         except (json.JSONDecodeError, RecursionError) as error:
             if _runs_out(error, latin):
                 # Cut off: what follows inside it may look like events, and is none.
                 if not final:
-                    return Salvaged(b",\n".join(good), rejected, at)
+                    return Salvaged(good, rejected, at)
                 end = len(text)
             else:
                 following = next_event(text, at + 1)
                 if following is None and not final:
-                    return Salvaged(b",\n".join(good), rejected, at)
+                    return Salvaged(good, rejected, at)
                 end = len(text) if following is None else following
             lost = text[at:end].rstrip(SPACE + b",")
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
@@ -122,7 +123,7 @@ def next_event(text: bytes | bytearray, at: int) -> int | None:
     return None
 
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 # An escaped pair of surrogates, half of one, or any other escape.
@@ -137,11 +138,11 @@ def strict_json(value: object) -> str:
     return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", json.dumps(value, ensure_ascii=False))
 
 
-def _clean(event: bytes) -> bytes:
-    """The event as strict JSON: mended inside its strings, else unchanged."""
-    return _STRING.sub(_clean_string, event.decode("utf-8", "replace")).encode()
+def mended(text: bytes) -> str:
+    """Strict JSON: mended inside its strings, else unchanged."""
+    return _STRING.sub(_mended_string, text.decode("utf-8", "replace"))
 
 
-def _clean_string(string: re.Match[str]) -> str:
+def _mended_string(string: re.Match[str]) -> str:
     text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", string[0])
     return _ESCAPE.sub(lambda found: "\N{REPLACEMENT CHARACTER}" if found[1] else found[0], text)

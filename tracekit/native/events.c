@@ -2,8 +2,8 @@
  * they mean), as an Arrow record batch; their words go to labels. An event that the columns cannot say in
  * full (an unknown or repeated key, a textual timestamp ...) keeps its text in `raw`. */
 
-#include "json.h"
 #include "labels.h"
+#include "members.h"
 
 enum {
     EVENT_ID, LABEL, PID, TID, TS, DUR, CORRELATION, EXTERNAL_ID, DEVICE, STREAM, FLOW_ID, ARGS, RAW, COLUMNS,
@@ -272,7 +272,8 @@ static const uint8_t *read_event(
     if (reader.reproduced != reader.keys || reader.keys == 0) {
         size_t begin = batch->heap.size;
         json_copy(json, at);
-        if (json_value(json, at) == NULL || !json_copied(json, end)) return json_wrong(json, json_no_memory);
+        if (json_value(json, at) == NULL) return NULL;   /* it is one deeper here */
+        if (!json_copied(json, end)) return json_wrong(json, json_no_memory);
         set_text(batch, RAW, begin);
     }
     size_t words = labels->fresh->heap.size + (size_t)(end - at);   /* at most, with this event's */
@@ -283,8 +284,6 @@ static const uint8_t *read_event(
 }
 
 /* -- what Python calls ---------------------------------------------------------------------------- */
-
-enum stop { AT_END, INSIDE_EVENT, AT_BRACKET, AT_ERROR, OUT_OF_MEMORY };
 
 /* Where reading stopped, and why. */
 struct stopped {
@@ -316,7 +315,7 @@ void tracekit_read_events(
         if (next == NULL) {
             if (json->reason == json_no_memory) goto failed;
             stopped->error = json->reason;
-            stopped->reason = stopped->error ? AT_ERROR : INSIDE_EVENT;
+            stopped->reason = stopped->error ? AT_ERROR : INSIDE;
             break;
         }
         at = next;

@@ -15,13 +15,14 @@ from tracekit.native.library import Batch, library
 
 
 class Stop(IntEnum):
-    """Why reading events stopped where it did; as in events.c."""
+    """Why reading events, or members, stopped where it did; as in members.h."""
 
     AT_END = 0
-    INSIDE_EVENT = 1
+    INSIDE = 1
     AT_BRACKET = 2
     AT_ERROR = 3
     OUT_OF_MEMORY = 4
+    AT_EVENTS = 5
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ struct json {
     const char *reason;
     struct heap *heap;     /* where compacted text goes */
     bool has_escapes;      /* whether the last string had any */
+    bool is_lenient;       /* strings may hold what JSON forbids and salvage.py mends; that is noted: */
+    bool needs_mending;
     const uint8_t *run;    /* what is to be copied to it next begins here; NULL: nothing is copied */
     uint8_t is_object[JSON_DEPTH / 8];
 };
@@ -130,6 +132,17 @@ static int32_t hex4(const uint8_t *at) {
     return value;
 }
 
+/* Behind what strings may not hold: `end`, or NULL. */
+static const uint8_t *forbidden(struct json *json, const uint8_t *end, const char *reason) {
+    if (!json->is_lenient) return json_wrong(json, reason);
+    json->needs_mending = true;
+    return end;
+}
+
+static const uint8_t *half_pair(struct json *json, const uint8_t *end) {
+    return forbidden(json, end, "Half of a surrogate pair");
+}
+
 /* Behind an escape that begins at the backslash `at`. */
 static const uint8_t *escape_end(struct json *json, const uint8_t *at) {
     if (json->end - at < 2) return runs_out(json);
@@ -138,11 +151,12 @@ static const uint8_t *escape_end(struct json *json, const uint8_t *at) {
     int32_t unit = hex4(at + 2);
     if (unit < 0) return json_wrong(json, "Invalid \\u escape");
     if (unit < 0xd800 || unit > 0xdfff) return at + 6;
-    if (unit > 0xdbff) return json_wrong(json, "Half of a surrogate pair");
+    if (unit > 0xdbff) return half_pair(json, at + 6);
+    if (json->end - at > 6 && at[6] != '\\') return half_pair(json, at + 6);
+    if (json->end - at > 7 && at[7] != 'u') return half_pair(json, at + 6);
     if (json->end - at < 12) return runs_out(json);
-    if (at[6] != '\\' || at[7] != 'u') return json_wrong(json, "Half of a surrogate pair");
     int32_t low = hex4(at + 8);
-    return low >= 0xdc00 && low <= 0xdfff ? at + 12 : json_wrong(json, "Half of a surrogate pair");
+    return low >= 0xdc00 && low <= 0xdfff ? at + 12 : half_pair(json, at + 6);
 }
 
 /* Behind a character of several bytes of UTF-8. https://www.unicode.org/versions/latest, table 3-7 */
@@ -178,8 +192,10 @@ static const uint8_t *json_string(struct json *json, const uint8_t *at) {
         if (c == '\\') {
             json->has_escapes = true;
             at = escape_end(json, at);
-        } else if (c >= 0x80) at = utf8_end(json, at);
-        else if (c < ' ') return json_wrong(json, "Invalid control character");
+        } else if (c >= 0x80) {
+            const uint8_t *end = utf8_end(json, at);
+            at = end != NULL || json->reason == NULL ? end : forbidden(json, at + 1, json->reason);
+        } else if (c < ' ') at = forbidden(json, at + 1, "Invalid control character");
         else at++;
         if (at == NULL) return NULL;
     }

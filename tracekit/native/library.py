@@ -68,6 +68,12 @@ def library() -> CDLL:
         "walk_next": (c_int, [c_void_p, c_int64, batch]),
         "walk_error": (c_char_p, [c_void_p]),
         "walk_close": (None, [c_void_p]),
+        "read_members": (None, [c_void_p, c_int64, c_void_p]),
+        "find_member": (
+            c_int64,
+            [c_char_p, c_int64, c_char_p, c_int64, c_void_p, c_void_p],
+        ),
+        "free": (None, [c_void_p]),
         "release": (None, [c_void_p]),
     }
     for name, (result, arguments) in declared.items():

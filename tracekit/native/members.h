@@ -1,0 +1,135 @@
+/* The members of a trace beside its events, from JSON text to compacted JSON text, one behind the other. */
+
+#ifndef TRACEKIT_MEMBERS_H
+#define TRACEKIT_MEMBERS_H
+
+#include "json.h"
+
+/* Why reading events, or members, stopped. */
+enum stop { AT_END, INSIDE, AT_BRACKET, AT_ERROR, OUT_OF_MEMORY, AT_EVENTS };
+
+/* What was read, and where and why reading stopped. */
+struct members {
+    int64_t at;             /* behind the last member; of AT_EVENTS, where the value of `traceEvents` begins */
+    int64_t size;
+    uint8_t *text;          /* "key":value, ... freed by tracekit_free */
+    const char *error;      /* AT_ERROR: what is wrong with the member there */
+    int32_t reason;         /* of enum stop */
+    int32_t needs_mending;  /* strings hold what JSON forbids */
+};
+
+static bool is_key(const struct span *key, const char *name, size_t size) {
+    uint8_t plain[96];   /* `traceEvents`, each letter an escape */
+    if (key->has_escapes && key->end - key->begin <= (ptrdiff_t)sizeof plain)
+        return json_unescape(key, plain) == size && memcmp(plain, name, size) == 0;
+    return (size_t)(key->end - key->begin) == size && memcmp(key->begin, name, size) == 0;
+}
+
+static bool put_comma(struct heap *heap) {
+    if (heap->size == 0) return true;
+    if (!heap_reserve(heap, 1)) return false;
+    heap->bytes[heap->size++] = ',';
+    return true;
+}
+
+/* One member, which begins at `at`, goes to the heap. NULL where it does not, or is the events: then `events` is
+ * where they begin. */
+static const uint8_t *read_member(struct json *json, const uint8_t *at, const uint8_t **events) {
+    static const char name[] = "traceEvents";
+    struct span key;
+    if (!put_comma(json->heap)) return json_wrong(json, json_no_memory);
+    json_copy(json, at);
+    if ((at = key_end(json, at, &key)) == NULL) return NULL;
+    /* Escapes that need mending are not taken out. */
+    if (!(key.has_escapes && json->needs_mending) && is_key(&key, name, sizeof name - 1)) {
+        *events = at;
+        return NULL;
+    }
+    if ((at = json_value(json, at)) == NULL) return NULL;
+    return json_copied(json, at) ? at : json_wrong(json, json_no_memory);
+}
+
+/* Reads members one behind the other, behind a trace's opening brace or further on. */
+void tracekit_read_members(const uint8_t *text, int64_t size, struct members *out) {
+    struct json *json = calloc(1, sizeof *json);
+    struct heap heap = {0};
+    const uint8_t *at = text, *end = text + size, *events = NULL;
+    *out = (struct members){.reason = OUT_OF_MEMORY};
+    if (json == NULL) return;
+    json->end = end;
+    json->heap = &heap;
+    json->is_lenient = true;
+    for (;;) {
+        while (at < end && (is_space(*at) || *at == ',')) at++;
+        if (at == end || *at == '}') break;
+        size_t before = heap.size;
+        json->needs_mending = false;
+        const uint8_t *next = read_member(json, at, &events);
+        if (next == NULL) {
+            heap.size = before;
+            json->run = NULL;
+            break;
+        }
+        out->needs_mending |= json->needs_mending;
+        at = next;
+    }
+    if (at == end) out->reason = AT_END;
+    else if (events != NULL) out->reason = AT_EVENTS;
+    else if (*at == '}') out->reason = AT_BRACKET;
+    else if (json->reason == NULL) out->reason = INSIDE;
+    else if (json->reason != json_no_memory) out->reason = AT_ERROR;
+    if (out->reason == AT_ERROR) out->error = json->reason;
+    out->at = (events == NULL ? at : events) - text;
+    out->text = heap.bytes;
+    out->size = (int64_t)heap.size;
+    free(json);
+}
+
+void tracekit_free(void *bytes) { free(bytes); }
+
+/* -- one of them ---------------------------------------------------------------------------------- */
+
+struct sought {
+    const char *name;
+    size_t size;
+    struct span value;
+};
+
+static const uint8_t *seek_member(void *context, struct json *json, const struct span *key, const uint8_t *at) {
+    struct sought *sought = context;
+    const uint8_t *end = json_value(json, at);
+    if (end != NULL && is_key(key, sought->name, sought->size)) sought->value = (struct span){at, end, false};
+    return end;
+}
+
+/* How deep objects and arrays are nested in a sound text. */
+static int32_t depth_of(const uint8_t *at, const uint8_t *end) {
+    int32_t depth = 0, deepest = 0;
+    bool inside = false;   /* of a string */
+    for (; at < end; at++) {
+        if (*at == '"') inside = !inside;
+        else if (inside) at += *at == '\\';
+        else if (*at == '{' || *at == '[') depth++;
+        else if (*at == '}' || *at == ']') depth--;
+        if (depth > deepest) deepest = depth;
+    }
+    return deepest;
+}
+
+/* Where the value of the last member of that name stands in a sound object; -1 where there is none. */
+int64_t tracekit_find_member(
+    const uint8_t *text, int64_t size, const char *name, int64_t name_size, int64_t *end, int32_t *depth
+) {
+    struct json *json = calloc(1, sizeof *json);
+    struct sought sought = {.name = name, .size = (size_t)name_size};
+    if (json == NULL) return -1;
+    json->end = text + size;
+    json_members(json, text, seek_member, &sought);
+    free(json);
+    if (sought.value.begin == NULL) return -1;
+    *end = sought.value.end - text;
+    *depth = depth_of(sought.value.begin, sought.value.end);
+    return sought.value.begin - text;
+}
+
+#endif
