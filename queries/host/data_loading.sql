@@ -20,7 +20,7 @@ stepped AS (
 ),
 idle AS (
     SELECT f.trace_id, f.event_id, sum(t.end_ns - t.start_ns) AS ns
-    FROM (SELECT i.*, h.pid, h.tid FROM gpu_timeline AS i JOIN event_row AS h ON i.trace_id = h.trace_id AND i.host_event_id = h.event_id WHERE cause = 'input') AS t
+    FROM (SELECT i.*, h.pid, h.tid FROM gpu_timeline_by_cause AS i JOIN event_row AS h ON i.trace_id = h.trace_id AND i.host_event_id = h.event_id WHERE cause = 'input') AS t
     ASOF JOIN fetched AS f ON t.trace_id = f.trace_id AND t.pid = f.pid AND t.tid = f.tid AND t.start_ns >= f.start_ns
     WHERE t.start_ns < f.end_ns
     GROUP BY ALL

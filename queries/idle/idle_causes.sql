@@ -16,11 +16,9 @@
 -- to the op's start. `untraced` is host time in no recorded slice but ranges that the user opened: Python, or native code, that the
 -- profiler was not asked to record (with_stack=True tells more). `runtime` is any other runtime call.
 SELECT
-    trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns, cause,
-    sum(dur_ns)::BIGINT AS idle_ns, sum(dur_ns) / (window_end_ns - window_start_ns) AS share_of_window,
-    count(DISTINCT op_id) AS gaps
-FROM window_timeline
+    trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns, cause, ns AS idle_ns,
+    ns / (window_end_ns - window_start_ns) AS share_of_window, gaps
+FROM window_timeline_parts
 WHERE idle_class = 'host_late' AND trace_id = coalesce(getvariable('trace'), trace_id)
   AND kind = coalesce(getvariable('kind'), kind)
-GROUP BY trace_id, device_id, kind, name, window_start_ns, window_end_ns, cause
 ORDER BY trace_id, device_id, kind, start_ns, idle_ns DESC

@@ -11,7 +11,7 @@
 SELECT
     t.trace_id, cause, e.name AS culprit, count(DISTINCT op_id) AS gaps, sum(t.end_ns - t.start_ns)::BIGINT AS idle_ns,
     sum(t.end_ns - t.start_ns) / sum(sum(t.end_ns - t.start_ns)) OVER (PARTITION BY t.trace_id) AS share_of_host_late
-FROM gpu_timeline AS t LEFT JOIN event AS e ON t.trace_id = e.trace_id AND t.host_event_id = e.event_id
+FROM gpu_timeline_by_cause AS t LEFT JOIN event AS e ON t.trace_id = e.trace_id AND t.host_event_id = e.event_id
 WHERE idle_class = 'host_late' AND t.trace_id = coalesce(getvariable('trace'), t.trace_id)
 GROUP BY t.trace_id, cause, e.name
 ORDER BY idle_ns DESC, culprit

@@ -18,7 +18,7 @@
 WITH piece AS (
     SELECT t.trace_id, t.device_id, op_id, idle_class, cause, host_event_id, min(t.start_ns) AS start_ns,
            sum(t.end_ns - t.start_ns)::BIGINT AS ns
-    FROM gpu_timeline AS t
+    FROM gpu_timeline_by_cause AS t
     JOIN windows AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND w.kind = 'gpu_active'
      AND t.start_ns >= w.start_ns
     WHERE activity = 'idle' AND op_id IS NOT NULL AND t.trace_id = coalesce(getvariable('trace'), t.trace_id)

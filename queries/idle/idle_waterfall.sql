@@ -15,8 +15,8 @@
 WITH part AS (
     SELECT trace_id, device_id, kind, name, window_start_ns, window_end_ns,
            CASE WHEN activity <> 'idle' THEN activity WHEN idle_class = 'host_late' THEN cause ELSE idle_class END AS part,
-           idle_class, sum(dur_ns)::BIGINT AS part_ns
-    FROM window_timeline
+           idle_class, sum(ns)::BIGINT AS part_ns
+    FROM window_timeline_parts
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL
 ),

@@ -54,17 +54,17 @@ part AS (
     SELECT
         trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
         window_end_ns - window_start_ns AS span_ns,
-        sum_where(dur_ns, activity = 'compute') AS compute_ns,
-        sum_where(dur_ns, activity = 'communication') AS exposed_comm_ns,
-        sum_where(dur_ns, activity = 'copy') AS exposed_memcpy_ns,
-        sum_where(dur_ns, activity = 'idle') AS idle_ns,
-        sum_where(dur_ns, idle_class = 'host_late') AS host_late_ns,
-        sum_where(dur_ns, idle_class = 'device') AS device_ns,
-        sum_where(dur_ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
-        sum_where(dur_ns, idle_class = 'unlinked') AS unlinked_ns,
-        sum_where(dur_ns, idle_class = 'after_last_op') AS after_last_op_ns,
-        sum_where(dur_ns, activity <> 'idle') AS busy_ns
-    FROM window_timeline
+        sum_where(ns, activity = 'compute') AS compute_ns,
+        sum_where(ns, activity = 'communication') AS exposed_comm_ns,
+        sum_where(ns, activity = 'copy') AS exposed_memcpy_ns,
+        sum_where(ns, activity = 'idle') AS idle_ns,
+        sum_where(ns, idle_class = 'host_late') AS host_late_ns,
+        sum_where(ns, idle_class = 'device') AS device_ns,
+        sum_where(ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
+        sum_where(ns, idle_class = 'unlinked') AS unlinked_ns,
+        sum_where(ns, idle_class = 'after_last_op') AS after_last_op_ns,
+        sum_where(ns, activity <> 'idle') AS busy_ns
+    FROM window_timeline_parts
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL
 )

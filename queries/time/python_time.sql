@@ -23,7 +23,7 @@ own AS (
     SELECT trace_id, name, count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns, coalesce(sum(idle_ns), 0)::BIGINT AS gpu_idle_ns
     FROM python_frames JOIN host_slice USING (trace_id, event_id)
     LEFT JOIN (
-        SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS idle_ns FROM gpu_timeline
+        SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS idle_ns FROM gpu_timeline_by_cause
         WHERE idle_class = 'host_late' GROUP BY ALL
     ) USING (trace_id, event_id)
     WHERE NOT is_module GROUP BY ALL

@@ -80,7 +80,7 @@ GROUP BY a.trace_id, a.event_id;
 -- made, and the time for which a device then waited because its launching thread was in one: `gpu_idle_ns`.
 CREATE OR REPLACE MACRO costed_calls(calls) AS TABLE
 WITH site AS (FROM call_site(calls)),
-idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns FROM gpu_timeline WHERE idle_class = 'host_late' GROUP BY ALL)
+idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL)
 SELECT c.trace_id, c.event_id, c.name, c.dur_ns, cpu_op, python_line, coalesce(gpu_idle_ns, 0) AS gpu_idle_ns
 FROM query_table(calls) AS c LEFT JOIN site USING (trace_id, event_id) LEFT JOIN idle USING (trace_id, event_id);
 

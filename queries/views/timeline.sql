@@ -39,16 +39,20 @@ FROM counted WHERE next_ns > at_ns;
 
 -- Idle intervals with the op that ended them and its launch. Joined by order, and the match checked: sorting
 -- goes through the disk where memory is short, a hash table of all launches does not.
+-- In a trace of more than 64 devices, the host's time is in too many gaps at once to be stored for each: there,
+-- late gaps have no class here, and one row of the timeline each, without a cause (see gpu_timeline_by_cause).
 CREATE TABLE scratch.gap AS
+WITH crowded AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING count(DISTINCT device_id) > 64)
 SELECT
     i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, CASE WHEN is_match THEN launch_id END AS launch_id,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
     greatest(least(launch_start_ns, i.end_ns), least(launch_end_ns, i.end_ns)) AS launch_end_ns,
     CASE WHEN is_copy_call THEN 'copy' ELSE 'launch' END::idle_cause AS call_cause,
+    is_match AND i.launch_start_ns > i.start_ns AS is_late,
     CASE WHEN next_id IS NULL THEN 'after_last_op'
          WHEN NOT is_match THEN 'unlinked'
-         WHEN launch_start_ns > i.start_ns THEN 'host_late'
-         ELSE 'device' END::idle_class AS idle_class
+         WHEN NOT is_late THEN 'device'
+         WHEN trace_id NOT IN (FROM crowded) THEN 'host_late' END::idle_class AS idle_class
 FROM (
     SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call, coalesce(l.event_id = next_id, FALSE) AS is_match
     FROM (SELECT * FROM scratch.device_interval WHERE activity = 'idle') AS i
@@ -72,8 +76,11 @@ UNION ALL
 SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle'::device_activity, idle_class, NULL, op_id, launch_id, NULL
 FROM scratch.gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
 UNION ALL
-SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle'::device_activity, idle_class, call_cause, op_id, launch_id, launch_id
-FROM scratch.gap WHERE idle_class = 'host_late' AND launch_end_ns > launch_start_ns
+SELECT trace_id, device_id, place, start_ns, launch_start_ns, 'idle'::device_activity, 'host_late'::idle_class, NULL, op_id, launch_id, NULL
+FROM scratch.gap WHERE idle_class IS NULL
 UNION ALL
-SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle'::device_activity, idle_class, 'launch_latency'::idle_cause, op_id, launch_id, launch_id
-FROM scratch.gap WHERE idle_class = 'host_late' AND end_ns > launch_end_ns;
+SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle'::device_activity, 'host_late'::idle_class, call_cause, op_id, launch_id, launch_id
+FROM scratch.gap WHERE is_late AND launch_end_ns > launch_start_ns
+UNION ALL
+SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle'::device_activity, 'host_late'::idle_class, 'launch_latency'::idle_cause, op_id, launch_id, launch_id
+FROM scratch.gap WHERE is_late AND end_ns > launch_end_ns;

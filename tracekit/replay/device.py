@@ -68,11 +68,10 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -
     wrong = early > limits.clock_shift_ns
     thread[wrong] = -1
     early[wrong] = 0
-    shifts = {}
-    for number in np.unique(device_id):
-        mine = device_id == number
-        shifts[int(number)] = max(0, int(early[mine].max(initial=0)))
-        start = np.where(mine, start + shifts[int(number)], start)
+    numbers, of_device = np.unique(device_id, return_inverse=True)
+    shift = np.zeros(len(numbers), np.int64)
+    np.maximum.at(shift, of_device, early)
+    start = start + shift[of_device]
     new = np.append(True, (np.diff(device_id) != 0) | (np.diff(stream) != 0))[: len(start)]
     return Device(
         op_id=narrow(filled("event_id")),
@@ -88,7 +87,7 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -
         call_end=call_end,
         is_graph=np.ma.filled(rows["is_graph"], False).astype(np.bool_),
         is_blocking=np.ma.filled(rows["is_blocking"], False).astype(np.bool_) & (thread >= 0),
-        shift_ns=shifts,
+        shift_ns=dict(zip(numbers.tolist(), shift.tolist(), strict=True)),
         wrong_links=int(wrong.sum()),
     )
 

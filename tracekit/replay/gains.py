@@ -17,7 +17,7 @@ from tracekit.replay.host import sums
 from tracekit.replay.path import Path
 from tracekit.replay.sweep import Run, Scale
 from tracekit.replay.whatif import Replay
-from tracekit.replay.windows import Bounds
+from tracekit.replay.windows import Bounds, gpu_active_lengths
 
 _HALF = 0.5
 # How many times faster a side is tried to be, and how finely.
@@ -73,11 +73,7 @@ class WindowGains:
         self.replay = replay
         self.dilation = dilation
         graph = replay.graph
-        devices = sorted(set(graph.device.device_id.tolist()))
-        self._bounds = {
-            ("gpu_active", device): replay.bounds("gpu_active", device) for device in devices
-        }
-        self._bounds |= {("trace", device): replay.bounds("trace") for device in devices}
+        self._whole = replay.bounds("trace")
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
         present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
         totals = graph.host.totals(len(graph.causes))
@@ -95,8 +91,11 @@ class WindowGains:
         self._runs["cuda-graph"] = self._lengths(replay.run("cuda-graph"))
 
     def gains(self, kind: str, number: int) -> Gains:
-        """Of `gpu_active` or `trace` of a device, or of a `step`, by their numbers."""
-        key = (kind, number)
+        """Of `gpu_active` or `trace` of a device, or of a `step`, by their numbers.
+
+        To all devices, the whole trace is one window.
+        """
+        key = ("trace", 0) if kind == "trace" else (kind, number)
         measured = self._runs["measured"][key]
 
         def gain(run: str) -> float:
@@ -117,7 +116,7 @@ class WindowGains:
     def causal(self, kind: str, number: int) -> Causal:
         """The same, with the critical path and how far the verdict is from flipping."""
         gains = self.gains(kind, number)
-        window = _Window(self.replay, self._bounds.get((kind, number)), number)
+        window = _Window(self.replay, self._bounds(kind, number), number)
         path = window.path(self.replay.measured())
         total = sum(path.by_cause.values())
         graph = self.replay.graph
@@ -131,8 +130,15 @@ class WindowGains:
             edges_left_out=graph.rejected + graph.device.wrong_links,
         )
 
+    def _bounds(self, kind: str, number: int) -> Bounds | None:
+        if kind == "trace":
+            return self._whole
+        return self.replay.bounds(kind, number) if kind == "gpu_active" else None
+
     def _lengths(self, run: Run) -> dict[tuple[str, int], int]:
-        found = {key: each.length(run) for key, each in self._bounds.items()}
+        active = gpu_active_lengths(run)
+        found = {("gpu_active", device): length for device, length in active.items()}
+        found["trace", 0] = self._whole.length(run)
         steps = self.replay.steps.lengths(run).tolist()
         return found | {("step", number): length for number, length in enumerate(steps)}
 

@@ -28,12 +28,16 @@ def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
     other = np.ma.filled(rows["wait_on_stream"], -1)[told]
     source, _ = recorded.launched.before(until, np.full(len(until), -NEVER), other)
     target = np.full(len(call), -1, np.int64)
+    # The first op that each stream is given from the call on.
+    linked = np.flatnonzero(device.linked)
+    linked = linked[np.lexsort((linked, device.call[linked], device.stream[linked]))]
+    of_stream = device.stream[linked]
     for number in np.unique(stream):
-        mine = np.flatnonzero(device.linked & (device.stream == number))
-        mine = mine[np.argsort(device.call[mine], kind="stable")]
-        place = np.searchsorted(device.call[mine], call, "left")
-        found = (stream == number) & (place < len(mine))
-        target[found] = mine[place[found]]
+        first, stop = np.searchsorted(of_stream, [number, number + 1])
+        mine, asked = linked[first:stop], np.flatnonzero(stream == number)
+        place = np.searchsorted(device.call[mine], call[asked], "left")
+        found = place < len(mine)
+        target[asked[found]] = mine[place[found]]
     good = (target >= 0) & (source >= 0) & (other >= 0)
     return target[good], source[good]
 

@@ -93,11 +93,9 @@ class Replay:
         if window == "trace" or not graph.ops:
             return whole(graph)
         if device_id is None:
-            totals = {
-                int(each): int(graph.device.ns[graph.device.device_id == each].sum())
-                for each in np.unique(graph.device.device_id)
-            }
-            device_id = max(totals, key=lambda each: (totals[each], -each))
+            devices, first = np.unique(graph.device.device_id, return_index=True)
+            # Of devices with equal work, the one with the smallest number.
+            device_id = int(devices[np.argmax(np.add.reduceat(graph.device.ns, first))])
         return gpu_active(graph, device_id)
 
 

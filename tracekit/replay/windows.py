@@ -51,11 +51,20 @@ class Bounds:
 
 def gpu_active(graph: Graph, device_id: int) -> Bounds:
     """From the start of a device's first op to the end of its last."""
-    ops = np.flatnonzero(graph.device.device_id == device_id)
     # Ops are in order of their devices.
-    return Bounds(
-        "gpu_active", "GPU-active span", slice(int(ops[0]), int(ops[-1]) + 1), _NONE, _NONE
-    )
+    first, stop = np.searchsorted(graph.device.device_id, [device_id, device_id + 1]).tolist()
+    return Bounds("gpu_active", "GPU-active span", slice(first, stop), _NONE, _NONE)
+
+
+def gpu_active_lengths(run: Run) -> dict[int, int]:
+    """How long each device's GPU-active span is, in ns."""
+    if not run.graph.ops:
+        return {}
+    device, first = np.unique(run.graph.device.device_id, return_index=True)
+    every = slice(None)
+    start = np.minimum.reduceat(run.op_start(every), first)
+    end = np.maximum.reduceat(run.op_end(every), first)
+    return dict(zip(device.tolist(), (end - start).tolist(), strict=True))
 
 
 def whole(graph: Graph) -> Bounds:
