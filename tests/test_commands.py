@@ -260,7 +260,7 @@ def test_streams_that_fail_are_reported_in_one_line(command, trace, tmp_path):
         ["sh", "-c", f"{program} sql t.json 'FROM range(5000)' | head -n 1"],
         capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
-    assert done.stderr == "... 4,000 more rows; --format csv shows all\n"
+    assert done.stderr == "the first 1,000 rows: --max-rows shows more, --format csv all\n"
 
 
 def test_load_keeps_to_the_memory_and_threads_it_is_given(run, trace):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from tracekit.errors import TracekitError
 
@@ -73,6 +74,19 @@ def vocabulary() -> dict[str, str]:
         name: (_folder() / "views" / f"{name}.sql").read_text(encoding="utf-8")
         for name in VOCABULARY
     }
+
+
+def _digest_file() -> Traversable:
+    return _folder() / "schema" / "digest.txt"
+
+
+def stored_digest() -> str:
+    """What `tracekit.stored.digest` says of a database that this version writes."""
+    return _digest_file().read_text(encoding="ascii").strip()
+
+
+def write_stored_digest(digest: str) -> None:
+    Path(str(_digest_file())).write_text(digest + "\n", encoding="ascii")
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
-import re
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import duckdb
 
 from tracekit import catalog
 from tracekit.catalog import Value
+from tracekit.connection import connect_reading, is_database, spill_directory
 from tracekit.errors import TracekitError
+from tracekit.frames import frame_of
+from tracekit.interrupting import interruptible, work_is_left_behind
+from tracekit.sandbox import Config, require_select
 
 if TYPE_CHECKING:
     import numpy
@@ -29,15 +28,16 @@ if TYPE_CHECKING:
     from tracekit.replay.whatif import WhatIf
     from tracekit.thresholds import Thresholds
 
-Config = dict[str, str | bool | int | float | list[str]]
-# Held while a connection's configuration is being locked: two may share one.
-_LOCKING = threading.Lock()
-_DUCKDB_MAGIC = b"DUCK"
+T = TypeVar("T")
+
+# Held while queries are counted, or memory is given back.
+_COUNTING = threading.Lock()
 # What DuckDB is held to for a moment, to make it give back what it does not use.
 _LEAST_MEMORY = "16MB"
-# Of so many events on, it is worth the millisecond that takes.
+# Above this many events, giving memory back is worth its millisecond.
 _MANY_EVENTS = 500_000
-_READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+# How much may be spilled where memory is limited and nothing else is said.
+SPILL_MB = 10_000
 
 
 class Database:
@@ -53,14 +53,6 @@ class Database:
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self._connection = connection
         self.name = name
-        # A query from outside may come from anyone: https://duckdb.org/docs/stable/operations_manual/securing_duckdb/overview
-        with _LOCKING:
-            if connection.execute("SELECT NOT current_setting('lock_configuration')").fetchall()[0][
-                0
-            ]:
-                connection.execute("SET enable_external_access = false")
-                connection.execute("SET allowed_configs = ['memory_limit']")
-                connection.execute("SET lock_configuration = true")
 
     def __enter__(self) -> Database:
         return self
@@ -69,17 +61,32 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        self._connection.close()
+        # A query that could not be stopped still uses it.
+        if not work_is_left_behind():
+            self._connection.close()
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def sql(self, query: str) -> polars.DataFrame:
+    def sql(self, query: str, *, timeout_s: float | None = None) -> polars.DataFrame:
         """The rows of one SELECT over the tables and views.
 
         Raises:
-            TracekitError: when the SQL is wrong, or does more than read.
+            TracekitError: when the SQL is wrong, does more than read, or takes longer than
+                `timeout_s`.
         """
-        return self.frame(query, {})
+        self.require_select(query)
+        return self.frame(query, {}, timeout_s=timeout_s)
+
+    def require_select(self, query: str) -> None:
+        """Refuses SQL from outside that does more than read.
+
+        Raises:
+            TracekitError: when it is not one SELECT, or an EXPLAIN of one.
+        """
+        try:
+            require_select(self._connection, query)
+        except duckdb.Error as error:
+            raise _sql_error(error) from error
 
     def query(self, name: str, **parameters: Value) -> polars.DataFrame:
         """The answer of the named question (`tracekit query --list` shows all).
@@ -130,9 +137,12 @@ class Database:
         self, query: str, variables: Mapping[str, Value] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Column names and rows of one SELECT that may read `variables`."""
-        with self._reading(query, variables or {}) as cursor:
+
+        def rows(cursor: duckdb.DuckDBPyConnection) -> tuple[list[str], list[tuple[Any, ...]]]:
             answer = cursor.execute(query)
             return [column[0] for column in answer.description or ()], answer.fetchall()
+
+        return self._read(rows, variables or {})
 
     def arrays(
         self, name: str, columns: Sequence[str] = (), **parameters: Value
@@ -147,8 +157,9 @@ class Database:
             for column in columns or [column.name for column in question.columns]
         )
         sql = f"SELECT {wanted} FROM ({question.sql})"
-        with self._reading(sql, question.checked(parameters)) as cursor:
-            found = cursor.execute(sql).fetchnumpy()
+        found = self._read(
+            lambda cursor: cursor.execute(sql).fetchnumpy(), question.checked(parameters)
+        )
         self.give_back_memory()
         return found
 
@@ -160,11 +171,11 @@ class Database:
         """
         if not self._is_large:
             return
-        with _LOCKING:
+        with _COUNTING:
             if Database._running:
                 return
             limit, in_memory = self._connection.execute(
-                "SELECT current_setting('memory_limit'), bool_or(path IS NULL)"
+                "SELECT system.main.current_setting('memory_limit'), bool_or(path IS NULL)"
                 " FROM duckdb_databases() WHERE NOT internal"
             ).fetchall()[0]
             if not in_memory:
@@ -182,10 +193,24 @@ class Database:
         self, query: str, variables: Mapping[str, Value], size: int
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of one SELECT, `size` at a time."""
-        with self._reading(query, variables) as cursor:
-            answer = cursor.execute(query)
-            while rows := answer.fetchmany(size):
+        with self._reading(variables) as cursor:
+            answer = interruptible(lambda: cursor.execute(query), cursor.interrupt)
+            while rows := interruptible(lambda: answer.fetchmany(size), cursor.interrupt):
                 yield rows
+
+    def stream(
+        self,
+        query: str,
+        variables: Mapping[str, Value],
+        take: Callable[[duckdb.DuckDBPyRelation], T],
+        timeout_s: float | None = None,
+    ) -> T:
+        """What `take` makes of one SELECT, given as a relation of which nothing has been computed.
+
+        Raises:
+            TracekitError: when the SQL is wrong, or takes longer than `timeout_s`.
+        """
+        return self._read(lambda cursor: take(cursor.sql(query)), variables, timeout_s)
 
     def trace_ids(self) -> list[int]:
         """The loaded traces' trace_ids, in order."""
@@ -257,66 +282,44 @@ class Database:
 
         return export(self, output, trace)
 
-    def frame(self, query: str, variables: Mapping[str, Value]) -> polars.DataFrame:
+    def frame(
+        self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None
+    ) -> polars.DataFrame:
         """The rows of one SELECT that may read `variables`."""
-        import polars
+        return self.stream(query, variables, frame_of, timeout_s)
 
-        with self._reading(query, variables) as cursor:
-            relation = cursor.sql(query)
-            _check_types(relation)
-            stream = _ArrowStream(relation.__arrow_c_stream__())
-            try:
-                shared = polars.DataFrame(stream)
-            except polars.exceptions.PolarsError as error:
-                reason = str(error).splitlines()[0]
-                raise TracekitError(f"a frame cannot hold this result: {reason}") from error
-        # Copied out of DuckDB's buffers: a frame that still holds some when the interpreter ends
-        # makes DuckDB report leaks on standard error.
-        copy = io.BytesIO()
-        shared.write_ipc(copy, compat_level=polars.CompatLevel.newest())
-        copy.seek(0)
-        return polars.read_ipc(copy)
+    def _read(
+        self,
+        take: Callable[[duckdb.DuckDBPyConnection], T],
+        variables: Mapping[str, Value],
+        timeout_s: float | None = None,
+    ) -> T:
+        with self._reading(variables) as cursor:
+            return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
 
     @contextmanager
-    def _reading(
-        self, query: str, variables: Mapping[str, Value]
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _reading(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor in a transaction that cannot write, for one SELECT that may use `variables`."""
         cursor = self._connection.cursor()
-        with _LOCKING:
+        with _COUNTING:
             Database._running += 1
         try:
-            statements = duckdb.extract_statements(query)
-            if len(statements) != 1 or statements[0].type not in _READING:
-                raise TracekitError("the database is read-only: give one SELECT statement")
             for name, value in variables.items():
                 cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
-            # The statement's type alone does not tell: a SELECT may hold an INSERT ... RETURNING.
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             yield cursor
+        except duckdb.OutOfMemoryException as error:
+            raise TracekitError(
+                "SQL: it takes more memory than is allowed: allow more (--memory-mb), or let it "
+                "spill to disk (--spill-mb)"
+            ) from error
         except duckdb.Error as error:
             raise _sql_error(error) from error
         finally:
-            cursor.close()
-            with _LOCKING:
+            if not work_is_left_behind():
+                cursor.close()
+            with _COUNTING:
                 Database._running -= 1
-
-
-class _ArrowStream:
-    """An Arrow stream that Polars takes as such, and not as DuckDB's own type."""
-
-    def __init__(self, capsule: object) -> None:
-        self._capsule = capsule
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._capsule
-
-
-def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
-    """Refuses what Polars has no type for: it would abort on it."""
-    for name, kind in zip(relation.columns, relation.types, strict=True):
-        if re.search(r"INTERVAL|UNION|\bBIT\b|BIGNUM|VARIANT", str(kind)):
-            raise TracekitError(f"a frame has no type for {kind}: cast the column {name!r}")
 
 
 def _sql_error(error: duckdb.Error) -> TracekitError:
@@ -324,68 +327,35 @@ def _sql_error(error: duckdb.Error) -> TracekitError:
     return TracekitError("SQL: " + " | ".join(lines))
 
 
-def is_database(path: str | Path) -> bool:
-    """Whether this is a DuckDB file, by its first bytes."""
-    try:
-        # What is no file, a pipe say, can be read only once.
-        if not Path(path).is_file():
-            return False
-        with Path(path).open("rb") as file:
-            return file.read(12)[8:] == _DUCKDB_MAGIC
-    except OSError:
-        return False
-
-
-def spill_directory(path: str | Path, folder: str | Path | None = None) -> str:
-    """Where DuckDB spills to: it makes and removes it, by default where the user happens to be.
-
-    One of its own for each database of a process, and the same one should it be opened twice.
-    """
-    name = hashlib.sha256(str(Path(path).resolve()).encode("utf-8", "surrogateescape")).hexdigest()
-    return str(Path(folder or tempfile.gettempdir()) / f"tracekit-{os.getpid()}-{name[:16]}")
-
-
-def connect(
-    path: str | Path, config: Config, name: str | Path, *, read_only: bool = False
-) -> duckdb.DuckDBPyConnection:
-    """A connection to the DuckDB file `path`, which messages call `name`."""
-    # Where DuckDB expects few rows it joins by time in nested loops: where it expects wrong, these
-    # take minutes.
-    always: Config = {"asof_loop_join_threshold": 0}
-    try:
-        return duckdb.connect(str(path), read_only=read_only, config=config | always)
-    except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
-        raise TracekitError(f"{name}: cannot be opened as a tracekit database: {reason}") from error
-
-
-def open_database(path: str | Path, limit_mb: int | None = None) -> Database:
+def open_database(
+    path: str | Path, limit_mb: int | None = None, spill_mb: int | None = None
+) -> Database:
     """Opens a database that `load` wrote, read-only.
 
-    DuckDB is held to `limit_mb`, if given, and takes what it needs of the machine's memory
-    otherwise.
+    DuckDB is held to `limit_mb` of memory, if given, and takes what it needs of the machine's
+    otherwise. It spills up to `spill_mb` to disk: by default, 10,000 where memory is limited, and
+    nothing where it is not. A query that may not spill cannot open any file either.
 
     Raises:
-        TracekitError: when it is none.
+        TracekitError: when it is none, or holds what this version would not have written.
     """
     if not is_database(path):
         what = "is no tracekit database" if Path(path).exists() else "no such file"
         raise TracekitError(f"{path}: {what}")
-    config: Config = {"temp_directory": spill_directory(path)}
+    if spill_mb is None:
+        spill_mb = 0 if limit_mb is None else SPILL_MB
+    config = spilling(path, spill_mb)
     if limit_mb is not None:
         config["memory_limit"] = f"{limit_mb}MB"
-    connection = connect(path, config, path, read_only=True)
-    try:
-        connection.execute("SELECT 1 FROM trace, gpu_timeline LIMIT 0")
-        is_marked = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'tracekit'"
-        made = connection.execute(is_marked).fetchall()
-        if made == [(1,)]:
-            made = connection.execute("SELECT format FROM tracekit").fetchall()
-    except duckdb.Error as error:
-        connection.close()
-        reason = str(error).splitlines()[0]
-        raise TracekitError(f"{path}: cannot be opened as a tracekit database: {reason}") from error
-    if made != [(catalog.FORMAT,)]:
-        connection.close()
-        raise TracekitError(f"{path}: another version of tracekit made it: load its traces again")
+    connection = connect_reading(path, config, path, spills=spill_mb > 0)
     return Database(connection, str(path))
+
+
+def spilling(path: str | Path, spill_mb: int, folder: str | Path | None = None) -> Config:
+    """DuckDB's settings to spill so much of what concerns the database `path`; none where 0."""
+    if spill_mb <= 0:
+        return {"temp_directory": ""}
+    return {
+        "temp_directory": spill_directory(path, folder),
+        "max_temp_directory_size": f"{spill_mb}MB",
+    }

@@ -88,6 +88,7 @@ def fails(database: Database, expression: str, a: int = 1, b: int = 2) -> bool:
         )::BOOLEAN
         FROM (FROM run WHERE trace_id = {a:d}) AS a, (FROM run WHERE trace_id = {b:d}) AS b"""
     try:
+        database.require_select(query)
         _, rows = database.fetch(query)
     except TracekitError as error:
         reason = str(error).removeprefix("SQL: ").split(" | ")[0]

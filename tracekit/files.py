@@ -1,15 +1,27 @@
-"""Outputs appear whole or not at all."""
+"""Outputs appear whole or not at all, have one writer at a time, and leave nothing behind."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from tracekit.errors import TracekitError
+
+_LOCK = ".lock"
+# Files of Windows all say 0.
+_USER = os.getuid() if hasattr(os, "getuid") else 0
+# A work folder this old without a lock in it was never finished being made.
+_ABANDONED_S = 60
+# How often a writer that waits looks whether the other one is done.
+_POLL_S = 0.05
 
 
 @contextmanager
@@ -20,20 +32,13 @@ def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iter
         TracekitError: when `output` cannot be written there, or is one of `inputs`.
     """
     target = _checked(output, inputs)
-    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    beside = folder / target.name
     try:
-        folder.mkdir(mode=0o700)
-        yield beside
-        beside.replace(target)
+        with work_folder(target.parent, f".{target.name}.tracekit-") as folder:
+            beside = folder / target.name
+            yield beside
+            beside.replace(target)
     except OSError as error:
-        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
-    finally:
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-        except KeyboardInterrupt:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        raise _unwritable(output, error) from error
 
 
 @contextmanager
@@ -45,11 +50,101 @@ def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator
     """
     target = _checked(output, inputs)
     partial = target.with_name(target.name + ".partial")
+    if partial.is_symlink() or (partial.exists() and not partial.is_file()):
+        raise TracekitError(f"{output}: cannot be written: {partial.name} is no ordinary file")
     try:
         yield partial
         partial.replace(target)
     except OSError as error:
-        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
+        raise _unwritable(output, error) from error
+
+
+@contextmanager
+def sole_writer(output: str | Path, on_wait: Callable[[], object] | None = None) -> Iterator[None]:
+    """While the block runs, no other process is in a block for the same output.
+
+    Where one is, it waits for that, having called `on_wait`; the system ends the block of a process
+    that dies. Readers are not held up.
+
+    Raises:
+        TracekitError: when `output` cannot be written there.
+    """
+    target = _checked(output, ())
+    path = target.with_name(f".{target.name}{_LOCK}")
+    # The lock would make the folder.
+    require_writable(output)
+    lock = FileLock(path, poll_interval=_POLL_S)
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if on_wait is not None:
+                on_wait()
+            lock.acquire()
+    except OSError as error:
+        raise _unwritable(output, error) from error
+    try:
+        yield
+    finally:
+        # Removed while it is held: who waits for it makes a new one.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+@contextmanager
+def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """A folder in `parent` for this process alone, with a name that nobody can foresee.
+
+    Those of the same prefix whose process is gone are removed first.
+    """
+    for each in parent.glob(_literally(prefix) + "*"):
+        _remove_abandoned(each)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire()
+        yield folder
+    finally:
+        try:
+            _remove(folder, lock)
+        except KeyboardInterrupt:
+            _remove(folder, lock)
+            raise
+
+
+def _remove(folder: Path, lock: FileLock) -> None:
+    lock.release()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes a work folder that no process holds."""
+    with suppress(OSError):
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != _USER:
+            return
+        if not (folder / _LOCK).exists() and time.time() - found.st_mtime < _ABANDONED_S:
+            return
+        lock = FileLock(folder / _LOCK)
+        with suppress(Timeout):
+            lock.acquire(timeout=0)
+            _remove(folder, lock)
+
+
+def _literally(text: str) -> str:
+    return "".join(f"[{each}]" if each in "*?[" else each for each in text)
+
+
+def is_device(output: str | Path) -> bool:
+    """Whether this is a pipe, a terminal or the like, standard output by its path among them: what
+    is written there is gone, and nothing can take its place."""
+    path = Path(output)
+    if path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",)):
+        return True
+    with suppress(OSError):
+        return path.exists() and not path.is_file() and not path.is_dir()
+    return False
 
 
 def require_writable(output: str | Path) -> None:
@@ -65,11 +160,20 @@ def require_writable(output: str | Path) -> None:
 
 
 def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
-    target = Path(output).resolve()
-    if target.is_dir():
-        raise TracekitError(f"{output}: is a directory, not a file to write")
-    if target.exists() and not target.is_file():
-        raise TracekitError(f"{output}: is no ordinary file; results are written to files")
-    if any(target == Path(each).resolve() for each in inputs):
-        raise TracekitError(f"{output}: is what is being read; write somewhere else")
+    try:
+        target = Path(output).resolve()
+        if target.is_dir():
+            raise TracekitError(f"{output}: is a directory, not a file to write")
+        if target.exists() and not target.is_file():
+            raise TracekitError(f"{output}: is no ordinary file; results are written to files")
+        if any(target == Path(each).resolve() for each in inputs):
+            raise TracekitError(f"{output}: is what is being read; write somewhere else")
+    except (OSError, RuntimeError, ValueError) as error:
+        # A loop of links, a name that is too long, or one with a zero byte in it.
+        reason = getattr(error, "strerror", None) or "the path leads nowhere"
+        raise TracekitError(f"{output}: cannot be written: {reason}") from error
     return target
+
+
+def _unwritable(output: str | Path, error: OSError) -> TracekitError:
+    return TracekitError(f"{output}: cannot be written: {error.strerror or error}")

@@ -15,8 +15,10 @@ from typing import Any
 
 import duckdb
 
-from tracekit import catalog
+from tracekit import catalog, stored
 from tracekit.ahead import ahead
+from tracekit.connection import unopened
+from tracekit.errors import TracekitError
 from tracekit.hardware import Peaks
 from tracekit.native.library import Batch
 from tracekit.native.streams import BatchStream, Rows
@@ -35,6 +37,10 @@ _INSERT_REJECTED = (
     "INSERT INTO rejected"
     " SELECT $trace_id, unnest($offset::BIGINT[]), unnest($reason::VARCHAR[]),"
     " unnest($text::VARCHAR[])"
+)
+_INSERT_DEVICES = (
+    "INSERT INTO device SELECT ?, unnest(?::BIGINT[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[]),"
+    " unnest(?::BIGINT[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[])"
 )
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
@@ -58,9 +64,13 @@ def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:
     return _scalar(connection, "SELECT coalesce(max(trace_id), 0) FROM trace")
 
 
-def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[tuple[str, int]]:
-    """Path and size of each trace."""
-    return set(connection.execute("SELECT path, file_bytes FROM trace").fetchall())
+# Path, size and SHA-256 of a trace's file, as stored.
+LoadedTrace = tuple[str, int, str]
+
+
+def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[LoadedTrace]:
+    """The traces that the database holds."""
+    return set(connection.execute("SELECT path, file_bytes, sha256 FROM trace").fetchall())
 
 
 def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool]) -> None:
@@ -111,18 +121,39 @@ def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def copy_traces(
-    connection: duckdb.DuckDBPyConnection, path: str, first_id: int, without: set[tuple[str, int]]
+    connection: duckdb.DuckDBPyConnection, path: str, first_id: int, without: set[LoadedTrace]
 ) -> int:
     """Adds the traces of another database, numbered from `first_id`; returns how many.
 
-    Those whose path and size are in `without` are left out.
+    Those in `without` are left out. What the other database holds beside its tables is not run.
+
+    Raises:
+        TracekitError: when it cannot be opened, or another version made it.
     """
-    connection.execute("ATTACH '{}' AS other (READ_ONLY)".format(path.replace("'", "''")))
     try:
-        rows = connection.execute(
-            "SELECT trace_id, path, file_bytes FROM other.trace ORDER BY trace_id"
-        ).fetchall()
-        chosen = [trace_id for trace_id, *known in rows if tuple(known) not in without]
+        connection.execute("ATTACH '{}' AS other (READ_ONLY)".format(path.replace("'", "''")))
+    except duckdb.Error as error:
+        raise unopened(path, error) from error
+    try:
+        stored.require_traces(connection, "other", path)
+        return _copied(connection, first_id, without)
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise TracekitError(f"{path}: its traces cannot be copied: {reason}") from error
+    finally:
+        connection.execute("DETACH other")
+
+
+def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[LoadedTrace]) -> int:
+    """Copies the traces of the attached database `other`, all or none."""
+    rows = connection.execute(
+        "SELECT trace_id, path, file_bytes, sha256 FROM other.trace ORDER BY trace_id"
+    ).fetchall()
+    chosen = [trace_id for trace_id, *known in rows if tuple(known) not in without]
+    connection.begin()
+    try:
         for new_id, old_id in enumerate(chosen, first_id):
             moved = f"{new_id} AS trace_id"
             labelled = f"{moved}, label_id + {(new_id - old_id) << _LABEL_BITS} AS label_id"
@@ -137,9 +168,12 @@ def copy_traces(
                     f"INSERT INTO {table} BY NAME SELECT * REPLACE ({replaced})"
                     f" FROM other.{table} WHERE trace_id = {old_id}"
                 )
-        return len(chosen)
-    finally:
-        connection.execute("DETACH other")
+        connection.commit()
+    except BaseException:
+        with suppress(duckdb.TransactionException):
+            connection.rollback()
+        raise
+    return len(chosen)
 
 
 class Ingest:
@@ -230,24 +264,26 @@ class Ingest:
             ],
         )
         devices = metadata.get("deviceProperties")
-        for device in devices if isinstance(devices, list) else []:
-            self._insert_device(trace_id, _mapping(device))
+        self._insert_devices(trace_id, devices if isinstance(devices, list) else [])
 
-    def _insert_device(self, trace_id: int, device: dict[str, Any]) -> None:
-        name = device.get("name")
-        major, minor = device.get("computeMajor"), device.get("computeMinor")
-        self._connection.execute(
-            "INSERT INTO device VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                trace_id,
-                _integer(device.get("id")),
-                _text(name),
-                _integer(device.get("totalGlobalMem")),
-                _integer(device.get("numSms")),
-                None if major is None else f"{major}.{minor}",
-                strict_json(device),
-            ],
-        )
+    def _insert_devices(self, trace_id: int, devices: list[Any]) -> None:
+        rows = [_device(_mapping(each)) for each in devices]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        if columns:
+            self._connection.execute(_INSERT_DEVICES, [trace_id, *columns])
+
+
+def _device(device: dict[str, Any]) -> tuple[object, ...]:
+    """The columns of `device` behind `trace_id`."""
+    major, minor = device.get("computeMajor"), device.get("computeMinor")
+    return (
+        _integer(device.get("id")),
+        _text(device.get("name")),
+        _integer(device.get("totalGlobalMem")),
+        _integer(device.get("numSms")),
+        None if major is None else _text(f"{major}.{minor}"),
+        strict_json(device),
+    )
 
 
 def _scalar(connection: duckdb.DuckDBPyConnection, query: str) -> int:

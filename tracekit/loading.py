@@ -12,19 +12,14 @@ from typing import Protocol
 
 import duckdb
 
-from tracekit.database import (
-    Config,
-    Database,
-    connect,
-    is_database,
-    open_database,
-    spill_directory,
-)
+from tracekit.connection import connect, is_database, leftover_log, spill_directory
+from tracekit.database import SPILL_MB, Database, open_database
 from tracekit.errors import TracekitError
-from tracekit.files import resumable, written_whole
+from tracekit.files import resumable, sole_writer, written_whole
 from tracekit.hardware import Peaks, peaks
 from tracekit.ingest import (
     Ingest,
+    LoadedTrace,
     copy_traces,
     create_tables,
     finish,
@@ -32,12 +27,20 @@ from tracekit.ingest import (
     loaded_traces,
     record_peaks,
 )
+from tracekit.resuming import begin, end, require_same
+from tracekit.sandbox import Config, close_to_the_outside
 from tracekit.sources import ByteStream, open_streams, trace_paths
 
 _LEAST_MEMORY_MB = 400
 _MEMORY_MB_PER_THREAD = 200
+# DuckDB keeps up to this much free memory instead of asking the system for it again and again. It
+# refuses to keep more than the machine has.
+_MOST_KEPT_MB = 1_000
 # Where no limit is given, it may grow so many times.
 _GROWTH = 64
+_MOST_THREADS = 1_024
+# Metadata around the events becomes Python objects, which take some 25 times its text at worst.
+_METADATA_SHARE = 25
 # Blocks of the database file, smaller than DuckDB's own (256 KB), of which much stays empty where
 # there is little to store. Where memory is short, they are slower.
 _SMALL_BLOCK_BYTES = 64 << 10
@@ -70,7 +73,8 @@ class Resources:
     `memory_mb` is about what the process takes, however large the traces are: to load, 200 a
     thread and at least 400 unless given; to ask a database, what DuckDB finds unless given.
     `threads` is one a core unless given. What does not fit in memory goes to `temp_dir`, the
-    system's unless given. `hardware` is a file of device peaks that are tried before tracekit's own
+    system's unless given; queries may put up to `spill_mb` there (what `open_database` says of it
+    holds for them). `hardware` is a file of device peaks that are tried before tracekit's own
     (tracekit/hardware.toml shows the form).
     """
 
@@ -78,12 +82,17 @@ class Resources:
     threads: int | None = None
     temp_dir: str | Path | None = None
     hardware: str | Path | None = None
+    spill_mb: int | None = None
 
     def __post_init__(self) -> None:
         if self.memory_mb is not None and self.memory_mb < _LEAST_MEMORY_MB:
             raise TracekitError(f"loading needs at least {_LEAST_MEMORY_MB} MB of memory")
         if self.threads is not None and self.threads < 1:
             raise TracekitError("loading needs at least one thread")
+        if self.threads is not None and self.threads > _MOST_THREADS:
+            raise TracekitError(f"loading takes at most {_MOST_THREADS:,} threads")
+        if self.spill_mb is not None and self.spill_mb < 0:
+            raise TracekitError("queries cannot spill less than 0 MB")
         if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
             raise TracekitError(f"{self.temp_dir}: is no directory for temporary files")
 
@@ -102,8 +111,7 @@ class _Memory:
         self._limit_mb = (memory_mb or usual) - _OUTSIDE_DUCKDB_MB
         self._most_mb = self._limit_mb * (1 if memory_mb else _GROWTH)
         self._set()
-        # Kept until it is closed, instead of asked of the system again and again.
-        kept_mb = self._limit_mb * 2 // 3
+        kept_mb = min(self._limit_mb * 2 // 3, _MOST_KEPT_MB)
         self._connection.execute(f"SET block_allocator_memory = '{kept_mb}MB'")
 
     def more(self) -> bool:
@@ -135,7 +143,9 @@ def load(
     threads: int | None = None,
     temp_dir: str | Path | None = None,
     hardware: str | Path | None = None,
+    spill_mb: int | None = None,
     on_bad: Callable[[TracekitError], object] | None = None,
+    on_wait: Callable[[], object] | None = None,
     progress: Progress | None = None,
 ) -> Database:
     """Loads traces into one database, several at a time.
@@ -144,45 +154,83 @@ def load(
     a directory, a pattern, a database whose traces are copied, or - for standard input. The result
     is in memory, or in the file `database`, which appears when it is whole and replaces one that
     was there; `append` adds to that one instead. With `resume`, what is loaded is kept beside it
-    (`.partial`) when loading is interrupted, and the same call goes on from there. `Resources` says
-    what `memory_mb`, `threads`, `temp_dir` and `hardware` mean.
+    (`.partial`) when loading is interrupted, and the same call goes on from there; traces that are
+    in it already are not loaded again. `Resources` says what `memory_mb`, `threads`, `temp_dir`,
+    `hardware` and `spill_mb` mean.
 
-    A bad trace ends it, unless `on_bad` takes the error: then the others are loaded.
+    A bad trace ends it, unless `on_bad` takes the error: then the others are loaded. One load
+    writes a file at a time: another waits for it, having called `on_wait`.
 
     Raises:
         TracekitError: when a trace cannot be read (with `on_bad`, when none of them can), or the
             database cannot be written.
     """
-    resources = Resources(memory_mb, threads, temp_dir, hardware)
+    resources = Resources(memory_mb, threads, temp_dir, hardware, spill_mb)
     devices = peaks(hardware)
     given = [traces] if isinstance(traces, str | Path) else list(traces)
     paths = trace_paths(map(str, given))
     if not paths:
         raise TracekitError("no trace is given")
-    job = _Job(paths, devices, resume, on_bad is not None, progress)
+    metadata_bytes = ((memory_mb or _LEAST_MEMORY_MB) << 20) // _METADATA_SHARE
+    job = _Job(
+        paths, devices, resume, on_bad is not None, progress, resources.temp_dir, metadata_bytes
+    )
     if database is None:
-        connection = connect(":memory:", resources.settings(uuid.uuid4().hex), paths[0])
-        # What is kept in memory has no limit unless one is given.
-        memory = _Memory(connection, memory_mb) if memory_mb else None
-        job.run(connection, memory, paths[0])
-        loaded = Database(connection, paths[0] if len(paths) == 1 else f"{len(paths)} traces")
+        loaded = _in_memory(job, resources)
     else:
-        append = append and Path(database).exists()
-        if append:
-            # Refused before anything is read, should it be no database.
-            open_database(database).close()
-        output = resumable if resume else written_whole
-        with output(database, paths) as beside:
-            if append and not beside.exists():
-                shutil.copyfile(database, beside)
-            settings = resources.settings(beside) | _block_size(paths)
-            with connect(beside, settings, database) as connection:
-                job.run(connection, _Memory(connection, memory_mb), str(database))
+        with sole_writer(database, on_wait):
+            _into_file(job, database, append, resources)
         loaded = open_database(database)
     if on_bad is not None:
         for error in job.errors:
             on_bad(error)
     return loaded
+
+
+def _in_memory(job: _Job, resources: Resources) -> Database:
+    first, memory_mb = job.paths[0], resources.memory_mb
+    connection = connect(":memory:", resources.settings(uuid.uuid4().hex), first)
+    # What is kept in memory has no limit unless one is given.
+    memory = _Memory(connection, memory_mb) if memory_mb else None
+    job.run(connection, memory, first)
+    spill_mb = SPILL_MB if resources.spill_mb is None else resources.spill_mb
+    connection.execute(f"SET max_temp_directory_size = '{spill_mb}MB'")
+    close_to_the_outside(connection)
+    return Database(connection, first if len(job.paths) == 1 else f"{len(job.paths)} traces")
+
+
+def _into_file(job: _Job, database: str | Path, append: bool, resources: Resources) -> None:
+    if log := leftover_log(database):
+        raise TracekitError(
+            f"{database}: {log.name} beside it holds changes that another program made and did not "
+            "finish: close that program, or open the database with DuckDB once, or remove the file"
+        )
+    base = Path(database) if append and Path(database).exists() else None
+    if base is not None:
+        # Refused before anything is read, should it be no database.
+        open_database(base).close()
+    with (resumable if job.resume else written_whole)(database, job.paths) as beside:
+        if beside.exists():
+            require_same(beside, base, job.paths)
+        elif job.resume:
+            with written_whole(beside) as fresh:
+                _begin(job, fresh, base, database, resources)
+        elif base is not None:
+            shutil.copyfile(base, beside)
+        settings = resources.settings(beside) | _block_size(job.paths)
+        with connect(beside, settings, database) as connection:
+            job.run(connection, _Memory(connection, resources.memory_mb), str(database))
+
+
+def _begin(
+    job: _Job, fresh: Path, base: Path | None, database: str | Path, resources: Resources
+) -> None:
+    """Makes the database that a load which can be resumed adds to."""
+    if base is not None:
+        shutil.copyfile(base, fresh)
+    settings = resources.settings(fresh) | _block_size(job.paths)
+    with connect(fresh, settings, database) as connection:
+        begin(connection, base, job.paths)
 
 
 def _block_size(paths: list[str]) -> Config:
@@ -205,7 +253,8 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Database:
     if resources.hardware is not None:
         raise TracekitError(f"{path}: is loaded already; give --hardware when loading its traces")
     memory_mb = resources.memory_mb
-    return open_database(path, None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB)
+    limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
+    return open_database(path, limit_mb, resources.spill_mb)
 
 
 class _Stopped(Exception):
@@ -221,6 +270,8 @@ class _Job:
     resume: bool
     keeps_errors: bool
     progress: Progress | None
+    temp_dir: str | Path | None
+    metadata_bytes: int
     errors: list[TracekitError] = field(default_factory=list)
     loaded: int = 0
     stopped: bool = False
@@ -235,6 +286,7 @@ class _Job:
                 raise self._nothing()
             if self.progress:
                 self.progress.finishing()
+            end(connection)
             finish(connection, memory.more if memory else lambda: False)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
@@ -254,8 +306,7 @@ class _Job:
                 trace_id = last_trace_id(connection) + 1
                 for source in self._sources(done):
                     if isinstance(source, str):
-                        trace_id += copy_traces(connection, source, trace_id, done)
-                        self.loaded += 1
+                        trace_id += self._copy(connection, source, trace_id, done)
                         continue
                     pending.add(pool.submit(self._load_one, connection, trace_id, source))
                     trace_id += 1
@@ -269,22 +320,47 @@ class _Job:
                     cursor.interrupt()
                 raise
 
-    def _sources(self, done: set[tuple[str, int]]) -> Iterator[ByteStream | str]:
+    def _copy(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        path: str,
+        trace_id: int,
+        done: set[LoadedTrace],
+    ) -> int:
+        """Copies the traces of a database; returns how many."""
+        try:
+            copied = copy_traces(connection, path, trace_id, done)
+        except TracekitError as error:
+            self._bad(error)
+            return 0
+        self.loaded += 1
+        return copied
+
+    def _sources(self, done: set[LoadedTrace]) -> Iterator[ByteStream | str]:
         """The traces to read, and the paths of databases whose traces are to be copied."""
         for path in self.paths:
             try:
                 if is_database(path):
-                    open_database(path).close()
                     yield path
                     continue
-                for stream in open_streams(path, self.progress.read if self.progress else int):
-                    if (stream.path, stream.stored_bytes) in done:
+                read = self.progress.read if self.progress else int
+                for stream in open_streams(path, read, self.temp_dir):
+                    if isinstance(stream, TracekitError):
+                        self._bad(stream)
+                    elif self._is_in(done, stream):
                         stream.close()
                         self.loaded += 1
                     else:
                         yield stream
             except TracekitError as error:
                 self._bad(error)
+
+    @staticmethod
+    def _is_in(done: set[LoadedTrace], stream: ByteStream) -> bool:
+        """Whether this very trace is loaded already: the same path, and the same bytes."""
+        size = stream.stored_bytes
+        same = {each for each in done if each[:2] == (stream.path, size)}
+        return bool(same) and (stream.path, size, stream.stored_sha256()) in same
 
     def _load_one(
         self, connection: duckdb.DuckDBPyConnection, trace_id: int, stream: ByteStream

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -24,10 +27,29 @@ from tracekit.commands.workloads import workloads
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 _FAILED, _INTERRUPTED = 2, 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _ReaderGone(Exception):
+    """Nobody reads standard output any more."""
+
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            # click would end the process with status 1.
+            raise _ReaderGone from error
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__)
 def cli() -> None:
     """PyTorch profiler traces: a verdict, and a database to ask.
@@ -46,6 +68,7 @@ for command in _COMMANDS:
 
 def main() -> None:
     """Runs the command line and exits: 0 done, 2 wrong use or bad input, said in one line."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What the terminal's encoding lacks is shown as a question mark.
@@ -62,16 +85,59 @@ def main() -> None:
         status = _complain(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         status = _INTERRUPTED
+    except (_ReaderGone, BrokenPipeError):
+        _forget_output()
+        status = 0
     except OSError as error:
-        # A reader that has gone is no error. Either way Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        gone = isinstance(error, BrokenPipeError)
-        status = 0 if gone else _complain(f"cannot write: {error.strerror or error}")
+        _forget_output()
+        status = _complain(f"cannot write: {error.strerror or error}")
     except Exception as error:
         if not is_interrupt(error):
             raise
         status = _INTERRUPTED
-    sys.exit(status if isinstance(status, int) else 0)
+    _exit(status if isinstance(status, int) else 0)
+
+
+class _Closed(io.RawIOBase):
+    """In place of standard output, where that is closed: says so once."""
+
+    _has_said_so = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer) -> int:
+        if not self._has_said_so:
+            self._has_said_so = True
+            raise OSError(errno.EBADF, "standard output is closed")
+        return memoryview(data).nbytes
+
+
+def _open_what_is_closed() -> None:
+    """A file that is opened later may not take the place of a closed standard stream: what is
+    printed would be written into it."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(opened)
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Closed()), "utf-8", write_through=True)
+
+
+def _forget_output() -> None:
+    """What could not be written is not tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _exit(status: int) -> NoReturn:
+    """Ends the process; at once, where a query goes on that could not be stopped."""
+    from tracekit.interrupting import work_is_left_behind
+
+    if work_is_left_behind():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _complain(message: str) -> int:

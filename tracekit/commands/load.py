@@ -37,6 +37,7 @@ def load(
     from tracekit.reporters.progress import loading_bar
 
     bad: list[TracekitError] = []
+    name = printable(output)
     try:
         with loading_bar(traces) as progress:
             database = load_traces(
@@ -45,6 +46,7 @@ def load(
                 append=append,
                 resume=resume,
                 on_bad=bad.append,
+                on_wait=lambda: click.echo(f"tracekit: waits until {name} is written", err=True),
                 progress=progress,
                 **limits,
             )

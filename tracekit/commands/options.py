@@ -87,6 +87,12 @@ resource_options = _all_of(
     click.option("--threads", type=int, help="Load with so many threads.  [default: one a core]"),
     click.option("--temp-dir", help="Where to spill.  [default: the system's temporary directory]"),
     click.option(
+        "--spill-mb",
+        type=int,
+        help="Let queries spill so much to disk.  [default: 10,000; of a DB, 0 unless --memory-mb "
+        "is given]",
+    ),
+    click.option(
         "--hardware", help="A file of device peaks (TOML), tried before those that tracekit knows."
     ),
 )
@@ -96,6 +102,20 @@ row_options = _all_of(
         "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True
     ),
     click.option("-o", "--output", help="Write there instead of printing."),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=float,
+        default=600,
+        show_default=True,
+        help="End the query after so many seconds.",
+    ),
+    click.option(
+        "--max-rows",
+        type=int,
+        help="Show or write so many rows at most.  [default: 1,000 in a table; else all, unless "
+        "they are more than 100,000,000]",
+    ),
 )
 
 threshold_option = click.option(

@@ -32,6 +32,8 @@ def query(
     explain: bool,
     form: str,
     output: str | None,
+    timeout_s: float,
+    max_rows: int | None,
     **limits: Any,
 ) -> None:
     """Ask a trace or database a named question."""
@@ -59,11 +61,12 @@ def query(
     from tracekit.loading import Resources, open_any
     from tracekit.reporters import rows
 
+    asked = rows.Limits(timeout_s, max_rows)
     values = dict(_pair(each) for each in parameters)
     chosen = _chosen(question, columns)
     with open_any(arguments[1], Resources(**limits)) as database:
         variables = question.checked(values)
-        count = rows.render(database, question.sql, variables, form, output, chosen)
+        count = rows.render(database, question.sql, variables, form, output, chosen, asked)
         _explain_doubts(database, question, variables, count)
 
 

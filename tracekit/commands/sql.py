@@ -19,11 +19,15 @@ def sql(
     statement: str,
     form: str,
     output: str | None,
+    timeout_s: float,
+    max_rows: int | None,
     **limits: Any,
 ) -> None:
     """Run one SELECT over a trace or database, read-only."""
     from tracekit.loading import Resources, open_any
     from tracekit.reporters import rows
 
+    asked = rows.Limits(timeout_s, max_rows)
     with open_any(source, Resources(**limits)) as database:
-        rows.render(database, statement, {}, form, output)
+        database.require_select(statement)
+        rows.render(database, statement, {}, form, output, limits=asked)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import os
+import re
 import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
+import duckdb
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from tracekit.errors import TracekitError
-from tracekit.files import written_whole
+from tracekit.files import is_device, written_whole
+from tracekit.frames import ArrowStream, distinct_names, projected
 from tracekit.reporters.console import console
 from tracekit.text import printable
 
@@ -25,7 +33,38 @@ if TYPE_CHECKING:
     from tracekit.catalog import Value
     from tracekit.database import Database
 
-_MOST_TABLE_ROWS = 1000
+TABLE_ROWS = 1_000
+FILE_ROWS = 100_000_000
+_CHUNK_BYTES = 1 << 16
+_COPIED_AS = {
+    "csv": "FORMAT csv, HEADER",
+    "json": "FORMAT json, ARRAY true",
+    "parquet": "FORMAT parquet",
+}
+# Types that Arrow, JSON or Parquet cannot say in full: they go out as text.
+_AS_TEXT = re.compile(r"UHUGEINT|BIGNUM|\bBIT\b|UNION|VARIANT|INTERVAL|\bTIME WITH TIME ZONE|NULL")
+_WITH_FRACTIONS = re.compile(r"FLOAT|DOUBLE")
+# Types that a table shows as numbers and truth values; others as DuckDB says them.
+_PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*\)")
+# What JSON has no word for, outside of its strings.
+_NO_JSON = re.compile(rb'("(?:[^"\\]|\\.)*")|-?\b(?:NaN|Infinity)\b')
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an answer may take, and how many rows of it are shown or written.
+
+    Without `rows`, a table shows TABLE_ROWS, and a file of more than FILE_ROWS is refused.
+    """
+
+    timeout_s: float | None = None
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise TracekitError("--timeout is a number of seconds above 0")
+        if self.rows is not None and self.rows < 1:
+            raise TracekitError("--max-rows is at least 1")
 
 
 def render(
@@ -35,96 +74,176 @@ def render(
     form: str,
     output: str | None = None,
     columns: Sequence[str] = (),
+    limits: Limits | None = None,
 ) -> int:
     """Prints the rows of one SELECT, or writes them to `output`; returns how many there are.
 
-    Of all columns, or of those in `columns`, in that order.
+    Of all columns, or of those in `columns`, in that order. Columns of one name are told apart as
+    DuckDB does it: a, a_1.
 
     Raises:
-        TracekitError: when the SQL fails, or Parquet has nowhere to go.
+        TracekitError: when the SQL fails, a limit is reached, or Parquet has nowhere to go.
     """
+    limits = limits or Limits()
     if form == "table" and output is None:
-        names, rows = _fetch(database, query, variables, columns)
-        _table(names, rows)
-        return len(rows)
+        return _render_table(database, query, variables, columns, limits)
     if form == "table":
         raise TracekitError(
             "a table goes to the terminal; give --format csv, json or parquet with -o"
         )
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise TracekitError("Parquet is binary: give -o FILE, or send it to a pipe")
-    data, count = _encoded(database, query, variables, form, columns)
+
+    def write(sink: IO[bytes]) -> int:
+        return database.stream(
+            query,
+            variables,
+            lambda relation: _written(_chosen(relation, columns), form, sink, limits.rows),
+            limits.timeout_s,
+        )
+
     if output is None:
-        sys.stdout.buffer.write(data)
+        count = write(sys.stdout.buffer)
         sys.stdout.flush()
-        return count
-    with written_whole(output) as beside:
-        Path(beside).write_bytes(data)
+    elif is_device(output):
+        with Path(output).open("wb") as sink:
+            count = write(sink)
+    else:
+        with written_whole(output) as beside, beside.open("wb") as sink:
+            count = write(sink)
+    if count == limits.rows:
+        print(f"the first {count:,} rows, as --max-rows says: there may be more", file=sys.stderr)
     return count
 
 
-def _fetch(
-    database: Database, query: str, variables: Mapping[str, Value], columns: Sequence[str]
-) -> tuple[list[str], list[tuple[Any, ...]]]:
-    names, rows = database.fetch(query, variables)
-    if not columns:
-        return names, rows
-    places = [names.index(name) for name in columns]
-    return list(columns), [tuple(row[place] for place in places) for row in rows]
+def _chosen(relation: duckdb.DuckDBPyRelation, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
+    names = list(relation.columns)
+    places = [names.index(name) for name in columns] or range(len(names))
+    return projected(
+        relation,
+        distinct_names([names[place] for place in places]),
+        [f"#{place + 1}" for place in places],
+    )
 
 
-def _encoded(
+def _written(
+    relation: duckdb.DuckDBPyRelation, form: str, sink: IO[bytes], most: int | None
+) -> int:
+    """Writes the rows as they are computed; returns how many."""
+    kinds = [str(kind) for kind in relation.types]
+    values = [
+        f"CAST(#{place} AS VARCHAR)" if form == "csv" or _AS_TEXT.search(kind) else f"#{place}"
+        for place, kind in enumerate(kinds, 1)
+    ]
+    limited = projected(relation, relation.columns, values).limit(most or FILE_ROWS + 1)
+    has_fractions = form == "json" and any(_WITH_FRACTIONS.search(kind) for kind in kinds)
+    count = _copied(ArrowStream(limited), _COPIED_AS[form], sink, has_fractions)
+    if most is None and count > FILE_ROWS:
+        raise TracekitError(
+            f"the result has more than {FILE_ROWS:,} rows: --max-rows says how many are wanted"
+        )
+    return count
+
+
+def _copied(rows: ArrowStream, how: str, sink: IO[bytes], has_fractions: bool) -> int:
+    """What DuckDB's COPY writes of the rows, handed on to `sink`; returns how many there were.
+
+    It is a connection of its own, of nothing but these rows, and writes to a pipe.
+    """
+    outcome: list[int | BaseException] = []
+
+    def copy(target: str) -> None:
+        try:
+            with duckdb.connect(":memory:") as connection:
+                connection.register("rows_asked_for", rows)
+                copied = f"COPY (FROM rows_asked_for) TO '{target}' ({how})"
+                outcome.append(connection.execute(copied).fetchall()[0][0])
+        except BaseException as error:
+            outcome.append(error)
+
+    with _piped(copy) as source:
+        parts = _strict(source) if has_fractions else iter(partial(source.read, _CHUNK_BYTES), b"")
+        for text in parts:
+            sink.write(text)
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+@contextmanager
+def _piped(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
+    """What `write` writes to the path that it is given, while it writes it."""
+    if not Path("/dev/fd").exists():
+        # Windows has no path that is a pipe.
+        with tempfile.TemporaryDirectory() as folder:
+            write(str(Path(folder) / "rows"))
+            with (Path(folder) / "rows").open("rb") as source:
+                yield source
+        return
+    read_end, write_end = os.pipe()
+
+    def write_and_close() -> None:
+        write(f"/dev/fd/{write_end}")
+        os.close(write_end)
+
+    thread = threading.Thread(target=write_and_close, name="tracekit-rows", daemon=True)
+    thread.start()
+    try:
+        with os.fdopen(read_end, "rb") as source:
+            yield source
+    finally:
+        # Where nobody reads any more, its next write fails.
+        thread.join()
+
+
+def _strict(lines: IO[bytes]) -> Iterator[bytes]:
+    """Lines of JSON, with null for NaN and the infinities."""
+    for line in lines:
+        yield _NO_JSON.sub(lambda found: found[1] or b"null", line)
+
+
+def _render_table(
     database: Database,
     query: str,
     variables: Mapping[str, Value],
-    form: str,
     columns: Sequence[str],
-) -> tuple[bytes, int]:
-    """The rows in that form, and how many there are."""
-    if form == "parquet":
-        sink = io.BytesIO()
-        frame = database.frame(query, variables)
-        frame = frame.select(columns) if columns else frame
-        frame.write_parquet(sink)
-        return sink.getvalue(), frame.height
-    names, rows = _fetch(database, query, variables, columns)
-    if form == "json":
-        records = [dict(zip(names, row, strict=True)) for row in rows]
-        return (json.dumps(records, default=str, indent=1) + "\n").encode(), len(rows)
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(names)
-    lines.writerows([_csv_value(value) for value in row] for row in rows)
-    return text.getvalue().encode("utf-8", "replace"), len(rows)
+    limits: Limits,
+) -> int:
+    most = limits.rows or TABLE_ROWS
 
+    def fetched(relation: duckdb.DuckDBPyRelation) -> tuple[list[str], list[tuple[Any, ...]]]:
+        names = list(columns) or list(relation.columns)
+        shown = _chosen(relation, columns)
+        values = [
+            f"#{place}" if _PLAIN.fullmatch(str(kind)) else f"CAST(#{place} AS VARCHAR)"
+            for place, kind in enumerate(shown.types, 1)
+        ]
+        return names, projected(shown, shown.columns, values).limit(most + 1).fetchall()
 
-def _csv_value(value: Any) -> Any:
-    return json.dumps(value, default=str) if isinstance(value, list | dict) else value
+    names, rows = database.stream(query, variables, fetched, limits.timeout_s)
+    _table(names, rows[:most])
+    if len(rows) > most:
+        print(f"the first {most:,} rows: --max-rows shows more, --format csv all", file=sys.stderr)
+    return min(len(rows), most)
 
 
 def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
     """One line a row where that fits the width; else, as psql does, one line a value."""
     out = console()
-    shown = rows[:_MOST_TABLE_ROWS]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, name in enumerate(columns):
-        is_number = all(isinstance(row[place], int | float | NoneType) for row in shown)
+        is_number = all(isinstance(row[place], int | float | Decimal | NoneType) for row in rows)
         table.add_column(
             Text(printable(name), "bold"), justify="right" if is_number else "left", no_wrap=True
         )
-    for row in shown:
+    for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
     natural = Measurement.get(out, out.options.update(max_width=10_000), table).maximum
     if natural <= out.width:
         out.print(table)
     else:
-        for row in shown:
+        for row in rows:
             out.print(_record(columns, row))
-    if len(rows) > _MOST_TABLE_ROWS:
-        print(
-            f"... {len(rows) - _MOST_TABLE_ROWS:,} more rows; --format csv shows all",
-            file=sys.stderr,
-        )
 
 
 def _record(columns: list[str], row: tuple[Any, ...]) -> Table:

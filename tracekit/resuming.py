@@ -1,0 +1,83 @@
+"""What an unfinished load was begun on, so that only the same load goes on from it.
+
+It is a table of the unfinished database, which disappears when that is finished.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from tracekit import catalog, stored
+from tracekit.connection import connect_partial
+from tracekit.errors import TracekitError
+
+_TABLE = "loading"
+
+
+def begin(connection: duckdb.DuckDBPyConnection, base: Path | None, paths: Iterable[str]) -> None:
+    """Notes that the traces `paths` are to be added to what was copied from `base`, if anything."""
+    connection.execute(f"CREATE TABLE {_TABLE} (begun_on VARCHAR NOT NULL)")
+    begun_on = json.dumps({"base": _identity(base), "paths": _resolved(paths)})
+    connection.execute(f"INSERT INTO {_TABLE} VALUES (?)", [begun_on])
+
+
+def end(connection: duckdb.DuckDBPyConnection) -> None:
+    """Removes the note: the database is finished."""
+    connection.execute(f"DROP TABLE IF EXISTS {_TABLE}")
+
+
+def require_same(partial: Path, base: Path | None, paths: Iterable[str]) -> None:
+    """Refuses to go on from `partial` with another load than the one that was begun.
+
+    Raises:
+        TracekitError: when it was begun by another version, on another state of `base`, or with
+            traces that are not among `paths`.
+    """
+    begun_on = _begun_on(partial)
+    if begun_on["base"] != _identity(base):
+        raise _refused(partial, "was begun on another state of the database")
+    if others := sorted(set(begun_on["paths"]) - set(_resolved(paths))):
+        raise _refused(partial, f"may hold {others[0]}, which is not loaded now")
+
+
+def _begun_on(partial: Path) -> dict[str, Any]:
+    known = {*stored.ours(), *_note()}
+    with connect_partial(partial) as connection:
+        (database,) = connection.execute("SELECT system.main.current_database()").fetchall()[0]
+        found = stored.things(connection, database)
+        if not set(_note()) <= set(found) or not set(found) <= known:
+            raise _refused(partial, "was begun by another version of tracekit, or another program")
+        rows = connection.execute(f"SELECT begun_on FROM main.{_TABLE} LIMIT 2").fetchall()
+    if len(rows) != 1:
+        raise _refused(partial, "does not say what it was begun on")
+    noted: dict[str, Any] = json.loads(rows[0][0])
+    return noted
+
+
+def _note() -> list[stored.Thing]:
+    with duckdb.connect(":memory:") as connection:
+        begin(connection, None, [])
+        return stored.things(connection, "memory")
+
+
+def _identity(base: Path | None) -> list[int] | None:
+    """Tells one state of a file from another: each load writes a new file."""
+    if base is None:
+        return None
+    found = base.stat()
+    return [catalog.FORMAT, found.st_ino, found.st_size, found.st_mtime_ns]
+
+
+def _resolved(paths: Iterable[str]) -> list[str]:
+    return [path if path == "-" else str(Path(path).resolve()) for path in paths]
+
+
+def _refused(partial: Path, why: str) -> TracekitError:
+    return TracekitError(
+        f"{partial}: {why}: remove it to begin anew, or repeat the call that began it"
+    )

@@ -1,0 +1,139 @@
+"""What SQL from outside may do: read the database, and nothing else.
+
+Two defences stand one behind the other: the connection's own configuration, which is locked before
+anything of a file is looked at, and DuckDB's own parser, which says what a statement would do.
+https://duckdb.org/docs/current/operations_manual/securing_duckdb/overview
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+import duckdb
+
+from tracekit.errors import TracekitError
+
+Config = dict[str, str | bool | int | float | list[str]]
+
+# What may still be set afterwards: both only ever take something away.
+_STILL_SET = ["memory_limit", "disabled_filesystems"]
+_CLOSED: Config = {
+    "enable_external_access": False,
+    "allow_community_extensions": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "allowed_configs": _STILL_SET,
+    "lock_configuration": True,
+}
+
+# Nodes of a parsed SELECT that only read. A common table expression may also hold an INSERT, an
+# UPDATE, a DELETE or a COPY.
+_READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"}
+_NODE = re.compile(r'"type":"(\w+_NODE)"')
+_FUNCTION = re.compile(r'"function_name":"([^"]*)"')
+_TYPE = re.compile(r'"type_name":"([^"]*)"')
+
+# Functions that run SQL of their own, which nobody has parsed.
+_RUN_SQL = {"query", "json_execute_serialized_sql"}
+# Functions that change what DuckDB does or holds.
+_CHANGE_STATE = {
+    "checkpoint",
+    "force_checkpoint",
+    "enable_logging",
+    "disable_logging",
+    "truncate_duckdb_logs",
+    "write_log",
+    "enable_profiling",
+    "disable_profiling",
+    "create_external_resource",
+    "destroy_external_resource",
+    "register_external_resource",
+    "deregister_external_resource",
+    "register_external_resource_type",
+    "nextval",
+    "setval",
+}
+# Functions that read addresses in memory instead of tables.
+_READ_ADDRESSES = {
+    "arrow_scan",
+    "arrow_scan_dumb",
+    "pandas_scan",
+    "python_arrow_scan",
+    "python_map_function",
+    "seq_scan",
+}
+REFUSED_FUNCTIONS = _RUN_SQL | _CHANGE_STATE | _READ_ADDRESSES
+# DuckDB 2.0.0 overflows its stack on values nested some 20,000 deep, and takes the process with it.
+_CRASHING = re.compile(r"json_contains|variant_\w+", re.IGNORECASE)
+
+
+def reading(settings: Config) -> Config:
+    """`settings` with those of a connection that only reads the file it is opened on.
+
+    They are given when it is opened, so that nothing in the file runs before they hold.
+    """
+    # In this order: DuckDB sets the last first, and where to spill has to be set before the rest.
+    return _CLOSED | settings
+
+
+def close_to_the_outside(connection: duckdb.DuckDBPyConnection) -> None:
+    """The same for an open connection: from here on it only works on what it holds."""
+    for name, value in _CLOSED.items():
+        connection.execute(f"SET {name} = {value}")
+
+
+def forbid_files(connection: duckdb.DuckDBPyConnection) -> None:
+    """No query opens a file any more, to read, write or spill. What is open stays so.
+
+    Without this, DuckDB still lets a query write the path of the database itself.
+    """
+    connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
+
+
+def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    """Refuses what does more than read, by what DuckDB's parser says.
+
+    Raises:
+        TracekitError: when `query` is not one SELECT, or an EXPLAIN of one.
+        duckdb.Error: when it is not SQL.
+    """
+    statements = duckdb.extract_statements(query)
+    if len(statements) != 1:
+        raise _refused()
+    kind = statements[0].type
+    if kind == duckdb.StatementType.EXPLAIN:
+        query = _explained(query)
+        kind = duckdb.extract_statements(query)[0].type
+    if kind != duckdb.StatementType.SELECT:
+        raise _refused()
+    asked = "SELECT system.main.json_serialize_sql($query)"
+    with connection.cursor() as cursor:
+        parsed: str = cursor.execute(asked, {"query": query}).fetchall()[0][0]
+    if not parsed.startswith('{"error":false') or set(_NODE.findall(parsed)) - _READING_NODES:
+        raise _refused()
+    for name in _FUNCTION.findall(parsed):
+        if name.lower() in REFUSED_FUNCTIONS:
+            raise TracekitError(f"the database is read-only: {name}() does more than read")
+        if _CRASHING.fullmatch(name):
+            raise TracekitError(f"SQL: {name}() is refused: DuckDB crashes on deeply nested values")
+    if any(name.upper() == "VARIANT" for name in _TYPE.findall(parsed)):
+        raise TracekitError(
+            "SQL: casts to VARIANT are refused: DuckDB crashes on deeply nested values"
+        )
+
+
+def _explained(query: str) -> str:
+    """The statement that an EXPLAIN is about: its longest ending that DuckDB can parse."""
+    text = query.encode()
+    for offset, _ in duckdb.tokenize(query)[1:]:
+        with suppress(duckdb.Error, UnicodeDecodeError):
+            ending = text[offset:].decode()
+            if duckdb.extract_statements(ending):
+                return ending
+    raise _refused()
+
+
+def _refused() -> TracekitError:
+    return TracekitError("the database is read-only: give one SELECT statement")
