@@ -121,9 +121,11 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
     check_place(path)
     with kept_streams():
         runnable = prepare(target, options)
-        with _reported(target):
+        recorder = _recorder(runnable, options)
+        with _reported(target), recorder.alone():
             unprofiled_ns = _unprofiled_ns(runnable, options)
-        recorder, facts = _profiled(runnable, options, {"unprofiled_step_ns": unprofiled_ns})
+            given = {"unprofiled_step_ns": unprofiled_ns}
+            facts = _profiled(runnable, options, recorder, given)
     with published(path) as beside:
         _write(recorder, facts, beside)
     return Captured(str(asked), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
@@ -139,7 +141,9 @@ def record(
     Raises:
         TracekitError: when a step fails, profiles itself or does nothing that can be recorded.
     """
-    recorder, facts = _profiled(runnable, options, facts)
+    recorder = _recorder(runnable, options)
+    with _reported(runnable.target):
+        facts = _profiled(runnable, options, recorder, facts)
     _write(recorder, facts, output)
     return facts
 
@@ -150,11 +154,9 @@ def _unprofiled_ns(runnable: Runnable, options: Options) -> int:
     return _time(runnable.step, options.active, _synchronizer(runnable.device))
 
 
-def _profiled(
-    runnable: Runnable, options: Options, facts: dict[str, Any]
-) -> tuple[Recorder, dict[str, Any]]:
+def _recorder(runnable: Runnable, options: Options) -> Recorder:
     torch = import_torch()
-    recorder = Recorder(
+    return Recorder(
         torch,
         gpu=runnable.device.type == "cuda",
         # The first profiled step pays for the profiler's own start: it is not recorded.
@@ -163,13 +165,17 @@ def _profiled(
         with_stack=options.stacks,
         profile_memory=options.memory,
     )
-    with _reported(runnable.target):
-        profiled_ns = _profiled_ns(torch, runnable, options, recorder)
-    return recorder, runnable.facts | {
-        "profiled_step_ns": profiled_ns,
+
+
+def _profiled(
+    runnable: Runnable, options: Options, recorder: Recorder, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Runs the steps under the profiler; returns what the trace says of them."""
+    return runnable.facts | {
+        "profiled_step_ns": _profiled_ns(runnable, options, recorder),
         "active_steps": options.active,
         "warmup_steps": options.warmup,
-        "torch": torch.__version__,
+        "torch": import_torch().__version__,
         **facts,
     }
 
@@ -318,8 +324,9 @@ def _time(step: Callable[[], object], count: int, synchronize: Callable[[], None
     return int(statistics.median(rounds))
 
 
-def _profiled_ns(torch: Any, runnable: Runnable, options: Options, recorder: Recorder) -> int:
-    """Runs the steps under the profiler, and returns nanoseconds a step."""
+def _profiled_ns(runnable: Runnable, options: Options, recorder: Recorder) -> int:
+    """Nanoseconds a step under the profiler."""
+    torch = import_torch()
     synchronize = _synchronizer(runnable.device)
     began = ended = 0
     with recorder:

@@ -15,13 +15,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from gzip import open as open_gzip
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import written_whole
 
-# Every profiler of PyTorch's starts through these two names in torch.autograd.profiler.
-_STARTERS = ("_prepare_profiler", "_enable_profiler")
+# An attribute of torch.autograd.profiler that is set while a profiler of any thread runs.
+_FLAG = "_is_profiler_enabled"
 _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
 NO_WORK = (
     "no operator of PyTorch's ran while it was recorded, so there is nothing to write: work that "
@@ -53,28 +53,51 @@ class Recorder:
         self._profile = torch.profiler.profile(activities=activities, **settings)
         self._owner = 0
         self._calling: int | None = None
-        self._undo = ExitStack()
+        self._flagged = False
+        self._alone = ExitStack()
 
     @property
     def here(self) -> bool:
         """Whether this is the process that started the session."""
         return os.getpid() == self._owner
 
-    def __enter__(self) -> Recorder:
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuses other profilers already here, before the session begins."""
+        if Recorder._active is self and self.here:
+            yield
+            return
         self._refuse_a_second()
-        _let_children_exit()
         self._owner = os.getpid()
         Recorder._active = self
         profiler = self._torch.autograd.profiler
-        for name in _STARTERS:
-            if real := getattr(profiler, name, None):
-                setattr(profiler, name, self._only_by_this(real))
-                self._undo.callback(setattr, profiler, name, real)
+        # Every profiler starts through these; emit_nvtx and emit_itt through the second alone.
+        starters = [
+            (place, name, getattr(place, name))
+            for place, name in (
+                (profiler.profile, "_prepare_trace"),
+                (profiler, "_enable_profiler"),
+            )
+            if hasattr(place, name)
+        ]
+        for place, name, start in starters:
+            setattr(place, name, self._only_by_this(start))
+        try:
+            yield
+        finally:
+            if self.here:
+                for place, name, start in starters:
+                    setattr(place, name, start)
+                Recorder._active = None
+
+    def __enter__(self) -> Recorder:
+        self._alone.enter_context(self.alone())
+        _let_children_exit()
         try:
             with self._called():
                 self._profile.start()
         except BaseException:
-            self._close()
+            self._alone.close()
             raise
         return self
 
@@ -93,13 +116,16 @@ class Recorder:
     ) -> None:
         if not self.here:
             return
-        self._close()
         try:
             self._require_running()
-            self._profile.stop()
+            with self._called():
+                self._profile.stop()
         except Exception:
+            setattr(self._torch.autograd.profiler, _FLAG, False)
             if kind is None:
                 raise
+        finally:
+            self._alone.close()
 
     def export(self, path: Path) -> None:
         """Writes the ended session's trace as JSON.
@@ -112,10 +138,6 @@ class Recorder:
         except RuntimeError as error:
             raise TracekitError(f"the trace cannot be exported: {first_line(error)}") from error
 
-    def _close(self) -> None:
-        self._undo.close()
-        Recorder._active = None
-
     @contextmanager
     def _called(self) -> Iterator[None]:
         self._calling = threading.get_ident()
@@ -123,15 +145,21 @@ class Recorder:
             yield
         finally:
             self._calling = None
+            self._flagged = getattr(self._torch.autograd.profiler, _FLAG, False)
 
     def _only_by_this(self, start: Callable[..., Any]) -> Callable[..., Any]:
+        profiler = self._torch.autograd.profiler
+
         def guarded(*arguments: Any, **options: Any) -> Any:
-            if self.here and self._calling != threading.get_ident():
-                raise TracekitError(
-                    "starts a profiler of its own while it is recorded, and PyTorch runs one at a "
-                    f"time: {_WHAT_TO_DO}"
-                )
-            return start(*arguments, **options)
+            if not self.here or self._calling == threading.get_ident():
+                return start(*arguments, **options)
+            # emit_nvtx and emit_itt set it before they start.
+            setattr(profiler, _FLAG, self._flagged)
+            for session in arguments:
+                if _is_a(session, profiler):
+                    # Its end would start it after all, and crash.
+                    session._start_trace = _refuse
+            _refuse()
 
         return guarded
 
@@ -141,8 +169,7 @@ class Recorder:
         if (
             (active is not None and active.here)
             or self._torch.autograd._profiler_enabled()
-            # Set for the profilers of all threads.
-            or getattr(profiler, "_is_profiler_enabled", False)
+            or getattr(profiler, _FLAG, False)
             or any(_is_warming_up(each) for each in gc.get_objects() if _is_a(each, profiler))
         ):
             raise TracekitError(
@@ -159,13 +186,21 @@ class Recorder:
             )
 
 
+def _refuse() -> NoReturn:
+    raise TracekitError(
+        "starts a profiler of its own while it is recorded, and PyTorch runs one at a time: "
+        f"{_WHAT_TO_DO}"
+    )
+
+
 def _is_a(each: object, profiler: Any) -> bool:
     return type(each) is profiler.profile
 
 
 def _is_warming_up(session: Any) -> bool:
     """Whether Kineto has got ready for a session that has not begun."""
-    return bool(getattr(session, "entered", False)) and not session.profiling_start_time_ns
+    readied = getattr(getattr(session, "_stats", None), "profiler_prepare_call_duration_us", 0)
+    return readied > 0 and not session.profiling_start_time_ns
 
 
 def _let_children_exit() -> None:
@@ -217,7 +252,7 @@ def check_place(output: Path) -> None:
     Raises:
         TracekitError: when it cannot.
     """
-    with suppress(_Discarded), written_whole(output):
+    with _writing(output), suppress(_Discarded), written_whole(output):
         raise _Discarded
 
 
@@ -228,12 +263,18 @@ def published(output: Path) -> Iterator[Path]:
     Raises:
         TracekitError: when `output` cannot be written.
     """
-    try:
+    with _writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(output) as beside:
+            yield beside
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
-    with written_whole(output) as beside:
-        yield beside
 
 
 def of_rank(output: Path, torch: Any) -> Path:
@@ -270,6 +311,6 @@ def _count(name: str, default: int | None) -> int | None:
     # More digits than these are no number of processes.
     if not re.fullmatch("[0-9]{1,9}", text.strip()):
         raise TracekitError(
-            f"{name} is {text!r} in the environment: it is a whole number, or is not set"
+            f"{name} is {text[:40]!r} in the environment: it is a whole number, or is not set"
         )
     return int(text)

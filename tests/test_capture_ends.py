@@ -1,0 +1,232 @@
+"""Captured code that ends in its own way: one line says so, and nothing is left behind."""
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tracekit import TracekitError
+from tracekit.capture import Options, capture
+from tracekit.profiling import profile, profile_script
+from tracekit.usercode import no_unseen_end
+
+torch = pytest.importorskip("torch")
+
+OPTIONS = Options(device="cpu", warmup=1, active=1)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder of its own to work in; modules written there are forgotten again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if not name.startswith("torch"):
+            del sys.modules[name]
+
+
+STEPS = {
+    "exits": ("import sys\ndef step(): sys.exit(0)", r"ended the program by sys\.exit\(0\)"),
+    "quits": ("def step(): raise SystemExit", r"ended the program by sys\.exit\(\)"),
+    "own_base": ("class End(BaseException): pass\ndef step(): raise End('so')", "End: so"),
+    "closes": ("def step(): raise GeneratorExit", "failed while it ran: GeneratorExit"),
+    "awaited": ("async def step(): pass", "gives a coroutine and runs nothing"),
+    "yields": ("def step(): yield", "gives a generator and runs nothing"),
+    "async_yields": ("async def step(): yield", "gives an async generator and runs nothing"),
+    "hidden": ("async def f(): pass\nstep = lambda: f()", "gives a coroutine and runs nothing"),
+    "hidden_yield": ("step = lambda: (x for x in 'ab')", "gives a generator and runs nothing"),
+    "called": (
+        "class Step:\n    async def __call__(self): pass\nstep = Step()",
+        "gives a coroutine and runs nothing",
+    ),
+    "given": ("def step(batch, *, rate): pass", "called with nothing: .*'batch'"),
+    "exits_at_import": ("import sys\nsys.exit(0)", r"cannot import exits_at_import: it calls sys"),
+    "ends_at_import": ("raise GeneratorExit", "cannot import ends_at_import: GeneratorExit"),
+    "defines_nothing": ("", "defines_nothing has no function 'step'"),
+    "broken": ("def step(:", "cannot import broken: SyntaxError"),
+    "lazy": ("def __getattr__(name): raise ValueError(name)", "cannot import lazy: ValueError"),
+    "idle": ("def step(): pass", "no operator of PyTorch's ran"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_step_that_records_nothing_is_refused_in_one_line(name, here):
+    code, said = STEPS[name]
+    (here / f"{name}.py").write_text(code)
+    with pytest.raises(TracekitError, match=f"^{name}:step: .*{said}") as refused:
+        capture(f"{name}:step", "t.json.gz", OPTIONS)
+    assert "\n" not in str(refused.value)
+    assert [each.name for each in here.iterdir()] == [f"{name}.py"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (b"", "no operator of PyTorch's ran"),
+        (b"x = (", "failed: SyntaxError"),
+        (b"x = '\xff'", "failed: SyntaxError"),
+        (b"x = '\0'", "failed: (SyntaxError|ValueError)"),
+        (b"import sys; sys.exit('no\\nway')", "ended with no"),
+        (b"raise GeneratorExit", "failed: GeneratorExit"),
+        (b"import asyncio; raise asyncio.CancelledError", "failed: CancelledError"),
+    ],
+)
+def test_a_script_that_cannot_be_recorded_is_refused_by_name(code, said, here):
+    (here / "s.py").write_bytes(code)
+    with pytest.raises(TracekitError, match=f"^s.py: {said}"):
+        profile_script("s.py", (), "t.json.gz")
+    assert [each.name for each in here.iterdir()] == ["s.py"]
+
+
+def test_an_interrupt_by_the_code_stays_an_interrupt(here):
+    (here / "s.py").write_text("raise KeyboardInterrupt")
+    (here / "stopped.py").write_text("def step(): raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        profile_script("s.py", (), "t.json.gz")
+    with pytest.raises(KeyboardInterrupt):
+        capture("stopped:step", "t.json.gz", OPTIONS)
+    assert sorted(each.name for each in here.iterdir()) == ["s.py", "stopped.py"]
+
+
+WORK = "import os, sys, shutil, torch\ntorch.ones(2).sin()\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.exit(0)",
+        "sys.exit()",
+        "os.chdir('/')",
+        "shutil.rmtree('out')",
+        "shutil.rmtree('out'); os.mkdir('out')",
+    ],
+)
+def test_a_script_that_changes_folders_is_recorded_where_it_was_asked(code, here):
+    (here / "out").mkdir()
+    (here / "s.py").write_text(WORK + code)
+    assert profile_script("s.py", (), "out/t.json.gz") == Path("out/t.json.gz")
+    assert [each.name for each in (here / "out").iterdir()] == ["t.json.gz"]
+
+
+def test_a_step_that_changes_folders_is_recorded_where_it_was_asked(here):
+    (here / "out").mkdir()
+    code = "def step(): torch.ones(2).sin(); os.chdir('/'); shutil.rmtree(out, True)\n"
+    (here / "moves.py").write_text(f"{WORK}out = {str(here / 'out')!r}\n{code}")
+    assert capture("moves:step", "out/t.json.gz", OPTIONS).path == "out/t.json.gz"
+    assert [each.name for each in (here / "out").iterdir()] == ["t.json.gz"]
+
+
+def test_an_output_that_cannot_be_written_is_said_before_the_code_runs(here):
+    (here / "s.py").write_text("open('ran', 'w')")
+    (here / "runs.py").write_text("open('ran', 'w')\ndef step(): pass")
+    for output in ("no/t.json.gz", "x" * 300 + ".json.gz"):
+        with pytest.raises(TracekitError, match="cannot be written"):
+            profile_script("s.py", (), output)
+        with pytest.raises(TracekitError, match="cannot be written"):
+            capture("runs:step", output, OPTIONS)
+    assert not (here / "ran").exists()
+
+
+def test_streams_that_the_code_replaces_or_closes_are_back_afterwards(here, monkeypatch):
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        monkeypatch.setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115
+    (here / "s.py").write_text(
+        WORK + "import io\nsys.stdout = io.StringIO()\nsys.stderr.close(); os.close(2)\n"
+    )
+    before = sys.stdout
+    profile_script("s.py", (), "t.json.gz")
+    assert sys.stdout is before
+    assert not sys.stderr.closed
+    assert os.fstat(2)
+    sys.stderr.write("")
+    assert not isinstance(sys.stdout, io.StringIO)
+
+
+def test_sys_exit_within_a_block_keeps_the_trace_only_with_status_0(tmp_path):
+    for code in (None, 0, 3, "no"):
+        with pytest.raises(SystemExit), profile(tmp_path / f"{code}.json.gz"):
+            torch.ones(2).sin()
+            sys.exit(code)
+    assert {each.name for each in tmp_path.iterdir()} == {"None.json.gz", "0.json.gz"}
+
+
+def test_a_function_that_only_makes_a_coroutine_cannot_be_decorated(tmp_path):
+    async def work():
+        await asyncio.sleep(0)
+
+    def items():
+        yield 1
+
+    for function in (work, items):
+        with pytest.raises(TracekitError, match="inside it"):
+            profile(tmp_path / "t.json.gz")(function)
+
+
+PROGRAM = sys.executable
+ENDS = {
+    "os._exit": lambda: os._exit(0),
+    "os.execv": lambda: os.execlp(PROGRAM, PROGRAM, "-c", ""),
+    "os.execve": lambda: os.execle(PROGRAM, PROGRAM, "-c", "", os.environ),
+}
+
+
+@pytest.mark.parametrize("call", ENDS)
+def test_what_ends_the_process_unseen_ends_with_the_refusal(call):
+    child = os.fork()
+    if child == 0:
+        try:
+            with no_unseen_end(lambda name: 7 if name == call else 8):
+                ENDS[call]()
+        finally:
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_forked_child_may_end_the_process_unseen():
+    with no_unseen_end(lambda name: 7):
+        child = os.fork()
+        if child == 0:
+            os._exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert os._exit.__module__ == "posix"
+
+
+def test_a_script_that_ends_the_process_is_one_line_and_status_2(run, tmp_path):
+    (tmp_path / "s.py").write_text("import os\nprint('mine')\nos._exit(0)\n")
+    done = run("capture", "s.py", "-o", "t.json.gz")
+    assert (done.returncode, done.stdout) == (2, "mine\n")
+    assert done.stderr.startswith("tracekit: s.py: os._exit ends the process before a trace")
+    assert done.stderr.count("\n") == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["s.py"]
+
+
+def test_ctrl_c_in_a_long_step_ends_with_130_and_leaves_nothing(tmp_path):
+    (tmp_path / "long.py").write_text(
+        "import time\ndef step():\n    open('began', 'w').close()\n    time.sleep(200)\n"
+    )
+    command = [Path(sys.executable).parent / "tracekit", "capture", "long:step", "-o", "t.json.gz"]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            until = time.monotonic() + 120
+            while not (tmp_path / "began").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["began", "long.py"]

@@ -1,0 +1,136 @@
+"""Captured code that forks: one process writes the trace, and the children end as they would."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+# Each child leaves what is recorded in another way, and is awaited: one that hangs would show.
+SCRIPT = """
+import atexit, multiprocessing, os, sys
+import torch
+from torch.utils.data import DataLoader
+
+torch.ones(2).sin()
+loader = DataLoader(torch.arange(8), num_workers=2, multiprocessing_context="fork")
+assert sum(int(each) for each in loader) == 28
+
+worker = multiprocessing.get_context("fork").Process(target=sys.exit, args=(4,))
+worker.start()
+worker.join()
+print("worker", worker.exitcode, flush=True)
+
+for way in ("returns", "exits", "raises", "leaves"):
+    child = os.fork()
+    if child == 0:
+        break
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(way, status, flush=True)
+else:
+    way = "parent"
+if way != "parent":
+    atexit.register(print, way, "at exit")
+    torch.ones(2).exp()
+if way == "exits":
+    sys.exit(5)
+if way == "raises":
+    raise ValueError("of a child")
+if way == "leaves":
+    os._exit(6)
+torch.ones(2).cos()
+"""
+
+
+def names(path) -> set[str]:
+    with gzip.open(path) as file:
+        return {event.get("name") for event in json.load(file)["traceEvents"]}
+
+
+def test_children_of_a_script_end_in_their_own_ways_and_write_nothing(run, tmp_path):
+    (tmp_path / "s.py").write_text(SCRIPT)
+    done = run("capture", "s.py", "-o", "t.json.gz")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "worker 4",
+        "returns at exit", "returns 0",
+        "exits at exit", "exits 5",
+        "raises at exit", "raises 2",
+        "leaves 6",
+        "t.json.gz: recorded",
+    ]  # fmt: skip
+    assert done.stderr.splitlines() == ["tracekit: s.py: failed: ValueError: of a child"]
+    assert {"aten::sin", "aten::cos"} <= names(tmp_path / "t.json.gz")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["s.py", "t.json.gz"]
+
+
+PROGRAM = """
+import os, sys
+import torch
+import tracekit
+from tracekit.capture import Options, capture
+
+def forked(leave):
+    child = os.fork()
+    if child == 0:
+        leave()
+        return True
+    print(leave.__name__, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return False
+
+def returns(): pass
+def exits(): sys.exit(5)
+def interrupts(): raise KeyboardInterrupt
+
+parent = os.getpid()
+# The children leave the block, and go on behind it.
+for leave in (returns, exits):
+    with tracekit.profile("block.json.gz", steps=1, warmup=1) as run:
+        for step in range(4):
+            torch.ones(2).sin()
+            if step == 2 and forked(leave):
+                for _ in range(5):
+                    run.step()
+                break
+            run.step()
+    if os.getpid() != parent:
+        assert not os.path.exists("block.json.gz")
+        sys.exit(3)
+    os.remove("block.json.gz")
+
+# The children leave a step.
+sys.modules["steps"] = sys.modules["__main__"]
+for leave in (returns, exits, interrupts):
+    def step():
+        torch.ones(2).cos()
+        forked(leave)
+    capture("steps:step", "t.json.gz", Options(device="cpu", warmup=0, active=1))
+print("done", flush=True)
+"""
+
+
+def test_only_the_process_that_entered_a_block_or_a_step_writes(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    a_step = 3 + 1 + 1  # Timed three times, then for the profiler's start, then recorded.
+    assert done.stdout.splitlines() == [
+        "returns 3", "exits 5",
+        *["returns 0"] * a_step, *["exits 5"] * a_step, *["interrupts 130"] * a_step,
+        "done",
+    ]  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert "aten::cos" in names(tmp_path / "t.json.gz")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["program.py", "t.json.gz"]

@@ -1,0 +1,112 @@
+"""Which rank a recording is of, as the environment or torch.distributed says."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tracekit import TracekitError
+from tracekit.capture import Options, capture
+from tracekit.recorder import of_rank
+
+ALONE = SimpleNamespace(distributed=SimpleNamespace(is_available=lambda: False))
+OUTPUT = Path("out/t.json.gz")
+
+
+def initialized(rank: int, world: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        distributed=SimpleNamespace(
+            is_available=lambda: True,
+            is_initialized=lambda: True,
+            get_rank=lambda: rank,
+            get_world_size=lambda: world,
+        )
+    )
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    def set_(rank: str | None, world: str | None) -> None:
+        for name, value in (("RANK", rank), ("WORLD_SIZE", world)):
+            if value is None:
+                monkeypatch.delenv(name, raising=False)
+            else:
+                monkeypatch.setenv(name, value)
+
+    return set_
+
+
+@pytest.mark.parametrize(
+    ("rank", "world", "name"),
+    [
+        (None, None, "t.json.gz"),
+        (None, "1", "t.json.gz"),
+        ("0", "1", "t.json.gz"),
+        ("0", None, "t.json.gz"),
+        ("0", "2", "t.rank0.json.gz"),
+        (" 07\n", " 16 ", "t.rank7.json.gz"),
+    ],
+)
+def test_a_rank_among_several_is_in_the_name(rank, world, name, environment):
+    environment(rank, world)
+    assert of_rank(OUTPUT, ALONE) == Path("out") / name
+
+
+@pytest.mark.parametrize(
+    ("rank", "world", "said"),
+    [
+        ("0", "abc", "WORLD_SIZE is 'abc'"),
+        ("0", "", "WORLD_SIZE is ''"),
+        ("0", "-2", "WORLD_SIZE is '-2'"),
+        ("0", "0", "RANK is 0, and WORLD_SIZE is 0"),
+        ("0", "2.0", "WORLD_SIZE is '2.0'"),
+        ("0", "9" * 5000, "WORLD_SIZE is"),
+        ("../../x", "2", "RANK is '../../x'"),
+        ("../../x", None, "RANK is '../../x'"),
+        ("/tmp/x", "1", "RANK is '/tmp/x'"),
+        ("", "2", "RANK is ''"),
+        ("-1", "2", "RANK is '-1'"),
+        ("\u0661", "2", "RANK is"),
+        ("1_0", "20", "RANK is '1_0'"),
+        ("2", "2", "RANK is 2, and WORLD_SIZE is 2"),
+        ("3", None, "RANK is 3, and WORLD_SIZE is 1"),
+        (None, "2", "WORLD_SIZE is 2, but RANK is not set"),
+        (None, "0", "WORLD_SIZE is 0, but RANK is not set"),
+    ],
+)
+def test_an_environment_without_sense_is_refused(rank, world, said, environment):
+    environment(rank, world)
+    with pytest.raises(TracekitError, match=f"^{re.escape(said)}") as refused:
+        of_rank(OUTPUT, ALONE)
+    assert len(str(refused.value)) < 200
+
+
+def test_what_torch_distributed_says_comes_before_the_environment(environment):
+    environment("../../x", "abc")
+    assert of_rank(OUTPUT, initialized(1, 2)) == Path("out/t.rank1.json.gz")
+    assert of_rank(OUTPUT, initialized(0, 1)) == OUTPUT
+    # What torch gives a process that is in no group.
+    with pytest.raises(TracekitError, match="RANK is -1"):
+        of_rank(OUTPUT, initialized(-1, -1))
+
+
+def test_an_environment_without_sense_ends_a_capture_with_one_line(run, tmp_path):
+    (tmp_path / "s.py").write_text("open('ran', 'w')")
+    done = run("capture", "s.py", "-o", "t.json.gz", RANK="../../x", WORLD_SIZE="2")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "RANK is '../../x' in the environment" in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["s.py"]
+
+
+def test_steps_too_are_recorded_under_their_rank(tmp_path, environment):
+    pytest.importorskip("torch")
+    sizes = {"batch": 1, "seq": 2, "dim": 4, "hidden": 4}
+    options = Options(device="cpu", warmup=0, active=1, **sizes)
+    environment("1", "2")
+    assert capture("linear", tmp_path / "t.json.gz", options).path.endswith("/t.rank1.json.gz")
+    environment("../x", "2")
+    with pytest.raises(TracekitError, match="RANK is"):
+        capture("linear", tmp_path / "t.json.gz", options)
+    assert [each.name for each in tmp_path.iterdir()] == ["t.rank1.json.gz"]
