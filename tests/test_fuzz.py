@@ -1,19 +1,28 @@
-"""Two thousand damaged traces: no traceback, no hang, and no event that silently disappears."""
+"""Thousands of damaged traces: no traceback, no hang, and no event that silently disappears.
+
+With TRACEKIT_TEST_ALL=1, twenty times as many.
+"""
 
 import gzip
+import io
 import json
+import os
 import random
 import re
+import tarfile
 
 import duckdb
 import pytest
+import zstandard
 
 from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
 from tracekit.ingest import Ingest, create_tables
-from tracekit.sources import ByteStream
+from tracekit.reading import TraceReader
+from tracekit.sources import ByteStream, open_streams
 
-CASES_PER_SEED = 250
+_MORE = 20 if os.environ.get("TRACEKIT_TEST_ALL") == "1" else 1
+CASES_PER_SEED = 250 * _MORE
 _NAMES = re.compile(rb'"op (\d+)"')
 
 
@@ -34,6 +43,7 @@ def trace(indent: int | None) -> bytes:
 def damaged(data: bytes, rng: random.Random) -> bytes:
     """The trace with one to three things wrong with it."""
     for _ in range(rng.randint(1, 3)):
+        data = data or b" "
         at = rng.randrange(len(data))
         kind = rng.choice(["cut", "flip", "delete", "insert", "double", "nest"])
         if kind == "cut":
@@ -151,3 +161,115 @@ def test_a_real_trace_cut_at_every_997th_byte_keeps_its_whole_events(name, inges
         # An event that was cut in two is the one thing set aside; behind them, half a member.
         if cut <= spans[-1][1]:
             assert rejected == sum(start < cut < end for start, end in spans), cut
+
+
+# What parsers stumble over, as values, keys or parts of them.
+ODD = [
+    b"9" * 5000, b"-" + b"1" * 5000 + b".5", b"1e999999", b"NaN", b"-Infinity", b"nan", b"-inf",
+    b"[" * 2000 + b"]" * 2000, b'{"a":' * 70_000, b'"\\ud800"', b'"\\udc00\\ud800"', b'"\xff\xfe"',
+    b'"\x00\x01"', b'"\\x"', b"tru", b"[1,]", b'{"a":1,}', b"\x00" * 700, b'"traceEvents":[]',
+    b'"traceEvents":5', b'"\\u0074raceEvents":[{"ph":"X","name":"op 7"}]', b"]", b"}", b'"', b"\\",
+    b'{"computeMajor":"\\ud83d","name":"\\udfff","id":NaN,"totalGlobalMem":' + b"8" * 5000 + b"}",
+]  # fmt: skip
+
+
+def odd(data: bytes, rng: random.Random) -> bytes:
+    """The trace with one to four odd things put in, some in place of what was there."""
+    for _ in range(rng.randint(1, 4)):
+        # At its beginning, at its end, or in an event.
+        at = rng.choice([rng.randrange(80), rng.randrange(len(data)), -1 - rng.randrange(60)])
+        end = at + rng.choice([0, 0, 1, 5])
+        at, end = (len(data) + each if at < 0 else each for each in (at, end))
+        data = data[:at] + rng.choice(ODD) + data[end:]
+    return data
+
+
+def test_an_event_of_odd_values_beside_damage_costs_none(ingest, tmp_path):
+    for value in ODD:
+        events = [b'{"ph":"X","name":"op %d","ts":1,"args":{"a":1}}' % n for n in range(9)]
+        events[3] = events[3].replace(b'"a":1', b'"a":' + value)
+        events[4] = b'{"ph":"X","name":"op 4","ts":}'
+        account(b'{"traceEvents":[' + b",".join(events) + b"]}", tmp_path / "odd.json", ingest)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_odd_metadata_and_events_cost_none(seed, ingest, tmp_path):
+    rng = random.Random(seed)
+    devices = [{"id": 0, "name": "GPU", "computeMajor": 9, "computeMinor": 0}]
+    info = {"distributedInfo": {"rank": 1}, "with_stack": 1, "host_name": "h"}
+    for _ in range(60 * _MORE):
+        events = [{"ph": "X", "name": f"op {place}", "ts": place} for place in range(12)]
+        head = {"deviceProperties": devices, **info}
+        whole = json.dumps({**head, "traceEvents": events, **info, "tail": devices}).encode()
+        data = odd(whole, rng)
+        try:
+            account(data, tmp_path / "odd.json", ingest)
+        except BaseException:
+            (tmp_path / "failed.json").write_bytes(data)
+            raise
+
+
+def archive(rng: random.Random) -> bytes:
+    """A few traces, links, long names and folders, compressed or not."""
+    packed = io.BytesIO()
+    format_ = rng.choice([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+    with tarfile.open(fileobj=packed, mode="w", format=format_) as tar:
+        for place in range(rng.randint(1, 4)):
+            member = tarfile.TarInfo(rng.choice(["a.json", "b" * 90 + "\u00e9" * 20 + ".json.gz"]))
+            member.type = rng.choice([tarfile.REGTYPE] * 4 + [tarfile.SYMTYPE, tarfile.DIRTYPE])
+            content = trace(None)[: rng.randint(1, 3000)] if place else trace(None)
+            content = gzip.compress(content) if member.name.endswith("gz") else content
+            member.size = len(content) if member.isreg() else 0
+            if format_ == tarfile.PAX_FORMAT and rng.random() < 0.5:
+                member.pax_headers = {
+                    rng.choice(["size", "path", "GNU.sparse.size", "mtime", "GNU.sparse.map"]):
+                    rng.choice(["-1", "9" * 30, "a" * 300, "1,2,3", "7"])
+                }  # fmt: skip
+            tar.addfile(member, io.BytesIO(content))
+    return rng.choice([bytes, gzip.compress, zstandard.compress])(packed.getvalue())
+
+
+def spoiled(data: bytes, rng: random.Random) -> bytes:
+    """The archive, damaged: header fields most of all, with and without the right checksum."""
+    for _ in range(rng.randint(0, 3)):
+        data = data or b" "
+        at = rng.randrange(len(data))
+        if rng.random() < 0.5 and data[257:262] == b"ustar":
+            block = at // 512 * 512
+            header = bytearray(data[block : block + 512].ljust(512, b"\0"))
+            field = rng.choice([(124, 136), (156, 157), (0, 100), (345, 500), (257, 265)])
+            size = field[1] - field[0]
+            header[slice(*field)] = rng.choice([
+                rng.randbytes(size), b"\xff" * size, b"\x80" + rng.randbytes(size - 1),
+                b"7" * size, bytes(size), rng.choice(b"0123456789LKxgSXV").to_bytes() * size,
+            ])  # fmt: skip
+            header[148:156] = b"%06o\0 " % (sum(header) - sum(header[148:156]) + 256)
+            data = data[:block] + bytes(header) + data[block + 512 :]
+        else:
+            data = damaged(data, rng)
+    return data
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_archive_gives_traces_and_lines_of_what_is_wrong(seed, tmp_path):
+    rng = random.Random(seed)
+    file = tmp_path / "a.tar"
+    for _ in range(100 * _MORE):
+        data = spoiled(archive(rng), rng)
+        file.write_bytes(data)
+        try:
+            for stream in open_streams(str(file)):
+                if isinstance(stream, TracekitError):
+                    continue
+                with stream:
+                    try:
+                        reader = TraceReader(stream)
+                        for _ in reader.pieces():
+                            pass
+                    except TracekitError as error:
+                        assert str(error)
+        except TracekitError as error:
+            assert str(error)
+        except BaseException:
+            (tmp_path / "failed.tar").write_bytes(data)
+            raise

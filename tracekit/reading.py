@@ -21,7 +21,7 @@ from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch
 from tracekit.native.members import Members, find_member, read_members
 from tracekit.native.streams import Rows
-from tracekit.salvage import SPACE, Rejected, Salvaged, mended, next_event, salvage, set_aside
+from tracekit.salvage import SPACE, Rejected, Salvaged, next_event, salvage, set_aside
 from tracekit.sources import ByteStream
 
 # Events of so many bytes are in the processor's cache while they are taken apart and inserted.
@@ -197,8 +197,7 @@ class TraceReader:
             read = read_members(self._buffer)
             self._drop(read.end)
             if read.text:
-                text = mended(read.text) if read.needs_mending else read.text.decode()
-                self._members.append(text)
+                self._members.append(read.text)
                 self._metadata_read += len(read.text)
             left = self.metadata_bytes - self._metadata_read
             is_inside = read.stop is Stop.INSIDE
@@ -301,10 +300,11 @@ class TraceReader:
         """Whether the bracket at the front ends the events: a further member of the trace follows
         or, at the end of the file, nothing but its brace. Elsewhere it is a stray one."""
         reach = _BEHIND_BYTES
-        while (more := self._fill(reach)) and not self._buffer[1:reach].strip(SPACE):
+        while self._fill(reach) and not self._buffer[1:reach].strip(SPACE + b","):
             if reach > _STRETCH_BYTES:
                 return True
             reach *= 2
+        more = self._fill(reach + _BEHIND_BYTES)
         if _MEMBER_FOLLOWS.match(self._buffer):
             return True
         return not more and _NOTHING_FOLLOWS.match(self._buffer) is not None

@@ -23,8 +23,8 @@ struct json {
     const char *reason;
     struct heap *heap;     /* where compacted text goes */
     bool has_escapes;      /* whether the last string had any */
-    bool is_lenient;       /* strings may hold what JSON forbids and salvage.py mends; that is noted: */
-    bool needs_mending;
+    bool mends;            /* what strings may not hold is replaced in what is copied, and that is noted: */
+    bool was_mended;
     const uint8_t *run;    /* what is to be copied to it next begins here; NULL: nothing is copied */
     uint8_t is_object[JSON_DEPTH / 8];
 };
@@ -132,15 +132,26 @@ static int32_t hex4(const uint8_t *at) {
     return value;
 }
 
-/* Behind what strings may not hold: `end`, or NULL. */
-static const uint8_t *forbidden(struct json *json, const uint8_t *end, const char *reason) {
-    if (!json->is_lenient) return json_wrong(json, reason);
-    json->needs_mending = true;
+/* What a string may not hold, from `at` to `end`: returns that, or NULL. A control character becomes an escape, what
+ * is no character becomes U+FFFD. */
+static const uint8_t *forbidden(struct json *json, const uint8_t *at, const uint8_t *end, const char *reason) {
+    static const char digits[] = "0123456789abcdef", no_character[] = "\xef\xbf\xbd";
+    char escape[] = {'\\', 'u', '0', '0', digits[*at >> 4 & 1], digits[*at & 15]};
+    bool is_control = *at < ' ';
+    const char *instead = is_control ? escape : no_character;
+    size_t size = is_control ? sizeof escape : sizeof no_character - 1;
+    if (!json->mends) return json_wrong(json, reason);
+    json->was_mended = true;
+    if (json->run == NULL) return end;
+    if (!copy_run(json, at) || !heap_reserve(json->heap, size)) return json_wrong(json, json_no_memory);
+    memcpy(json->heap->bytes + json->heap->size, instead, size);
+    json->heap->size += size;
+    json->run = end;
     return end;
 }
 
-static const uint8_t *half_pair(struct json *json, const uint8_t *end) {
-    return forbidden(json, end, "Half of a surrogate pair");
+static const uint8_t *half_pair(struct json *json, const uint8_t *at) {
+    return forbidden(json, at, at + 6, "Half of a surrogate pair");
 }
 
 /* Behind an escape that begins at the backslash `at`. */
@@ -151,12 +162,12 @@ static const uint8_t *escape_end(struct json *json, const uint8_t *at) {
     int32_t unit = hex4(at + 2);
     if (unit < 0) return json_wrong(json, "Invalid \\u escape");
     if (unit < 0xd800 || unit > 0xdfff) return at + 6;
-    if (unit > 0xdbff) return half_pair(json, at + 6);
-    if (json->end - at > 6 && at[6] != '\\') return half_pair(json, at + 6);
-    if (json->end - at > 7 && at[7] != 'u') return half_pair(json, at + 6);
+    if (unit > 0xdbff) return half_pair(json, at);
+    if (json->end - at > 6 && at[6] != '\\') return half_pair(json, at);
+    if (json->end - at > 7 && at[7] != 'u') return half_pair(json, at);
     if (json->end - at < 12) return runs_out(json);
     int32_t low = hex4(at + 8);
-    return low >= 0xdc00 && low <= 0xdfff ? at + 12 : half_pair(json, at + 6);
+    return low >= 0xdc00 && low <= 0xdfff ? at + 12 : half_pair(json, at);
 }
 
 /* Behind a character of several bytes of UTF-8. https://www.unicode.org/versions/latest, table 3-7 */
@@ -194,8 +205,8 @@ static const uint8_t *json_string(struct json *json, const uint8_t *at) {
             at = escape_end(json, at);
         } else if (c >= 0x80) {
             const uint8_t *end = utf8_end(json, at);
-            at = end != NULL || json->reason == NULL ? end : forbidden(json, at + 1, json->reason);
-        } else if (c < ' ') at = forbidden(json, at + 1, "Invalid control character");
+            at = end != NULL || json->reason == NULL ? end : forbidden(json, at, at + 1, json->reason);
+        } else if (c < ' ') at = forbidden(json, at, at + 1, "Invalid control character");
         else at++;
         if (at == NULL) return NULL;
     }

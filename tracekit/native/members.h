@@ -1,4 +1,5 @@
-/* The members of a trace beside its events, from JSON text to compacted JSON text, one behind the other. */
+/* The members of a trace beside its events, from JSON text to JSON text that is compacted and mended, one behind the
+ * other. */
 
 #ifndef TRACEKIT_MEMBERS_H
 #define TRACEKIT_MEMBERS_H
@@ -15,7 +16,6 @@ struct members {
     uint8_t *text;          /* "key":value, ... freed by tracekit_free */
     const char *error;      /* AT_ERROR: what is wrong with the member there */
     int32_t reason;         /* of enum stop */
-    int32_t needs_mending;  /* strings hold what JSON forbids */
 };
 
 static bool is_key(const struct span *key, const char *name, size_t size) {
@@ -40,8 +40,8 @@ static const uint8_t *read_member(struct json *json, const uint8_t *at, const ui
     if (!put_comma(json->heap)) return json_wrong(json, json_no_memory);
     json_copy(json, at);
     if ((at = key_end(json, at, &key)) == NULL) return NULL;
-    /* Escapes that need mending are not taken out. */
-    if (!(key.has_escapes && json->needs_mending) && is_key(&key, name, sizeof name - 1)) {
+    /* Halves of surrogate pairs cannot be taken out. */
+    if (!json->was_mended && is_key(&key, name, sizeof name - 1)) {
         *events = at;
         return NULL;
     }
@@ -58,19 +58,18 @@ void tracekit_read_members(const uint8_t *text, int64_t size, struct members *ou
     if (json == NULL) return;
     json->end = end;
     json->heap = &heap;
-    json->is_lenient = true;
+    json->mends = true;
     for (;;) {
         while (at < end && (is_space(*at) || *at == ',')) at++;
         if (at == end || *at == '}') break;
         size_t before = heap.size;
-        json->needs_mending = false;
+        json->was_mended = false;
         const uint8_t *next = read_member(json, at, &events);
         if (next == NULL) {
             heap.size = before;
             json->run = NULL;
             break;
         }
-        out->needs_mending |= json->needs_mending;
         at = next;
     }
     if (at == end) out->reason = AT_END;

@@ -17,12 +17,11 @@ from tracekit.native.library import library
 class Members:
     """What `read_members` made of a text.
 
-    `text` is JSON: keys and values without white space between them, parted by commas. Where it
-    `needs_mending`, its strings hold raw control characters, invalid UTF-8 or lone surrogates.
+    `text` is JSON: keys and values without white space between them, parted by commas. Raw control
+    characters in its strings are escaped; invalid UTF-8 and lone surrogates are U+FFFD.
     """
 
-    text: bytes
-    needs_mending: bool
+    text: str
     end: int
     stop: Stop
     error: str
@@ -35,7 +34,6 @@ class _Read(ctypes.Structure):
         ("text", c_void_p),
         ("error", c_char_p),
         ("reason", c_int32),
-        ("needs_mending", c_int32),
     ]
 
 
@@ -62,13 +60,13 @@ def read_members(text: bytearray) -> Members:
     finally:
         library().tracekit_free(read.text)
     error = (read.error or b"").decode()
-    return Members(found, bool(read.needs_mending), read.at, Stop(read.reason), error)
+    return Members(found.decode(), read.at, Stop(read.reason), error)
 
 
 def find_member(text: bytes, name: str) -> tuple[bytes, int] | None:
     """The value of the last member of that name in an object, and how deep it is nested.
 
-    The object is such as `read_members` reads, mended, in braces. None where it has no such member.
+    The object is such as `read_members` reads, in braces. None where it has no such member.
     """
     end, depth = c_int64(), c_int32()
     key = name.encode()

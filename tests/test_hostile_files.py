@@ -1,0 +1,406 @@
+"""Files and folders made to harm: what is odd costs neither memory, nor time, nor the rest."""
+
+import gzip
+import json
+import math
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tracekit import sources
+from tracekit.errors import TracekitError
+from tracekit.ingest import Ingest, create_tables
+from tracekit.reading import METADATA_BYTES, TraceReader
+from tracekit.sources import ByteStream, open_streams, trace_paths
+
+EVENTS = b'"traceEvents":[{"ph":"X","name":"a","ts":1}]'
+MB = 1_000_000
+
+
+def read(data: bytes, folder: Path, **options: int) -> TraceReader:
+    """Reads a trace to its end."""
+    file = folder / "trace.json"
+    file.write_bytes(data)
+    with ByteStream(str(file), file.open("rb")) as stream:
+        reader = TraceReader(stream, **options)
+        for _ in reader.pieces():
+            pass
+    return reader
+
+
+# -- metadata --------------------------------------------------------------------------------------
+
+# Text that takes up much when it becomes objects, of about so many bytes.
+LARGE = {
+    "lists": lambda size: b'"x":[' + b",".join([b"[]"] * (size // 3)) + b"]",
+    "objects": lambda size: b'"x":[' + b",".join([b'{"a":1}'] * (size // 8)) + b"]",
+    "nested": lambda size: (
+        b'"x":[' + b",".join([b'{"a":' * 9_000 + b"1" + b"}" * 9_000] * (size // 54_000)) + b"]"
+    ),
+    "members": lambda size: b",".join(b'"%07x":1' % n for n in range(size // 12)),
+    "text": lambda size: b'"x":"' + b"a" * size + b'"',
+    "control characters": lambda size: b'"x":"' + b"\x01" * size + b'"',
+    "mended strings": lambda size: b'"x":[' + b",".join([b'"\xff"'] * (size // 4)) + b"]",
+}
+MEASURE = """
+import resource, sys
+from tests.test_hostile_files import read
+from pathlib import Path
+reader = read(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), batch_bytes=1 << 20)
+assert reader.events == 1 and len(reader.metadata_text) > 5_000_000
+assert reader.member("x") is None and reader.member("host_name") == "h"
+# The kernel counts kB; a child counts its parent's pages until it runs a program of its own.
+print(max(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+@pytest.mark.parametrize("kind", LARGE)
+def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, tmp_path):
+    large = LARGE[kind](MB if kind == "control characters" else 15 * MB)
+    parts = [large, EVENTS] if where == "before" else [EVENTS, large]
+    (tmp_path / "large").write_bytes(b'{"host_name":"h",' + b",".join(parts) + b"}")
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path / "large"), str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    # Imports take 60 MB, and the file's bytes are held by the test itself.
+    assert int(done.stdout) < 300_000
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+@pytest.mark.parametrize("kind", ["lists", "members", "text"])
+def test_more_metadata_than_allowed_is_refused_with_what_to_do(kind, where, tmp_path):
+    large = LARGE[kind](2 * MB)
+    parts = [large, EVENTS] if where == "before" else [EVENTS, large]
+    data = b"{" + b",".join(parts) + b"}"
+    assert read(data, tmp_path, metadata_bytes=2 * MB + 100).events == 1
+    with pytest.raises(TracekitError, match=r"more than 1 MB of metadata .* \(--memory-mb\)"):
+        read(data, tmp_path, metadata_bytes=MB)
+
+
+def test_metadata_before_and_behind_the_events_counts_together(tmp_path):
+    half = LARGE["lists"](MB * 3 // 4)
+    with pytest.raises(TracekitError, match="more than 1 MB of metadata"):
+        read(b"{" + b",".join([half, EVENTS, half]) + b"}", tmp_path, metadata_bytes=MB)
+
+
+def test_a_small_file_of_much_metadata_is_refused_early(tmp_path):
+    packed = gzip.compress(b'{"x":[' + b",".join([b"[]"] * 13_000_000) + b"]," + EVENTS + b"}")
+    assert len(packed) < 100_000
+    started = time.monotonic()
+    with pytest.raises(TracekitError, match="more than 16 MB of metadata"):
+        read(packed, tmp_path)
+    assert time.monotonic() - started < 20
+    assert METADATA_BYTES == 16 * MB
+
+
+def test_white_space_is_no_metadata(tmp_path):
+    space = b" " * (3 * MB)
+    data = b"{" + space + EVENTS + space + b"," + space + b'"a"' + b":1" + space + b"}" + space
+    reader = read(data, tmp_path, metadata_bytes=MB)
+    assert (reader.metadata_text, reader.damage) == ('{"a":1}', None)
+
+
+def test_endless_white_space_behind_the_events_takes_no_memory(tmp_path):
+    for form in (b"{" + EVENTS, b'[{"ph":"X"}]'):
+        read(form, tmp_path)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        packed = gzip.compress(form + b" " * (100 * MB) + b"}" * form.startswith(b"{"))
+        assert read(packed, tmp_path).events == 1
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
+
+
+def test_the_events_of_a_second_list_follow_the_first(tmp_path):
+    many = b",".join(b'{"ph":"X","name":"n%d"}' % n for n in range(50_000))
+    reader = read(b"{" + EVENTS + b',"a":1,"traceEvents":[' + many + b'],"b":2}', tmp_path)
+    assert reader.events == 50_001
+    assert "second `traceEvents`" in reader.damage
+    assert reader.metadata_text == '{"a":1,"b":2}'
+
+
+def test_a_second_list_that_is_none_is_kept_aside(tmp_path):
+    reader = read(b"{" + EVENTS + b',"a":1,"traceEvents":5,"b":2}', tmp_path)
+    assert (reader.events, reader.rejected) == (1, 1)
+    assert "no array" in reader.damage
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"traceEvents",
+        b"\\u0074raceEvents",
+        b"\\u0074" * 0 + b"".join(b"\\u%04x" % letter for letter in b"traceEvents"),
+    ],
+)
+def test_the_events_are_known_by_their_key_however_it_is_written(key, tmp_path):
+    assert read(b'{"a":1,"' + key + b'":[{"ph":"X"}]}', tmp_path).events == 1
+
+
+def test_metadata_says_only_what_utf8_can_say(tmp_path):
+    data = rb'{"a":"\ud800","b":["\udc00\ud800x","\ud83d\ude00"],"c":"' + b"\xff\xed\xa0\x80\x02"
+    reader = read(data + b'\\"\xc3\xa9","\\ud83d":"\\ud83d",' + EVENTS + b"}", tmp_path)
+    reader.metadata_text.encode()
+    assert reader.member("a") == "\ufffd"
+    assert reader.member("b") == ["\ufffd\ufffdx", "\U0001f600"]
+    assert reader.member("c") == '\ufffd\ufffd\ufffd\ufffd\x02"\u00e9'
+    assert json.loads(reader.metadata_text)["\ufffd"] == "\ufffd"
+
+
+def test_nan_in_metadata_stays_nan_in_json_that_duckdb_takes(tmp_path):
+    reader = read(b'{"a":NaN,"b":[-Infinity,Infinity],"c":nan,' + EVENTS + b"}", tmp_path)
+    assert reader.metadata_text == '{"a":NaN,"b":[-Infinity,Infinity],"c":nan}'
+    assert math.isnan(reader.member("a"))
+    assert reader.member("b") == [-math.inf, math.inf]
+    assert reader.member("c") is None
+    valid = duckdb.execute("SELECT json_valid(?)", [reader.metadata_text]).fetchone()
+    assert valid == (True,)
+
+
+def test_numbers_of_any_length_and_keys_that_repeat_are_kept(tmp_path):
+    long = b"9" * 5000
+    data = b'{"a":' + long + b',"b":{"c":' + long + b'},"b":{"c":[1,]},' + EVENTS + b"}"
+    reader = read(data, tmp_path)
+    assert reader.metadata_text == '{"a":%s,"b":{"c":%s},"b":{"c":[1]}}' % (2 * (long.decode(),))
+    assert reader.member("a") == long.decode()
+    assert reader.member("b") == {"c": [1]}
+
+
+@pytest.mark.parametrize("depth", [101, 5000, 65_000])
+def test_deep_metadata_is_kept_as_text(depth, tmp_path):
+    deep = '{"a":' * depth + "1" + "}" * depth
+    reader = read(b'{"distributedInfo":' + deep.encode() + b"," + EVENTS + b"}", tmp_path)
+    assert reader.metadata_text == '{"distributedInfo":' + deep + "}"
+    assert reader.member("distributedInfo") is None
+
+
+# -- one odd event ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ingested(tmp_path):
+    """Loads a trace's events; returns their names, and the texts that are no events."""
+    with duckdb.connect() as connection:
+        create_tables(connection)
+
+        def load(data: bytes) -> tuple[list[str], list[str]]:
+            (tmp_path / "t.json").write_bytes(data)
+            with ByteStream("t", (tmp_path / "t.json").open("rb")) as stream:
+                Ingest(connection).load(stream, 1)
+            names = connection.execute("SELECT name FROM event ORDER BY event_id").fetchall()
+            rejected = connection.execute("SELECT text FROM rejected ORDER BY 1").fetchall()
+            return [row[0] for row in names], [row[0] for row in rejected]
+
+        yield load
+
+
+@pytest.mark.parametrize("depth", [65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("key", ["x", "args"])
+def test_an_event_nested_to_any_depth_costs_no_other(key, depth, ingested):
+    deep = f'{{"ph":"X","name":"deep","{key}":' + "[" * depth + "]" * depth + "}"
+    good = '{"ph":"X","name":"good"}'
+    names, rejected = ingested(f'{{"traceEvents":[{good},{deep},{good}]}}'.encode())
+    assert [name for name in names if name == "good"] == ["good", "good"]
+    assert len(names) - 2 + bool(rejected) == 1
+    assert "".join(rejected).count("[") in (0, depth)
+
+
+@pytest.mark.parametrize("number", ["9" * 4301, "-" + "1" * 9000, "1" * 5000 + ".5e-3"])
+def test_a_number_of_any_length_beside_damage_costs_no_event(number, ingested):
+    long = f'{{"ph":"X","name":"long","args":{{"n":{number}}}}}'
+    bad = '{"ph":"X","name":"bad","ts":}'
+    names, rejected = ingested(f'{{"traceEvents":[{long},{bad},{long}]}}'.encode())
+    assert (names, rejected) == (["long", "long"], [bad])
+
+
+def test_what_only_python_takes_for_an_event_is_kept_aside(ingested, monkeypatch):
+    from tracekit import reading
+
+    whole = reading.read_events
+
+    def picky(text: bytearray, first_id: int, labels: object) -> object:
+        # A reader that stops before what Python would read.
+        odd = re.search(rb'\{"ph":"X","name":"odd"', text)
+        if odd is None:
+            return whole(text, first_id, labels)
+        found = whole(text[: odd.start()], first_id, labels)
+        return reading.Read(found.batch, odd.start(), reading.Stop.AT_ERROR, "too odd")
+
+    monkeypatch.setattr(reading, "read_events", picky)
+    good, odd = b'{"ph":"X","name":"good"}', b'{"ph":"X","name":"odd"}'
+    names, rejected = ingested(b"[" + b",".join([good, odd, good, odd, odd, good]) + b"]")
+    assert (names, rejected) == (["good"] * 3, [odd.decode()] * 3)
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+TRACE = b"{" + EVENTS + b"}"
+
+
+def refused(path: str) -> str:
+    with pytest.raises(TracekitError) as raised:
+        for each in trace_paths([path]):
+            for stream in open_streams(each):
+                assert isinstance(stream, ByteStream)
+                stream.close()
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_an_empty_path_is_refused():
+    assert "empty" in refused("")
+
+
+def test_a_link_to_itself_is_refused(tmp_path):
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    assert "symbolic links" in refused(str(tmp_path / "loop.json"))
+    assert "none matches" in refused(str(tmp_path / "loop.json" / "*.json"))
+
+
+def test_a_path_with_a_zero_is_refused():
+    assert "null" in refused("a\0b.json")
+
+
+def test_a_folder_may_contain_itself(tmp_path):
+    (tmp_path / "t.json").write_bytes(TRACE)
+    for name in ("again", "and.json", "more"):
+        (tmp_path / name).symlink_to(tmp_path, target_is_directory=True)
+    expected = [str(tmp_path / "t.json")]
+    started = time.monotonic()
+    assert trace_paths([str(tmp_path)]) == expected
+    assert trace_paths([str(tmp_path / "**" / "*.json")]) == expected
+    assert trace_paths([str(tmp_path / "**")]) == expected
+    assert time.monotonic() - started < 5
+
+
+def test_a_pattern_finds_what_a_shell_would(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["a.json", "b/c.json", "b/d/e.json", ".hidden/f.json", "b/.g.json"]
+    for name in names:
+        Path(name).parent.mkdir(exist_ok=True, parents=True)
+        Path(name).write_bytes(TRACE)
+    assert trace_paths(["**/*.json"]) == ["a.json", "b/c.json", "b/d/e.json"]
+    assert trace_paths(["b/**"]) == ["b/c.json", "b/d/e.json"]
+    assert trace_paths([".hidden/**/*.json"]) == [".hidden/f.json"]
+    assert trace_paths(["*/*.json"]) == ["b/c.json"]
+    assert trace_paths([f"{tmp_path}/**/e.json"]) == [f"{tmp_path}/b/d/e.json"]
+    assert "none matches" in refused("**/x.json")
+
+
+def test_what_is_no_file_in_a_folder_is_passed_over(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "t.json").write_bytes(TRACE)
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(tmp_path / "s.json"))
+        assert trace_paths([str(tmp_path)]) == [str(tmp_path / "t.json")]
+        assert "cannot be read" in refused(str(tmp_path / "s.json"))
+
+
+def test_a_folder_may_be_named_as_a_file(tmp_path):
+    (tmp_path / "run.json").mkdir()
+    assert "no trace is in this directory" in refused(str(tmp_path / "run.json"))
+    (tmp_path / "run.json" / "t.json").write_bytes(TRACE)
+    assert trace_paths([str(tmp_path / "run.json")]) == [str(tmp_path / "run.json" / "t.json")]
+
+
+def test_a_link_that_leads_nowhere_is_reported(tmp_path):
+    (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "t.json").write_bytes(TRACE)
+    gone, there = trace_paths([str(tmp_path)])
+    assert there == str(tmp_path / "t.json")
+    assert "No such file" in refused(gone)
+
+
+def test_a_folder_that_cannot_be_listed_is_reported(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "t.json").write_bytes(TRACE)
+    scan, listed = os.scandir, os.listdir
+
+    def closed(path: object) -> None:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", lambda path: closed(path) or scan(path))
+    monkeypatch.setattr(os, "listdir", lambda path: closed(path) or listed(path))
+    folder, there = trace_paths([str(tmp_path)])
+    assert there == str(tmp_path / "t.json")
+    monkeypatch.setattr(sources, "trace_paths", lambda paths: paths)
+    with pytest.raises(TracekitError, match="closed: cannot be read: Permission denied"):
+        next(open_streams(folder))
+
+
+def test_a_name_that_is_not_utf8_is_read(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.json")
+    Path(path).write_bytes(TRACE)
+    assert trace_paths([str(tmp_path)]) == [path]
+    (stream,) = open_streams(path)
+    assert isinstance(stream, ByteStream)
+    with stream:
+        assert stream.read() == TRACE
+
+
+def test_a_file_that_vanishes_is_reported(tmp_path):
+    (tmp_path / "t.json").write_bytes(TRACE)
+    (path,) = trace_paths([str(tmp_path)])
+    Path(path).unlink()
+    with pytest.raises(TracekitError, match="No such file"):
+        next(open_streams(path))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_that_shrinks_while_it_is_read_says_so(pack, tmp_path):
+    events = b",".join(b'{"ph":"X","name":"n%d","ts":%d}' % (n, n**6) for n in range(200_000))
+    file = tmp_path / "t.json"
+    file.write_bytes(pack(b'{"traceEvents":[' + events + b"]}"))
+    with ByteStream("t", file.open("rb", buffering=0)) as stream:
+        reader = TraceReader(stream)
+        pieces = reader.pieces()
+        next(pieces)
+        os.truncate(file, 200_000)
+        for _ in pieces:
+            pass
+    assert reader.damage
+    assert 0 < reader.events < 200_000
+
+
+def test_a_file_that_fails_while_it_is_read_is_reported(tmp_path):
+    class Failing:
+        def __init__(self) -> None:
+            self.reads = 0
+
+        def seek(self, place: int, whence: int = 0) -> int:
+            return place
+
+        def tell(self) -> int:
+            return 0
+
+        def close(self) -> None:
+            pass
+
+        def read(self, size: int) -> bytes:
+            self.reads += 1
+            if self.reads > 3:
+                raise OSError(5, "Input/output error")
+            return b'{"traceEvents":[' + b'{"ph":"X"},' * 100_000
+
+    threads = threading.enumerate()
+    with (
+        ByteStream("t", Failing()) as stream,
+        pytest.raises(TracekitError, match="t: cannot be read: Input/output error"),
+    ):
+        for _ in TraceReader(stream).pieces():
+            pass
+    assert threading.enumerate() == threads
