@@ -108,11 +108,12 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
 
     `target` is a workload's name or `package.module:function`; a function is called once a step.
     Warm-up runs outside the profiler; then the same steps are timed without it and recorded with
-    it, and both lengths go into the trace's metadata, under the key `tracekit`.
+    it, and both lengths go into the trace's metadata, under the key `tracekit`. In a distributed
+    run each rank writes a file of its own (t.rank3.json.gz).
 
     Raises:
-        TracekitError: when torch or the target is missing, the target fails or gives a wrong
-            answer, or the output cannot be written.
+        TracekitError: when torch or the target is missing, the target fails, gives a wrong answer,
+            profiles itself or does nothing that can be recorded, or the output cannot be written.
     """
     options = options or Options()
     asked = of_rank(Path(output), import_torch())

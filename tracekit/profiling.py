@@ -44,11 +44,13 @@ class profile(ContextDecorator):
     `output` ends in .duckdb, .json or .json.gz; in a distributed run each rank writes its own
     (run.rank3.duckdb). With `steps`, as many are recorded, after `warmup` steps that run without
     the profiler and are timed, and one that pays for its start; `step()` ends a step. Without,
-    the whole block is. A block that fails writes nothing.
+    the whole block is. A block that fails writes nothing; one that ends by sys.exit(0) is written.
+    Only the process that entered the block writes: in a forked child, it records nothing.
 
     Raises:
-        TracekitError: when PyTorch is missing, the output cannot be written, or fewer steps were
-            made than asked for.
+        TracekitError: when PyTorch is missing, the output cannot be written, RANK and WORLD_SIZE
+            make no sense, a profiler runs already, or fewer steps were made than asked for. In
+            code that starts a profiler of its own within the block, from that start.
     """
 
     def __init__(
