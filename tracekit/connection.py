@@ -41,12 +41,13 @@ def is_database(path: str | Path) -> bool:
 def leftover_log(path: str | Path) -> Path | None:
     """Changes of a database that are not in its file yet, beside it: a client is writing it, or
     crashed while it did."""
+    return next((log for log in logs_of(path) if log.exists() or log.is_symlink()), None)
+
+
+def logs_of(path: str | Path) -> list[Path]:
+    """Where DuckDB puts changes of a database that are not in its file yet."""
     target = Path(path).resolve()
-    for ending in _LOGS:
-        log = target.with_name(target.name + ending)
-        if log.exists() or log.is_symlink():
-            return log
-    return None
+    return [target.with_name(target.name + ending) for ending in _LOGS]
 
 
 def spill_directory(path: str | Path, folder: str | Path | None = None) -> str:

@@ -12,7 +12,13 @@ from typing import Protocol
 
 import duckdb
 
-from tracekit.connection import connect, is_database, leftover_log, spill_directory
+from tracekit.connection import (
+    connect,
+    is_database,
+    leftover_log,
+    logs_of,
+    spill_directory,
+)
 from tracekit.database import SPILL_MB, Database, open_database
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
@@ -27,7 +33,7 @@ from tracekit.ingest import (
     loaded_traces,
     record_peaks,
 )
-from tracekit.resuming import begin, end, require_same
+from tracekit.resuming import begin, require_same
 from tracekit.sandbox import Config, close_to_the_outside
 from tracekit.sources import ByteStream, open_streams, trace_paths
 
@@ -213,6 +219,9 @@ def _into_file(job: _Job, database: str | Path, append: bool, resources: Resourc
         if beside.exists():
             require_same(beside, base, job.paths)
         elif job.resume:
+            # Of one that somebody removed.
+            for log in logs_of(beside):
+                log.unlink(missing_ok=True)
             with written_whole(beside) as fresh:
                 _begin(job, fresh, base, database, resources)
         elif base is not None:
@@ -286,7 +295,6 @@ class _Job:
                 raise self._nothing()
             if self.progress:
                 self.progress.finishing()
-            end(connection)
             finish(connection, memory.more if memory else lambda: False)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(

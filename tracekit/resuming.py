@@ -1,7 +1,4 @@
-"""What an unfinished load was begun on, so that only the same load goes on from it.
-
-It is a table of the unfinished database, which disappears when that is finished.
-"""
+"""What an unfinished load was begun on, so that only the same load goes on from it."""
 
 from __future__ import annotations
 
@@ -16,19 +13,13 @@ from tracekit import catalog, stored
 from tracekit.connection import connect_partial
 from tracekit.errors import TracekitError
 
-_TABLE = "loading"
-
 
 def begin(connection: duckdb.DuckDBPyConnection, base: Path | None, paths: Iterable[str]) -> None:
     """Notes that the traces `paths` are to be added to what was copied from `base`, if anything."""
-    connection.execute(f"CREATE TABLE {_TABLE} (begun_on VARCHAR NOT NULL)")
+    connection.execute(catalog.schema("tables"))
     begun_on = json.dumps({"base": _identity(base), "paths": _resolved(paths)})
-    connection.execute(f"INSERT INTO {_TABLE} VALUES (?)", [begun_on])
-
-
-def end(connection: duckdb.DuckDBPyConnection) -> None:
-    """Removes the note: the database is finished."""
-    connection.execute(f"DROP TABLE IF EXISTS {_TABLE}")
+    connection.execute("DELETE FROM loading")
+    connection.execute("INSERT INTO loading VALUES (?)", [begun_on])
 
 
 def require_same(partial: Path, base: Path | None, paths: Iterable[str]) -> None:
@@ -40,29 +31,23 @@ def require_same(partial: Path, base: Path | None, paths: Iterable[str]) -> None
     """
     begun_on = _begun_on(partial)
     if begun_on["base"] != _identity(base):
-        raise _refused(partial, "was begun on another state of the database")
+        raise _refused(partial, "it was begun on another state of the database")
     if others := sorted(set(begun_on["paths"]) - set(_resolved(paths))):
-        raise _refused(partial, f"may hold {others[0]}, which is not loaded now")
+        raise _refused(partial, f"it may hold {others[0]}, which is not loaded now")
 
 
 def _begun_on(partial: Path) -> dict[str, Any]:
-    known = {*stored.ours(), *_note()}
     with connect_partial(partial) as connection:
-        (database,) = connection.execute("SELECT system.main.current_database()").fetchall()[0]
-        found = stored.things(connection, database)
-        if not set(_note()) <= set(found) or not set(found) <= known:
-            raise _refused(partial, "was begun by another version of tracekit, or another program")
-        rows = connection.execute(f"SELECT begun_on FROM main.{_TABLE} LIMIT 2").fetchall()
+        try:
+            if not stored.is_part_of_ours(connection):
+                raise _refused(partial, "another version of tracekit began it, or another program")
+            rows = connection.execute("SELECT begun_on FROM main.loading LIMIT 2").fetchall()
+        except duckdb.Error as error:
+            raise _refused(partial, "it cannot be read") from error
     if len(rows) != 1:
-        raise _refused(partial, "does not say what it was begun on")
+        raise _refused(partial, "it does not say what it was begun on")
     noted: dict[str, Any] = json.loads(rows[0][0])
     return noted
-
-
-def _note() -> list[stored.Thing]:
-    with duckdb.connect(":memory:") as connection:
-        begin(connection, None, [])
-        return stored.things(connection, "memory")
 
 
 def _identity(base: Path | None) -> list[int] | None:

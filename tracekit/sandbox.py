@@ -99,13 +99,10 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         TracekitError: when `query` is not one SELECT, or an EXPLAIN of one.
         duckdb.Error: when it is not SQL.
     """
-    statements = duckdb.extract_statements(query)
-    if len(statements) != 1:
-        raise _refused()
-    kind = statements[0].type
+    kind = _kind(query)
     if kind == duckdb.StatementType.EXPLAIN:
         query = _explained(query)
-        kind = duckdb.extract_statements(query)[0].type
+        kind = _kind(query)
     if kind != duckdb.StatementType.SELECT:
         raise _refused()
     asked = "SELECT system.main.json_serialize_sql($query)"
@@ -122,6 +119,15 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         raise TracekitError(
             "SQL: casts to VARIANT are refused: DuckDB crashes on deeply nested values"
         )
+
+
+def _kind(query: str) -> duckdb.StatementType | None:
+    """The kind of a single statement; None of several, none, or a kind that Python has no name for
+    (UPDATE EXTENSIONS)."""
+    statements = duckdb.extract_statements(query)
+    with suppress(ValueError):
+        return statements[0].type if len(statements) == 1 else None
+    return None
 
 
 def _explained(query: str) -> str:

@@ -104,12 +104,24 @@ def require_traces(connection: duckdb.DuckDBPyConnection, database: str, name: s
     Raises:
         TracekitError: when its tables are not those that ingest writes.
     """
-    with duckdb.connect(":memory:") as fresh:
-        fresh.execute(catalog.schema("tables"))
-        tables = {each for each in things(fresh, "memory") if each.kind == "table"}
     found = set(things(connection, database))
-    if not tables <= found or _format(connection, database) != catalog.FORMAT:
+    if not _tables() <= found or _format(connection, database) != catalog.FORMAT:
         raise TracekitError(f"{name}: {_OTHER_VERSION}")
+
+
+def _tables() -> set[Thing]:
+    """Those that ingest writes."""
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(catalog.schema("tables"))
+        return {each for each in things(connection, "memory") if each.kind == "table"}
+
+
+def is_part_of_ours(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the database that a connection is opened on is what this version writes, as far as it
+    has come: its tables, and nothing of anybody else."""
+    (database,) = connection.execute("SELECT system.main.current_database()").fetchall()[0]
+    found = set(things(connection, database))
+    return _tables() <= found <= set(ours())
 
 
 def _difference(

@@ -3,6 +3,9 @@
 -- Which tables and views these are, by number; no row until they are whole.
 CREATE TABLE IF NOT EXISTS tracekit (format INTEGER NOT NULL);
 
+-- What a load that can be resumed was begun on (tracekit/resuming.py); stays when it is finished.
+CREATE TABLE IF NOT EXISTS loading (begun_on JSON NOT NULL);
+
 -- A trace file. Flags are NULL where the trace does not say.
 CREATE TABLE IF NOT EXISTS trace (
     trace_id        INTEGER PRIMARY KEY,

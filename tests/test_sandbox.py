@@ -1,0 +1,275 @@
+"""SQL and databases from anyone: they read what they were given, and do nothing else."""
+
+import shutil
+import time
+
+import duckdb
+import pytest
+
+import tracekit
+from tests import hostile, traces
+from tracekit import sandbox, stored
+from tracekit.catalog import stored_digest
+
+# One statement of each kind that DuckDB's parser knows; {file} is a path that it may not touch.
+STATEMENTS = {
+    "ALTER": "ALTER TABLE trace ADD COLUMN x INTEGER",
+    "ANALYZE": "ANALYZE trace",
+    "ATTACH": "ATTACH '{file}' AS other",
+    "CALL": "CALL pragma_version()",
+    "COPY": "COPY (SELECT 1) TO '{file}' (USE_TMP_FILE false)",
+    "COPY_DATABASE": "COPY FROM DATABASE memory TO other",
+    "CREATE": "CREATE TABLE mine (x INTEGER)",
+    "CREATE_FUNC": "CREATE MACRO mine() AS 1",
+    "DELETE": "DELETE FROM event_row",
+    "DETACH": "DETACH other",
+    "DROP": "DROP VIEW kernels",
+    "EXECUTE": "EXECUTE mine",
+    "EXPORT": "EXPORT DATABASE '{file}'",
+    "EXTENSION": "INSTALL httpfs",
+    "INSERT": "INSERT INTO trace BY NAME SELECT * FROM trace",
+    "LOAD": "LOAD httpfs",
+    "MERGE_INTO": "MERGE INTO trace USING trace AS t USING (trace_id) WHEN MATCHED THEN DELETE",
+    "MULTI": "PIVOT trace ON path",
+    "PRAGMA": "PRAGMA version",
+    "PREPARE": "PREPARE mine AS SELECT 1",
+    "SET": "SET enable_external_access = true",
+    "TRANSACTION": "COMMIT",
+    "UPDATE": "UPDATE trace SET path = 'x'",
+    "VACUUM": "VACUUM",
+    "VARIABLE_SET": "SET VARIABLE x = 1",
+}
+# These only read.
+READING = {"SELECT": "SELECT 1", "EXPLAIN": "EXPLAIN SELECT 1"}
+# No text is parsed as one of these.
+WITHOUT_TEXT = {"INVALID", "LOGICAL_PLAN", "RELATION"}
+MORE_STATEMENTS = [
+    "CHECKPOINT",
+    "FORCE CHECKPOINT",
+    "BEGIN",
+    "ROLLBACK",
+    "CREATE TEMP TABLE mine AS SELECT 1",
+    "CREATE SECRET mine (TYPE http)",
+    "RESET memory_limit",
+    "USE memory",
+    "UPDATE EXTENSIONS",
+    "IMPORT DATABASE '{file}'",
+    "COMMENT ON TABLE trace IS 'x'",
+    "TRUNCATE event_row",
+    "WITH a AS (COPY (SELECT 1) TO '{file}' (USE_TMP_FILE false)) SELECT 1",
+    "WITH a AS (INSERT INTO trace BY NAME SELECT * FROM trace RETURNING *) SELECT * FROM a",
+    "WITH a AS (DELETE FROM event_row RETURNING *) SELECT * FROM a",
+    "WITH a AS (UPDATE trace SET path = 'x' RETURNING *) SELECT * FROM a",
+    "SELECT (WITH a AS (COPY (SELECT 1) TO '{file}' (USE_TMP_FILE false)) SELECT 1)",
+    "FROM query('WITH a AS (COPY (SELECT 1) TO ''{file}'' (USE_TMP_FILE false)) SELECT 1')",
+    "SELECT 1; COPY (SELECT 1) TO '{file}' (USE_TMP_FILE false)",
+    "FROM enable_logging(storage = 'file', storage_config = {{'path': '{file}'}})",
+]
+
+
+def test_every_kind_of_statement_of_this_duckdb_is_tried():
+    known = {name for name in dir(duckdb.StatementType) if name.isupper()}
+    assert known == STATEMENTS.keys() | READING.keys() | WITHOUT_TEXT
+    for kind, statement in (STATEMENTS | READING).items():
+        kinds = [each.type.name for each in duckdb.extract_statements(statement)]
+        assert kinds == [_PARSED_AS.get(kind, kind)], statement
+
+
+# Of some kinds, the parser makes another.
+_PARSED_AS = {
+    "ANALYZE": "VACUUM", "COPY_DATABASE": "PRAGMA", "CREATE_FUNC": "CREATE", "EXTENSION": "LOAD",
+    "VARIABLE_SET": "SET",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sandbox")
+    hostile.good(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["a file", "a file, and may spill", "memory"])
+def database(request, folder):
+    opened = {
+        "a file": lambda: tracekit.open_database(folder / "good.duckdb"),
+        "a file, and may spill": lambda: tracekit.open_database(
+            shutil.copy(folder / "good.duckdb", folder / "spills.duckdb"), spill_mb=100
+        ),
+        "memory": lambda: tracekit.load(folder / "good.json"),
+    }[request.param]()
+    with opened:
+        yield opened
+
+
+@pytest.mark.parametrize("explained", ["", "EXPLAIN ", "EXPLAIN ANALYZE ", "EXPLAIN (ANALYZE) "])
+@pytest.mark.parametrize("statement", [*STATEMENTS.values(), *MORE_STATEMENTS])
+def test_a_statement_that_does_more_than_read_is_refused(statement, explained, database, folder):
+    # DuckDB lets a query write the database's own paths.
+    for name in ("good.duckdb", "good.duckdb.wal", "spills.duckdb", "spills.duckdb.wal", "new"):
+        before = {each: each.read_bytes() for each in folder.iterdir()}
+        with pytest.raises(tracekit.TracekitError, match=r"read-only|syntax error|Parser Error"):
+            database.sql(explained + statement.format(file=folder / name))
+        assert {each: each.read_bytes() for each in folder.iterdir()} == before
+        if "{file}" not in statement:
+            break
+    assert database.sql("SELECT count(*) AS n FROM event")["n"].to_list() == [2]
+
+
+def test_what_reads_is_answered(database):
+    for statement in (
+        "SELECT 1",
+        "FROM trace",
+        "TABLE trace",
+        "VALUES (1)",
+        "DESCRIBE trace",
+        "SHOW TABLES",
+        "SUMMARIZE trace",
+        "WITH a AS (SELECT 1) FROM a",
+        "WITH RECURSIVE a AS (SELECT 1 AS x UNION SELECT x + 1 FROM a WHERE x < 3) FROM a",
+        "SELECT 1 UNION SELECT 2",
+        "EXPLAIN SELECT 1",
+        "EXPLAIN ANALYZE SELECT 1 AS analyze",
+        "EXPLAIN (ANALYZE, FORMAT json) -- é\n SELECT 'COPY'",
+        'SELECT \'COPY_QUERY_NODE\' AS "type", \'"function_name":"query"\'',
+        "SELECT 1;",
+        "PIVOT trace ON form IN ('object') USING count(*)",
+    ):
+        assert database.sql(statement).height > 0, statement
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "read_text('{file}')", "read_blob('{file}')", "read_csv('{file}')", "'{file}'",
+        "glob('{file}')", "sniff_csv('{file}')", "read_json('{file}')", "read_parquet('{file}')",
+        "read_duckdb('{file}')", "parquet_metadata('{file}')", "'http://127.0.0.1:1/x.parquet'",
+    ],
+)  # fmt: skip
+def test_no_file_is_read_and_no_network_asked(source, database, tmp_path):
+    path = hostile.secret_in(tmp_path)
+    with pytest.raises(tracekit.TracekitError, match=r"disabled|does not exist|not allowed"):
+        database.sql(f"SELECT * FROM {source.format(file=path)}")
+
+
+def test_no_variable_of_the_program_is_read(database):
+    secret = duckdb.sql("SELECT 1 AS x")  # noqa: F841
+    with pytest.raises(tracekit.TracekitError, match="secret does not exist"):
+        database.sql("FROM secret")
+
+
+def test_settings_cannot_be_changed_by_who_holds_the_connection(database):
+    for setting in ("enable_external_access", "lock_configuration", "autoload_known_extensions"):
+        with pytest.raises(duckdb.InvalidInputException, match=r"locked|disabled"):
+            database._connection.execute(f"SET {setting} = true")
+
+
+def test_a_database_on_disk_cannot_be_written_by_who_holds_the_connection(folder):
+    path = folder / "good.duckdb"
+    before = path.read_bytes()
+    with tracekit.open_database(path) as database:
+        for target in (path, f"{path}.wal"):
+            with pytest.raises(duckdb.PermissionException):
+                database._connection.execute(f"COPY (SELECT 1) TO '{target}' (USE_TMP_FILE false)")
+    assert path.read_bytes() == before
+    assert not path.with_name("good.duckdb.wal").exists()
+
+
+def test_every_function_of_this_duckdb_that_changes_something_is_known():
+    with duckdb.connect() as connection:
+        names = {
+            row[0]
+            for row in connection.execute(
+                "SELECT DISTINCT function_name FROM duckdb_functions() WHERE database_name = "
+                "'system' AND (function_type = 'table' OR (function_type = 'scalar' "
+                "AND has_side_effects))"
+            ).fetchall()
+        }
+    unknown = names - sandbox.REFUSED_FUNCTIONS - _HARMLESS
+    assert not {each for each in unknown if not each.startswith(_HARMLESS_PREFIXES)}
+
+
+# What these list or make up is nobody's secret; those that read files are refused by the settings.
+_HARMLESS_PREFIXES = ("duckdb_", "pragma_", "read_", "parquet_")
+_HARMLESS = {
+    "current_connection_id", "current_query", "current_query_id", "current_transaction_id",
+    "currval", "error", "gen_random_uuid", "generate_series", "glob", "histogram",
+    "histogram_values", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names",
+    "query_table", "random", "range", "repeat", "repeat_row", "setseed", "sleep_ms", "sniff_csv",
+    "stats", "summary", "test_all_types", "test_vector_types", "unnest", "uuid", "uuidv4",
+    "uuidv7", "vector_type", "which_secret",
+}  # fmt: skip
+
+
+def test_every_function_that_is_refused_is_refused(database):
+    for name in sorted(sandbox.REFUSED_FUNCTIONS):
+        for sql in (f"FROM {name}()", f"SELECT {name.upper()}(1)", f'FROM system.main."{name}"()'):
+            with pytest.raises(tracekit.TracekitError, match="does more than read"):
+                database.sql(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT (repeat('[', 400000) || repeat(']', 400000))::JSON::VARIANT",
+        "SELECT TRY_CAST('1' AS STRUCT(x VARIANT[]))",
+        "SELECT variant_keys((repeat('[', 400000) || repeat(']', 400000))::JSON)",
+        "SELECT json_contains(repeat('[', 400000) || repeat(']', 400000), '1')",
+    ],
+)
+def test_what_makes_duckdb_crash_is_refused(sql, database):
+    with pytest.raises(tracekit.TracekitError, match="deeply nested"):
+        database.sql(sql)
+
+
+@pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
+def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path, run):
+    path = hostile.made(tmp_path, attempt)
+    for command in (["analyze", str(path)], ["sql", str(path), "SELECT 1"]):
+        began = time.monotonic()
+        done = run(*command)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert len(done.stderr.splitlines()) == 1
+        assert "good.duckdb" in done.stderr
+        assert hostile.SECRET not in done.stderr
+        assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
+def test_only_the_rows_of_another_database_are_copied(attempt, tmp_path, run):
+    path = hostile.made(tmp_path, attempt)
+    done = run("load", str(path), "-o", "copy.duckdb")
+    assert hostile.SECRET not in done.stdout + done.stderr
+    if attempt in hostile.TRACES_ARE_WHOLE:
+        assert done.returncode == 0
+        with tracekit.open_database(tmp_path / "copy.duckdb") as database:
+            assert database.fetch("SELECT path FROM trace")[1] == [(str(tmp_path / "good.json"),)]
+    else:
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert not (tmp_path / "copy.duckdb").exists()
+
+
+def test_what_a_database_should_hold_is_written_down_truly():
+    # After a change of the vocabulary: python -m tracekit.stored
+    assert stored.digest(stored.ours()) == stored_digest()
+
+
+def test_a_database_that_another_duckdb_lists_differently_is_opened(folder, monkeypatch):
+    monkeypatch.setattr("tracekit.catalog.stored_digest", lambda: "of another version")
+    with tracekit.open_database(folder / "good.duckdb") as database:
+        assert database.trace_ids() == [1]
+
+
+def test_a_wal_of_a_client_that_crashed_is_seen_before_anything_is_replaced(tmp_path, run):
+    path = hostile.good(tmp_path)
+    before = path.read_bytes()
+    for ending in (".wal", ".wal.checkpoint", ".wal.recovery"):
+        log = path.with_name(path.name + ending)
+        log.write_bytes(b"changes")
+        for more in ([], ["--append"], ["--resume"]):
+            done = run("load", "good.json", "-o", "good.duckdb", *more)
+            assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+            assert log.name in done.stderr
+        assert path.read_bytes() == before
+        log.unlink()
+    assert traces.load(tmp_path, hostile.EVENTS).trace_ids() == [1]

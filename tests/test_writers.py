@@ -1,0 +1,264 @@
+"""Nothing is lost: one writer at a time, kills at any moment, loads that go on where they were."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import tracekit
+from tests import traces
+from tracekit import files
+
+# `make test` runs a part of what `make test-all` does.
+IS_ALL = os.environ.get("TRACEKIT_TEST_ALL") == "1"
+KILLS, PAIRS = (200, 50) if IS_ALL else (24, 4)
+TRACEKIT = [sys.executable, "-m", "tracekit"]
+
+
+def trace(folder: Path, name: str, events: int = 2) -> str:
+    """A trace of its own name."""
+    made = [traces.slice_event("cpu_op", name, at, 1) for at in range(events)]
+    traces.write(folder / f"{name}.json", made)
+    return f"{name}.json"
+
+
+def held(path: Path) -> list[str]:
+    """The traces of a database, which is whole: every event of each is there."""
+    with tracekit.open_database(path) as database:
+        rows = database.fetch(
+            "SELECT path, events, count(event_id) FROM trace LEFT JOIN event_row USING (trace_id)"
+            " GROUP BY ALL ORDER BY min(trace_id)"
+        )[1]
+    assert all(said == counted for _, said, counted in rows)
+    return [name for name, _, _ in rows]
+
+
+def load(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TRACEKIT, "load", *arguments, "-o", "run.duckdb"],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def left_partial(folder: Path, *arguments: str) -> None:
+    """Loads in a process that is killed when all traces are in, and nothing is finished."""
+    program = (
+        "import os, signal, sys, tracekit.loading as loading\n"
+        "loading.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from tracekit.commands import main\n"
+        "sys.argv[0] = 'tracekit'\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "load", *arguments, "-o", "run.duckdb", "--resume"],
+        cwd=folder, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL
+    assert (folder / "run.duckdb.partial").exists()
+
+
+def test_a_fresh_load_that_is_unfinished_is_not_appended(tmp_path):
+    trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
+    left_partial(tmp_path, "a.json")
+    assert load(tmp_path, "b.json").returncode == 0
+    refused(load(tmp_path, "c.json", "--append", "--resume"), "run.duckdb.partial", "remove it")
+    assert held(tmp_path / "run.duckdb") == ["b.json"]
+
+
+def test_an_append_goes_on_only_from_the_database_that_it_was_begun_on(tmp_path):
+    trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
+    assert load(tmp_path, "a.json").returncode == 0
+    left_partial(tmp_path, "b.json", "--append")
+    assert load(tmp_path, "c.json", "--append").returncode == 0
+    refused(load(tmp_path, "b.json", "--append", "--resume"), "another state of the database")
+    assert held(tmp_path / "run.duckdb") == ["a.json", "c.json"]
+    (tmp_path / "run.duckdb.partial").unlink()
+    assert load(tmp_path, "b.json", "--append", "--resume").returncode == 0
+    assert held(tmp_path / "run.duckdb") == ["a.json", "c.json", "b.json"]
+
+
+def test_an_append_that_is_unfinished_does_not_replace(tmp_path):
+    trace(tmp_path, "a"), trace(tmp_path, "b")
+    assert load(tmp_path, "a.json").returncode == 0
+    left_partial(tmp_path, "b.json", "--append")
+    refused(load(tmp_path, "b.json", "--resume"), "another state of the database")
+    assert held(tmp_path / "run.duckdb") == ["a.json"]
+
+
+def test_a_load_goes_on_only_with_the_traces_that_it_was_begun_with(tmp_path):
+    trace(tmp_path, "a"), trace(tmp_path, "b")
+    left_partial(tmp_path, "a.json")
+    refused(load(tmp_path, "b.json", "--resume"), "a.json, which is not loaded now")
+    assert load(tmp_path, "b.json", "a.json", "--resume").returncode == 0
+    assert sorted(held(tmp_path / "run.duckdb")) == ["a.json", "b.json"]
+
+
+def test_a_trace_that_changed_meanwhile_is_not_taken_for_the_one_that_is_in(tmp_path):
+    trace(tmp_path, "a")
+    left_partial(tmp_path, "a.json")
+    text = (tmp_path / "a.json").read_text()
+    (tmp_path / "a.json").write_text(text.replace('"ts": 1,', '"ts": 7,'))
+    assert load(tmp_path, "a.json", "--resume").returncode == 0
+    with tracekit.open_database(tmp_path / "run.duckdb") as database:
+        rows = database.fetch("SELECT max(ts_ns) FROM event GROUP BY trace_id ORDER BY 1")[1]
+    assert rows == [(1000,), (7000,)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda path: path.write_bytes(b"nonsense"),
+        lambda path: duckdb.connect(str(path)).close(),
+        lambda path: path.symlink_to("elsewhere"),
+        lambda path: path.mkdir(),
+    ],
+    ids=["no database", "another program's", "a link", "a folder"],
+)
+def test_a_partial_result_that_is_none_is_refused(made, tmp_path):
+    trace(tmp_path, "a")
+    made(tmp_path / "run.duckdb.partial")
+    refused(load(tmp_path, "a.json", "--resume"), "run.duckdb.partial")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_partial_result_with_a_view_of_somebody_else_is_refused(tmp_path):
+    trace(tmp_path, "a")
+    left_partial(tmp_path, "a.json")
+    with duckdb.connect(str(tmp_path / "run.duckdb.partial")) as connection:
+        connection.execute("CREATE MACRO sum(x) AS 1")
+    refused(load(tmp_path, "a.json", "--resume"), "another program")
+
+
+def test_of_two_appends_at_once_none_is_lost(tmp_path):
+    for round_ in range(PAIRS):
+        names = [trace(tmp_path, f"{round_}-{side}") for side in "ab"]
+        before = held(tmp_path / "run.duckdb") if round_ else []
+        writers = [
+            subprocess.Popen(
+                [*TRACEKIT, "load", name, "-o", "run.duckdb", "--append"],
+                cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            )
+            for name in names
+        ]  # fmt: skip
+        errors = []
+        while any(writer.poll() is None for writer in writers):
+            if before:
+                # Readers go on, and see a whole database.
+                assert held(tmp_path / "run.duckdb")[: len(before)] == before
+            time.sleep(0.01)
+        for writer in writers:
+            assert writer.stderr is not None
+            errors.append(writer.stderr.read())
+        assert [writer.returncode for writer in writers] == [0, 0], errors
+        now = held(tmp_path / "run.duckdb")
+        assert now[: len(before)] == before
+        assert sorted(now[len(before) :]) == sorted(names)
+    assert {each.name for each in tmp_path.iterdir() if each.suffix != ".json"} == {"run.duckdb"}
+
+
+def test_a_writer_that_waits_says_for_what(tmp_path):
+    name = trace(tmp_path, "a")
+    with files.sole_writer(tmp_path / "run.duckdb"):
+        waiting = subprocess.Popen(
+            [*TRACEKIT, "load", name, "-o", "run.duckdb"],
+            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert waiting.stderr is not None
+        assert "waits until run.duckdb is written" in waiting.stderr.readline()
+        assert not (tmp_path / "run.duckdb").exists()
+    assert waiting.wait(60) == 0
+    assert held(tmp_path / "run.duckdb") == ["a.json"]
+
+
+@pytest.mark.parametrize("options", [[], ["--append"], ["--resume"], ["--append", "--resume"]])
+def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path):
+    chance = random.Random(len(options) * 7 + ("--resume" in options))
+    names = [trace(tmp_path, f"t{place}", 2000) for place in range(3)]
+    before: list[str] = []
+    if "--append" in options:
+        assert load(tmp_path, trace(tmp_path, "before")).returncode == 0
+        before = ["before.json"]
+    shutil.copy(tmp_path / "run.duckdb", tmp_path / "kept") if before else None
+    began = time.monotonic()
+    assert load(tmp_path, *names, *options).returncode == 0
+    usual_s = time.monotonic() - began
+    for _ in range(KILLS // 4):
+        (tmp_path / "run.duckdb").unlink()
+        if before:
+            shutil.copy(tmp_path / "kept", tmp_path / "run.duckdb")
+        loading = subprocess.Popen(
+            [*TRACEKIT, "load", *names, "-o", "run.duckdb", *options],
+            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        time.sleep(chance.uniform(0, 1.1 * usual_s))
+        loading.kill()
+        loading.wait()
+        # Either as it was, or whole.
+        now = held(tmp_path / "run.duckdb") if (tmp_path / "run.duckdb").exists() else []
+        assert now in (before, [*before, *names])
+        if now == before:
+            # It goes on, or begins anew, and all is there.
+            assert load(tmp_path, *names, *options).returncode == 0
+            assert sorted(held(tmp_path / "run.duckdb")) == sorted([*before, *names])
+        else:
+            # A partial result that was begun meanwhile is of no use to anyone.
+            (tmp_path / "run.duckdb.partial").unlink(missing_ok=True)
+    # What killed processes left is removed by the next, but for what is too young to tell.
+    old = time.time() - 3600
+    for each in tmp_path.glob(".run.duckdb.tracekit-*"):
+        os.utime(each, (old, old))
+    assert load(tmp_path, *names).returncode == 0
+    hidden = [each.name for each in tmp_path.iterdir() if each.name.startswith(".")]
+    assert hidden == []
+
+
+def test_the_folder_of_a_process_that_lives_is_left_alone(tmp_path):
+    with files.work_folder(tmp_path, ".x.tracekit-") as first:
+        with files.work_folder(tmp_path, ".x.tracekit-") as second:
+            assert first.exists()
+            assert first != second
+        assert not second.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_folders_of_ones_own_are_removed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / ".lock").touch()
+    (outside / "precious").touch()
+    (tmp_path / ".x.tracekit-link").symlink_to(outside)
+    (tmp_path / ".x.tracekit-file").touch()
+    gone = tmp_path / ".x.tracekit-gone"
+    gone.mkdir()
+    (gone / ".lock").touch()
+    young = tmp_path / ".x.tracekit-young"
+    young.mkdir()
+    with files.work_folder(tmp_path, ".x.tracekit-"):
+        pass
+    assert (outside / "precious").exists()
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "outside", ".x.tracekit-link", ".x.tracekit-file", ".x.tracekit-young",
+    }  # fmt: skip
+
+
+def test_what_queries_spill_has_a_name_that_nobody_can_foresee(tmp_path):
+    from tracekit.connection import spill_directory
+
+    first = Path(spill_directory("a.duckdb", tmp_path))
+    assert first == Path(spill_directory("a.duckdb", tmp_path))
+    assert first.parent == Path(spill_directory("b.duckdb", tmp_path)).parent
+    assert first.parent.stat().st_mode & 0o777 == 0o700
+    assert str(os.getpid()) not in str(first.relative_to(tmp_path))
