@@ -20,6 +20,26 @@ static void check(const struct ArrowArray *batch, int first, int last) {
     }
 }
 
+/* Members read from a damaged text are sound: read again, they are the same. */
+static void check_members(const uint8_t *text, size_t size) {
+    struct members first, again;
+    int64_t end;
+    int32_t depth;
+    tracekit_read_members(text, (int64_t)size, &first);
+    if (first.at < 0 || first.at > (int64_t)size) abort();
+    uint8_t *copy = malloc((size_t)first.size + 2);
+    copy[0] = '{';
+    if (first.size > 0) memcpy(copy + 1, first.text, (size_t)first.size);
+    copy[first.size + 1] = '}';
+    tracekit_read_members(copy + 1, first.size + 1, &again);
+    if (again.reason != AT_BRACKET || again.size != first.size) abort();
+    if (first.size > 0 && memcmp(first.text, again.text, (size_t)first.size) != 0) abort();
+    tracekit_find_member(copy, first.size + 2, "args", 4, &end, &depth);
+    free(copy);
+    tracekit_free(first.text);
+    tracekit_free(again.text);
+}
+
 int main(int count, char **arguments) {
     static uint8_t events[1 << 16];
     if (count != 4) return 2;
@@ -41,6 +61,8 @@ int main(int count, char **arguments) {
         struct stopped stopped;
         tracekit_read_events(text, (int64_t)length, 0, labels, &batch, &stopped);
         if (stopped.at < 0 || stopped.at > (int64_t)length || tracekit_event_schema(&schema) != 0) abort();
+        /* From the first member of an event on. */
+        if (length > 0) check_members(text + 1, length - 1);
         free(text);
         check(&batch, ARGS, RAW);
         rows += batch.length;
