@@ -133,4 +133,5 @@ def test_only_the_process_that_entered_a_block_or_a_step_writes(tmp_path):
     ]  # fmt: skip
     assert "Traceback" not in done.stderr
     assert "aten::cos" in names(tmp_path / "t.json.gz")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["program.py", "t.json.gz"]
+    left = {each.name for each in tmp_path.iterdir() if not each.name.startswith("torchinductor")}
+    assert left == {"program.py", "t.json.gz"}
