@@ -12,7 +12,7 @@ import pytest
 
 from tests import traces
 from tracekit.commands import main
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, is_interrupt
 from tracekit.files import written_whole
 from tracekit.workloads import WORKLOADS
 
@@ -289,7 +289,7 @@ def test_load_keeps_to_the_memory_and_threads_it_is_given(run, trace):
         TracekitError("s.duckdb: cannot be loaded: busy"),
     ],
 )
-def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys):
+def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys, tmp_path):
     def interrupted(*_: object, **__: object) -> None:
         try:
             raise KeyboardInterrupt
@@ -298,12 +298,31 @@ def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys):
 
     monkeypatch.setattr("tracekit.loading.load", interrupted)
     monkeypatch.setattr(sys, "argv", ["tracekit", "load", "t.json", "-o", "s.duckdb", "--resume"])
+    monkeypatch.chdir(tmp_path)
+    kept = "tracekit: what is loaded is kept as s.duckdb.partial: call again to go on"
+    for partial, expected in ((False, ""), (True, kept)):
+        if partial:
+            (tmp_path / "s.duckdb.partial").touch()
+        with pytest.raises(SystemExit) as exit:
+            main()
+        assert exit.value.code == 130
+        said = capsys.readouterr()
+        assert (said.out, said.err.strip()) == ("", expected)
+
+
+def test_ctrl_c_after_a_load_was_published_says_that_it_was(trace, monkeypatch, capsys, tmp_path):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tracekit.loading.open_database", interrupted)
+    monkeypatch.setattr(sys, "argv", ["tracekit", "load", "t.json", "-o", "s.duckdb", "--resume"])
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as exit:
         main()
     assert exit.value.code == 130
-    kept = "tracekit: what is loaded is kept as s.duckdb.partial: call again to go on"
-    said = capsys.readouterr()
-    assert (said.out, said.err.strip()) == ("", kept)
+    assert capsys.readouterr().err.strip() == "tracekit: s.duckdb is written, and whole"
+    with duckdb.connect(str(tmp_path / "s.duckdb")) as connection:
+        assert connection.execute("SELECT events FROM trace").fetchall() == [(len(EVENTS),)]
 
 
 def test_an_interrupt_while_it_is_cleaned_up_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -320,3 +339,9 @@ def test_an_interrupt_while_it_is_cleaned_up_leaves_nothing_behind(tmp_path, mon
         beside.write_text("whole")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out").read_text() == "whole"
+
+
+def test_an_error_that_is_its_own_cause_is_no_interrupt():
+    error = ValueError("x")
+    error.__cause__ = error
+    assert not is_interrupt(error)

@@ -15,7 +15,7 @@ import duckdb
 from tracekit import stored
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
-from tracekit.sandbox import Config, forbid_files, reading
+from tracekit.sandbox import Config, forbid_files, limit_spilling, reading
 
 _DUCKDB_MAGIC = b"DUCK"
 _SPILL_PREFIX = "tracekit-spill-"
@@ -88,17 +88,22 @@ def connect(path: str | Path, config: Config, name: str | Path) -> duckdb.DuckDB
 
 
 def connect_reading(
-    path: str | Path, config: Config, name: str | Path, *, spills: bool
+    path: str | Path, config: Config, name: str | Path, spill_mb: int
 ) -> duckdb.DuckDBPyConnection:
     """A connection to a database that `load` wrote, or anyone made who says so: it reads its rows,
     and nothing that the file holds can make it do more.
 
+    Queries spill up to `spill_mb`. Where that is 0, they cannot open any file.
+
     Raises:
         TracekitError: when it cannot be opened, or this version would have written another one.
     """
-    connection = _connected(path, reading(_ALWAYS | config), name, read_only=True)
+    spills = {"temp_directory": spill_directory(path) if spill_mb else ""}
+    connection = _connected(path, reading(_ALWAYS | config | spills), name, read_only=True)
     try:
-        if not spills:
+        if spill_mb:
+            limit_spilling(connection, spill_mb)
+        else:
             forbid_files(connection)
         opened = connection.execute("SELECT * FROM system.main.duckdb_databases()").fetchall()
         database = next(row[0] for row in opened if row[2] is not None)

@@ -13,7 +13,7 @@ import duckdb
 
 from tracekit import catalog
 from tracekit.catalog import Value
-from tracekit.connection import connect_reading, is_database, spill_directory
+from tracekit.connection import connect_reading, is_database
 from tracekit.errors import TracekitError
 from tracekit.frames import frame_of
 from tracekit.interrupting import interruptible, work_is_left_behind
@@ -344,18 +344,5 @@ def open_database(
         raise TracekitError(f"{path}: {what}")
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
-    config = spilling(path, spill_mb)
-    if limit_mb is not None:
-        config["memory_limit"] = f"{limit_mb}MB"
-    connection = connect_reading(path, config, path, spills=spill_mb > 0)
-    return Database(connection, str(path))
-
-
-def spilling(path: str | Path, spill_mb: int, folder: str | Path | None = None) -> Config:
-    """DuckDB's settings to spill so much of what concerns the database `path`; none where 0."""
-    if spill_mb <= 0:
-        return {"temp_directory": ""}
-    return {
-        "temp_directory": spill_directory(path, folder),
-        "max_temp_directory_size": f"{spill_mb}MB",
-    }
+    config: Config = {} if limit_mb is None else {"memory_limit": f"{limit_mb}MB"}
+    return Database(connect_reading(path, config, path, spill_mb), str(path))

@@ -16,7 +16,10 @@ def is_interrupt(error: BaseException) -> bool:
     In a query, DuckDB raises an error of its own; what is closed meanwhile may raise more.
     """
     first: BaseException | None = error
-    while first is not None:
+    # A chain of causes may be a circle.
+    seen: set[int] = set()
+    while first is not None and id(first) not in seen:
+        seen.add(id(first))
         if isinstance(first, KeyboardInterrupt) or str(first) == "Query interrupted":
             return True
         first = first.__cause__ or first.__context__

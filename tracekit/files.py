@@ -20,6 +20,8 @@ _LOCK = ".lock"
 _USER = os.getuid() if hasattr(os, "getuid") else 0
 # A work folder this old without a lock in it was never finished being made.
 _ABANDONED_S = 60
+# What is open in this process, by paths that lead to it.
+_STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 # How often a writer that waits looks whether the other one is done.
 _POLL_S = 0.05
 
@@ -136,13 +138,20 @@ def _literally(text: str) -> str:
     return "".join(f"[{each}]" if each in "*?[" else each for each in text)
 
 
+def is_standard_output(output: str | Path) -> bool:
+    """Whether this is /dev/stdout, or another path of a device that standard output goes to."""
+    with suppress(OSError, ValueError):
+        return is_device(output) and os.path.samestat(Path(output).stat(), os.fstat(1))
+    return False
+
+
 def is_device(output: str | Path) -> bool:
     """Whether this is a pipe, a terminal or the like, standard output by its path among them: what
     is written there is gone, and nothing can take its place."""
     path = Path(output)
-    if path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",)):
+    if str(path).startswith(_STREAMS):
         return True
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         return path.exists() and not path.is_file() and not path.is_dir()
     return False
 
@@ -164,7 +173,7 @@ def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
         target = Path(output).resolve()
         if target.is_dir():
             raise TracekitError(f"{output}: is a directory, not a file to write")
-        if target.exists() and not target.is_file():
+        if is_device(output) or (target.exists() and not target.is_file()):
             raise TracekitError(f"{output}: is no ordinary file; results are written to files")
         if any(target == Path(each).resolve() for each in inputs):
             raise TracekitError(f"{output}: is what is being read; write somewhere else")

@@ -23,7 +23,7 @@ from tracekit.hardware import Peaks
 from tracekit.native.library import Batch
 from tracekit.native.streams import BatchStream, Rows
 from tracekit.nesting import nest
-from tracekit.reading import Piece, TraceReader
+from tracekit.reading import METADATA_BYTES, Piece, TraceReader
 from tracekit.salvage import strict_json
 from tracekit.sources import ByteStream
 
@@ -184,10 +184,14 @@ class Ingest:
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, on_batch: Callable[[int], object] = int
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        on_batch: Callable[[int], object] = int,
+        metadata_bytes: int = METADATA_BYTES,
     ) -> None:
         self._connection = connection
         self._on_batch = on_batch
+        self._metadata_bytes = metadata_bytes
 
     def load(self, stream: ByteStream, trace_id: int) -> None:
         """Adds one trace, all or nothing: an error leaves the database as it was.
@@ -195,7 +199,7 @@ class Ingest:
         Raises:
             TracekitError: when it cannot be read, or is no trace.
         """
-        reader = TraceReader(stream, trace_id << _LABEL_BITS)
+        reader = TraceReader(stream, trace_id << _LABEL_BITS, metadata_bytes=self._metadata_bytes)
         self._connection.begin()
         try:
             self.insert_events(trace_id, reader)
@@ -241,9 +245,9 @@ class Ingest:
             self._connection.execute(_INSERT_REJECTED, {"trace_id": trace_id} | columns)
 
     def _insert_trace(self, trace_id: int, stream: ByteStream, reader: TraceReader) -> None:
-        metadata = reader.metadata
-        distributed = _mapping(metadata.get("distributedInfo"))
-        host = metadata.get("host_name", metadata.get("hostname"))
+        distributed = _mapping(reader.member("distributedInfo"))
+        host = reader.member("host_name") or reader.member("hostname")
+        devices = reader.member("deviceProperties")
         self._connection.execute(
             f"INSERT INTO trace VALUES ({', '.join('?' * 18)})",
             [
@@ -255,15 +259,14 @@ class Ingest:
                 _integer(distributed.get("rank")),
                 _integer(distributed.get("world_size")),
                 _text(host),
-                _integer(metadata.get("baseTimeNanoseconds")),
-                *(_flag(metadata.get(flag)) for flag in _FLAGS),
-                strict_json(metadata),
+                _integer(reader.member("baseTimeNanoseconds")),
+                *(_flag(reader.member(flag)) for flag in _FLAGS),
+                reader.metadata_text,
                 reader.events,
                 reader.rejected,
                 reader.damage,
             ],
         )
-        devices = metadata.get("deviceProperties")
         self._insert_devices(trace_id, devices if isinstance(devices, list) else [])
 
     def _insert_devices(self, trace_id: int, devices: list[Any]) -> None:

@@ -34,7 +34,7 @@ from tracekit.ingest import (
     record_peaks,
 )
 from tracekit.resuming import begin, require_same
-from tracekit.sandbox import Config, close_to_the_outside
+from tracekit.sandbox import Config, close_to_the_outside, limit_spilling
 from tracekit.sources import ByteStream, open_streams, trace_paths
 
 _LEAST_MEMORY_MB = 400
@@ -45,8 +45,8 @@ _MOST_KEPT_MB = 1_000
 # Where no limit is given, it may grow so many times.
 _GROWTH = 64
 _MOST_THREADS = 1_024
-# Metadata around the events becomes Python objects, which take some 25 times its text at worst.
-_METADATA_SHARE = 25
+# DuckDB checks the metadata around the events, which takes some 30 times its text at worst.
+_METADATA_SHARE = 50
 # Blocks of the database file, smaller than DuckDB's own (256 KB), of which much stays empty where
 # there is little to store. Where memory is short, they are slower.
 _SMALL_BLOCK_BYTES = 64 << 10
@@ -200,7 +200,7 @@ def _in_memory(job: _Job, resources: Resources) -> Database:
     memory = _Memory(connection, memory_mb) if memory_mb else None
     job.run(connection, memory, first)
     spill_mb = SPILL_MB if resources.spill_mb is None else resources.spill_mb
-    connection.execute(f"SET max_temp_directory_size = '{spill_mb}MB'")
+    limit_spilling(connection, spill_mb)
     close_to_the_outside(connection)
     return Database(connection, first if len(job.paths) == 1 else f"{len(job.paths)} traces")
 
@@ -247,11 +247,15 @@ def _block_size(paths: list[str]) -> Config:
     if not all(Path(path).is_file() for path in paths):
         # Of a pipe, nothing is known.
         return {}
-    sizes = (
-        Path(path).stat().st_size * (1 if path.endswith(".json") else _COMPRESSION)
-        for path in paths
-    )
-    return {"default_block_size": _SMALL_BLOCK_BYTES} if sum(sizes) <= _SMALL_TRACES_BYTES else {}
+    try:
+        total = sum(
+            Path(path).stat().st_size * (1 if path.endswith(".json") else _COMPRESSION)
+            for path in paths
+        )
+    except OSError:
+        # One has gone meanwhile: whoever reads it says so.
+        return {}
+    return {"default_block_size": _SMALL_BLOCK_BYTES} if total <= _SMALL_TRACES_BYTES else {}
 
 
 def open_any(path: str | Path, resources: Resources | None = None) -> Database:
@@ -376,7 +380,8 @@ class _Job:
         with stream, connection.cursor() as cursor:
             self.cursors.add(cursor)
             try:
-                Ingest(cursor, on_batch=self._watch).load(stream, trace_id)
+                ingest = Ingest(cursor, self._watch, self.metadata_bytes)
+                ingest.load(stream, trace_id)
             finally:
                 self.cursors.discard(cursor)
 

@@ -16,8 +16,8 @@ from tracekit.errors import TracekitError
 
 Config = dict[str, str | bool | int | float | list[str]]
 
-# What may still be set afterwards: both only ever take something away.
-_STILL_SET = ["memory_limit", "disabled_filesystems"]
+# What the program still sets afterwards; SQL from outside sets nothing.
+_STILL_SET = ["memory_limit", "max_temp_directory_size", "disabled_filesystems"]
 _CLOSED: Config = {
     "enable_external_access": False,
     "allow_community_extensions": False,
@@ -90,6 +90,11 @@ def forbid_files(connection: duckdb.DuckDBPyConnection) -> None:
     Without this, DuckDB still lets a query write the path of the database itself.
     """
     connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
+
+
+def limit_spilling(connection: duckdb.DuckDBPyConnection, spill_mb: int) -> None:
+    """Queries put no more than this on disk. DuckDB takes it only when it is open."""
+    connection.execute(f"SET max_temp_directory_size = '{spill_mb}MB'")
 
 
 def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:

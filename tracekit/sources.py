@@ -172,6 +172,23 @@ class ByteStream:
             raise unreadable(self.path, error) from error
         return size
 
+    def stored_sha256(self) -> str:
+        """Of the whole file, as stored, read for this alone: the stream stays where it is.
+
+        Raises:
+            TracekitError: when the file cannot be read.
+        """
+        try:
+            here = self._file.tell()
+            self._file.seek(0)
+            found = hashlib.sha256()
+            while data := self._file.read(_READ_BYTES):
+                found.update(data)
+            self._file.seek(here)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        return found.hexdigest()
+
     @property
     def sha256(self) -> str:
         return self._hashing.sha256.hexdigest()

@@ -1,13 +1,27 @@
 """Text that came from a trace, made safe to print, and numbers made easy to read."""
 
 import re
+import unicodedata
+from itertools import groupby
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Control characters, line ends, those that turn the direction of text, and those nobody sees.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+# Letters of some scripts carry three marks; more of them climb over the lines above.
+_MOST_MARKS = 4
 
 
 def printable(text: object) -> str:
-    """`text` without the control and bidirectional characters that could drive a terminal."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text))
+    """`text` without the characters that could drive a terminal, or draw over other lines."""
+    found = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text))
+    return found if found.isascii() else _unstacked(found)
+
+
+def _unstacked(text: str) -> str:
+    runs = groupby(text, lambda letter: unicodedata.category(letter) in ("Mn", "Me"))
+    return "".join("".join(run)[: _MOST_MARKS if are_marks else None] for are_marks, run in runs)
 
 
 def duration(ns: int | float | None) -> str:

@@ -25,7 +25,7 @@ part AS (
         ELSE activity END,
            CASE activity WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 4 END,
            least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns)
-    FROM gpu_timeline AS t
+    FROM gpu_timeline_by_cause AS t
     JOIN win AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND t.start_ns < w.end_ns AND t.end_ns > w.start_ns
     WHERE activity <> 'compute'
 ),

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.errors import TracekitError
-from tracekit.files import is_device, written_whole
+from tracekit.files import is_device, is_standard_output, written_whole
 from tracekit.frames import ArrowStream, distinct_names, projected
 from tracekit.reporters.console import console
 from tracekit.text import printable
@@ -102,7 +102,7 @@ def render(
             limits.timeout_s,
         )
 
-    if output is None:
+    if output is None or is_standard_output(output):
         count = write(sys.stdout.buffer)
         sys.stdout.flush()
     elif is_device(output):
