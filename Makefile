@@ -7,7 +7,7 @@ SIZE := 1GB
 # What is compiled when tracekit is installed.
 NATIVE := setup.py $(wildcard tracekit/native/*.[ch])
 
-.PHONY: demo test bench gpu-captures gpu-check clean
+.PHONY: demo test test-all bench gpu-captures gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -17,6 +17,10 @@ test: .venv/installed
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m pytest -n 2
+
+# The same, with every kill, fuzzed file and pair of writers that `make test` takes a sample of.
+test-all: export TRACEKIT_TEST_ALL = 1
+test-all: test
 
 # Loads a generated trace with tracekit and with what else there is: one table, some minutes.
 bench: build/bench/installed

@@ -110,6 +110,41 @@ def test_a_bad_trace_does_not_keep_the_others_out(folder, tmp_path, run):
         assert events_by_trace(database) == [5, 1, 3, 4]
 
 
+def test_small_traces_that_share_a_transaction_are_each_as_they_would_be_alone(tmp_path):
+    inside = tmp_path / "ranks"
+    inside.mkdir()
+    texts = {
+        f"{place:03}.json": json.dumps(
+            {
+                "traceEvents": [traces.gpu_op(at, 1, name=f"of {place}") for at in range(place)],
+                "distributedInfo": {"rank": place},
+                **traces.device("A100", place),
+            }
+        )
+        for place in range(1, 140)
+    }
+    texts["050.json"] = "nonsense"
+    texts["060.json"] = texts["060.json"][: len(texts["060.json"]) // 2]
+    texts["070.json"] = texts["070.json"].replace('"of 70"', '"of \x01 70"', 1)
+    for name, text in texts.items():
+        (inside / name).write_text(text)
+    bad: list[tracekit.TracekitError] = []
+    question = (
+        "SELECT path, rank, events, rejected, damage, (SELECT list(name ORDER BY event_id) FROM "
+        "event AS e WHERE e.trace_id = t.trace_id), (SELECT list(device_id) FROM device AS d WHERE "
+        "d.trace_id = t.trace_id) FROM trace AS t ORDER BY trace_id"
+    )
+    with tracekit.load(inside, on_bad=bad.append) as together:
+        rows = together.fetch(question)[1]
+    assert ["050.json" in str(each) for each in bad] == [True]
+    alone = []
+    for name in sorted(texts.keys() - {"050.json"}):
+        with tracekit.load(inside / name) as database:
+            alone += database.fetch(question)[1]
+    assert rows == alone
+    assert len(rows) == 138
+
+
 def test_a_library_call_ends_at_the_first_bad_trace(folder, tmp_path):
     (folder / "rank2.json").write_text("nonsense")
     with pytest.raises(tracekit.TracekitError, match=r"rank2\.json: is not JSON"):
@@ -131,15 +166,17 @@ def test_nothing_is_written_where_no_trace_is_good(tmp_path, run):
 def killed_at_the_third_trace(folder, tmp_path, **options: object) -> None:
     """Loads the folder in a process that is killed when two traces are in."""
     program = f"""
-import os, signal, tracekit.ingest as ingest, tracekit
-insert, count = ingest.Ingest._insert_trace, 0
+import os, signal, tracekit.ingest as ingest, tracekit.sources as sources, tracekit
+# Each trace is a transaction.
+sources._SMALL_BYTES = sources._SMALL_COMPRESSED_BYTES = 0
+insert, count = ingest.Ingest._insert_traces, 0
 def killing(*arguments):
     global count
     count += 1
     if count == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     insert(*arguments)
-ingest.Ingest._insert_trace = killing
+ingest.Ingest._insert_traces = killing
 tracekit.load({str(folder)!r}, {str(tmp_path / "run.duckdb")!r}, threads=1, **{options!r})
 """
     done = subprocess.run([sys.executable, "-c", program], check=False)
@@ -168,9 +205,7 @@ def test_a_load_that_is_killed_goes_on_where_it_was(folder, tmp_path, monkeypatc
     assert not (tmp_path / "run.duckdb").exists()
     assert (tmp_path / "run.duckdb.partial").exists()
     inserted = []
-    monkeypatch.setattr(
-        ingest.Ingest, "insert_events", watched(ingest.Ingest.insert_events, inserted)
-    )
+    monkeypatch.setattr(ingest, "_trace", watched(ingest._trace, inserted))
     with tracekit.load(folder, tmp_path / "run.duckdb", resume=True) as database:
         assert sorted(events_by_trace(database)) == [1, 2, 3, 4, 5]
     # Two were in.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import tracekit
 from tracekit import catalog
 from tracekit.errors import TracekitError
-from tracekit.ingest import Ingest, create_tables
+from tracekit.ingest import LABEL_BITS, Ingest, create_tables
 from tracekit.reading import TraceReader
 from tracekit.salvage import set_aside
 from tracekit.sources import ByteStream
@@ -45,7 +45,7 @@ def read():
             file = folder / "trace"
             file.write_bytes(data)
             with ByteStream(str(file), file.open("rb")) as stream:
-                reader = TraceReader(stream, batch_bytes=batch_bytes)
+                reader = TraceReader(stream, 1 << LABEL_BITS, batch_bytes)
                 Ingest(connection).insert_events(1, reader)
             texts = connection.execute(catalog.schema("write_events")).fetchall()
             places = connection.execute("SELECT event_id FROM event ORDER BY 1").fetchall()

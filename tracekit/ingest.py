@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
@@ -28,19 +28,18 @@ from tracekit.salvage import strict_json
 from tracekit.sources import ByteStream
 
 # A label's number has that of its trace in front.
-_LABEL_BITS = 32
+LABEL_BITS = 32
+_OF_TRACE = f"SELECT (label_id >> {LABEL_BITS})::INTEGER AS trace_id, * FROM rows"
 _INSERT: dict[Rows, str] = {
-    "event": "INSERT INTO event_row BY NAME SELECT $trace_id AS trace_id, * FROM rows",
-    "label": "INSERT INTO label BY NAME SELECT $trace_id AS trace_id, * FROM rows",
+    "event": f"INSERT INTO event_row BY NAME {_OF_TRACE}",
+    "label": f"INSERT INTO label BY NAME {_OF_TRACE}",
 }
-_INSERT_REJECTED = (
-    "INSERT INTO rejected"
-    " SELECT $trace_id, unnest($offset::BIGINT[]), unnest($reason::VARCHAR[]),"
-    " unnest($text::VARCHAR[])"
-)
-_INSERT_DEVICES = (
-    "INSERT INTO device SELECT ?, unnest(?::BIGINT[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[]),"
-    " unnest(?::BIGINT[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[])"
+_REJECTED = ("INTEGER", "BIGINT", "VARCHAR", "VARCHAR")
+_DEVICE = ("INTEGER", "BIGINT", "VARCHAR", "BIGINT", "BIGINT", "VARCHAR", "VARCHAR")
+_TRACE = (
+    *("INTEGER", "VARCHAR", "BIGINT", "VARCHAR", "VARCHAR", "BIGINT", "BIGINT", "VARCHAR"),
+    *("BIGINT", "BOOLEAN", "BOOLEAN", "BOOLEAN", "BOOLEAN", "BOOLEAN", "JSON"),
+    *("BIGINT", "BIGINT", "VARCHAR"),
 )
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
@@ -156,7 +155,7 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
     try:
         for new_id, old_id in enumerate(chosen, first_id):
             moved = f"{new_id} AS trace_id"
-            labelled = f"{moved}, label_id + {(new_id - old_id) << _LABEL_BITS} AS label_id"
+            labelled = f"{moved}, label_id + {(new_id - old_id) << LABEL_BITS} AS label_id"
             for table, replaced in (
                 ("device", moved),
                 ("event_row", labelled),
@@ -199,11 +198,42 @@ class Ingest:
         Raises:
             TracekitError: when it cannot be read, or is no trace.
         """
-        reader = TraceReader(stream, trace_id << _LABEL_BITS, metadata_bytes=self._metadata_bytes)
+        reader = self._reader(stream, trace_id)
+        with self._transaction():
+            self.insert_events(trace_id, reader)
+            self._insert_traces([(trace_id, stream, reader)])
+
+    def load_small(self, traces: Iterable[tuple[int, ByteStream]]) -> list[TracekitError]:
+        """Adds traces that fit in memory together, in one transaction; returns what was wrong with
+        those that could not be read."""
+        errors, whole = [], []
+        pieces: list[tuple[int, Piece]] = []
+        for trace_id, stream in traces:
+            reader = self._reader(stream, trace_id)
+            try:
+                with closing(reader.pieces()) as read:
+                    pieces += [(trace_id, piece) for piece in list(read)]
+            except TracekitError as error:
+                errors.append(error)
+            else:
+                whole.append((trace_id, stream, reader))
+        with self._transaction():
+            for kind in ("event", "label"):
+                self._insert_batches(kind, (piece for _, piece in pieces if piece[0] == kind))
+            for trace_id, piece in pieces:
+                if piece[0] == "rejected":
+                    self._insert_rejected(trace_id, [piece])
+            self._insert_traces(whole)
+        return errors
+
+    def _reader(self, stream: ByteStream, trace_id: int) -> TraceReader:
+        return TraceReader(stream, trace_id << LABEL_BITS, metadata_bytes=self._metadata_bytes)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         self._connection.begin()
         try:
-            self.insert_events(trace_id, reader)
-            self._insert_trace(trace_id, stream, reader)
+            yield
             self._connection.commit()
         except BaseException:
             # Where it could not be committed, it is over.
@@ -218,15 +248,18 @@ class Ingest:
             for kind, run in groupby(pieces, key=itemgetter(0)):
                 if kind == "rejected":
                     self._insert_rejected(trace_id, run)
-                    continue
-                rows = BatchStream(kind, self._watched(run))
-                try:
-                    # DuckDB finds the stream by its name here.
-                    self._connection.execute(_INSERT[kind], {"trace_id": trace_id})
-                except duckdb.Error:
-                    if rows.error is not None:
-                        raise rows.error from None
-                    raise
+                else:
+                    self._insert_batches(kind, run)
+
+    def _insert_batches(self, kind: Rows, pieces: Iterator[Piece]) -> None:
+        rows = BatchStream(kind, self._watched(pieces))
+        try:
+            # DuckDB finds the stream by its name here.
+            self._connection.execute(_INSERT[kind])
+        except duckdb.Error:
+            if rows.error is not None:
+                raise rows.error from None
+            raise
 
     def _watched(self, pieces: Iterator[Piece]) -> Iterator[Batch]:
         for kind, batch in pieces:
@@ -234,50 +267,53 @@ class Ingest:
             self._on_batch(batch.rows if kind == "event" else 0)
             yield batch
 
-    def _insert_rejected(self, trace_id: int, pieces: Iterator[Piece]) -> None:
+    def _insert_rejected(self, trace_id: int, pieces: Iterable[Piece]) -> None:
         for _, stretches in pieces:
             assert isinstance(stretches, list)
             self._on_batch(0)
-            columns = {
-                name: [getattr(each, name) for each in stretches]
-                for name in ("offset", "reason", "text")
-            }
-            self._connection.execute(_INSERT_REJECTED, {"trace_id": trace_id} | columns)
+            rows = [(trace_id, each.offset, each.reason, each.text) for each in stretches]
+            self._insert("rejected", _REJECTED, rows)
 
-    def _insert_trace(self, trace_id: int, stream: ByteStream, reader: TraceReader) -> None:
-        distributed = _mapping(reader.member("distributedInfo"))
-        host = reader.member("host_name") or reader.member("hostname")
-        devices = reader.member("deviceProperties")
-        self._connection.execute(
-            f"INSERT INTO trace VALUES ({', '.join('?' * 18)})",
-            [
-                trace_id,
-                os.fsencode(stream.path).decode("utf-8", "replace"),
-                stream.file_bytes,
-                stream.sha256,
-                reader.form,
-                _integer(distributed.get("rank")),
-                _integer(distributed.get("world_size")),
-                _text(host),
-                _integer(reader.member("baseTimeNanoseconds")),
-                *(_flag(reader.member(flag)) for flag in _FLAGS),
-                reader.metadata_text,
-                reader.events,
-                reader.rejected,
-                reader.damage,
-            ],
-        )
-        self._insert_devices(trace_id, devices if isinstance(devices, list) else [])
+    def _insert_traces(self, traces: list[tuple[int, ByteStream, TraceReader]]) -> None:
+        self._insert("trace", _TRACE, [_trace(*each) for each in traces])
+        devices = []
+        for trace_id, _, reader in traces:
+            listed = reader.member("deviceProperties")
+            for device in listed if isinstance(listed, list) else []:
+                devices.append((trace_id, *_device(_mapping(device))))
+        self._insert("device", _DEVICE, devices)
 
-    def _insert_devices(self, trace_id: int, devices: list[Any]) -> None:
-        rows = [_device(_mapping(each)) for each in devices]
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        if columns:
-            self._connection.execute(_INSERT_DEVICES, [trace_id, *columns])
+    def _insert(self, table: str, types: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
+        """Rows of Python's values, all at once."""
+        if rows:
+            values = ", ".join(f"unnest(?::{kind}[])" for kind in types)
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            self._connection.execute(f"INSERT INTO {table} SELECT {values}", columns)
+
+
+def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[object, ...]:
+    """The row of `trace`, of a trace that was read to its end."""
+    distributed = _mapping(reader.member("distributedInfo"))
+    return (
+        trace_id,
+        os.fsencode(stream.path).decode("utf-8", "replace"),
+        stream.file_bytes,
+        stream.sha256,
+        reader.form,
+        _integer(distributed.get("rank")),
+        _integer(distributed.get("world_size")),
+        _text(reader.member("host_name") or reader.member("hostname")),
+        _integer(reader.member("baseTimeNanoseconds")),
+        *(_flag(reader.member(flag)) for flag in _FLAGS),
+        reader.metadata_text,
+        reader.events,
+        reader.rejected,
+        reader.damage,
+    )
 
 
 def _device(device: dict[str, Any]) -> tuple[object, ...]:
-    """The columns of `device` behind `trace_id`."""
+    """A row of `device`, but for its `trace_id`."""
     major, minor = device.get("computeMajor"), device.get("computeMinor")
     return (
         _integer(device.get("id")),

@@ -6,9 +6,9 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import duckdb
 
@@ -17,7 +17,6 @@ from tracekit.connection import (
     is_database,
     leftover_log,
     logs_of,
-    spill_directory,
 )
 from tracekit.database import SPILL_MB, Database, open_database
 from tracekit.errors import TracekitError
@@ -33,18 +32,13 @@ from tracekit.ingest import (
     loaded_traces,
     record_peaks,
 )
+from tracekit.resources import LEAST_MEMORY_MB, Memory, Progress, Resources, workers_of
 from tracekit.resuming import begin, require_same
 from tracekit.sandbox import Config, close_to_the_outside, limit_spilling
 from tracekit.sources import ByteStream, open_streams, trace_paths
 
-_LEAST_MEMORY_MB = 400
-_MEMORY_MB_PER_THREAD = 200
-# DuckDB keeps up to this much free memory instead of asking the system for it again and again. It
-# refuses to keep more than the machine has.
-_MOST_KEPT_MB = 1_000
-# Where no limit is given, it may grow so many times.
-_GROWTH = 64
-_MOST_THREADS = 1_024
+# So many small traces share a transaction, which takes longer than they do.
+_SMALL_TRACES_AT_ONCE = 64
 # DuckDB checks the metadata around the events, which takes some 30 times its text at worst.
 _METADATA_SHARE = 50
 # Blocks of the database file, smaller than DuckDB's own (256 KB), of which much stays empty where
@@ -53,90 +47,8 @@ _SMALL_BLOCK_BYTES = 64 << 10
 _SMALL_TRACES_BYTES = 256 << 20
 # Compressed ones grow so many times, about.
 _COMPRESSION = 20
-# What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, batches in flight.
-_OUTSIDE_DUCKDB_MB = 215
 # The same where a database is asked: the answers; a graph is held while DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
-
-
-class Progress(Protocol):
-    """Is told how far loading is."""
-
-    def read(self, n_bytes: int) -> object:
-        """So many more bytes were read, as stored; fewer, where a file is read again."""
-
-    def found(self, n_events: int) -> object:
-        """So many more events were found."""
-
-    def finishing(self) -> object:
-        """All is read; what many queries share is being built."""
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What loading may use, and what it is to know.
-
-    `memory_mb` is about what the process takes, however large the traces are: to load, 200 a
-    thread and at least 400 unless given; to ask a database, what DuckDB finds unless given.
-    `threads` is one a core unless given. What does not fit in memory goes to `temp_dir`, the
-    system's unless given; queries may put up to `spill_mb` there (what `open_database` says of it
-    holds for them). `hardware` is a file of device peaks that are tried before tracekit's own
-    (tracekit/hardware.toml shows the form).
-    """
-
-    memory_mb: int | None = None
-    threads: int | None = None
-    temp_dir: str | Path | None = None
-    hardware: str | Path | None = None
-    spill_mb: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.memory_mb is not None and self.memory_mb < _LEAST_MEMORY_MB:
-            raise TracekitError(f"loading needs at least {_LEAST_MEMORY_MB} MB of memory")
-        if self.threads is not None and self.threads < 1:
-            raise TracekitError("loading needs at least one thread")
-        if self.threads is not None and self.threads > _MOST_THREADS:
-            raise TracekitError(f"loading takes at most {_MOST_THREADS:,} threads")
-        if self.spill_mb is not None and self.spill_mb < 0:
-            raise TracekitError("queries cannot spill less than 0 MB")
-        if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
-            raise TracekitError(f"{self.temp_dir}: is no directory for temporary files")
-
-    def settings(self, path: str | Path) -> Config:
-        """DuckDB's for a database at `path`, but for the memory limit."""
-        threads: Config = {} if self.threads is None else {"threads": self.threads}
-        return {"temp_directory": spill_directory(path, self.temp_dir), **threads}
-
-
-class _Memory:
-    """DuckDB's memory limit; where none was asked for, it grows when a trace is too large."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, memory_mb: int | None) -> None:
-        self._connection = connection
-        usual = max(_LEAST_MEMORY_MB, _MEMORY_MB_PER_THREAD * workers_of(connection))
-        self._limit_mb = (memory_mb or usual) - _OUTSIDE_DUCKDB_MB
-        self._most_mb = self._limit_mb * (1 if memory_mb else _GROWTH)
-        self._set()
-        kept_mb = min(self._limit_mb * 2 // 3, _MOST_KEPT_MB)
-        self._connection.execute(f"SET block_allocator_memory = '{kept_mb}MB'")
-
-    def more(self) -> bool:
-        """Doubles the limit, or returns False."""
-        self._limit_mb *= 2
-        if self._limit_mb > self._most_mb:
-            return False
-        self._set()
-        return True
-
-    def _set(self) -> None:
-        self._connection.execute(f"SET memory_limit = '{self._limit_mb}MB'")
-
-
-def workers_of(connection: duckdb.DuckDBPyConnection) -> int:
-    """The threads that DuckDB runs on: by default, one a core that the process may use."""
-    row = connection.execute("SELECT current_setting('threads')").fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def load(
@@ -177,7 +89,7 @@ def load(
     paths = trace_paths(map(str, given))
     if not paths:
         raise TracekitError("no trace is given")
-    metadata_bytes = ((memory_mb or _LEAST_MEMORY_MB) << 20) // _METADATA_SHARE
+    metadata_bytes = ((memory_mb or LEAST_MEMORY_MB) << 20) // _METADATA_SHARE
     job = _Job(
         paths, devices, resume, on_bad is not None, progress, resources.temp_dir, metadata_bytes
     )
@@ -197,7 +109,7 @@ def _in_memory(job: _Job, resources: Resources) -> Database:
     first, memory_mb = job.paths[0], resources.memory_mb
     connection = connect(":memory:", resources.settings(uuid.uuid4().hex), first)
     # What is kept in memory has no limit unless one is given.
-    memory = _Memory(connection, memory_mb) if memory_mb else None
+    memory = Memory(connection, memory_mb) if memory_mb else None
     job.run(connection, memory, first)
     spill_mb = SPILL_MB if resources.spill_mb is None else resources.spill_mb
     limit_spilling(connection, spill_mb)
@@ -228,7 +140,7 @@ def _into_file(job: _Job, database: str | Path, append: bool, resources: Resourc
             shutil.copyfile(base, beside)
         settings = resources.settings(beside) | _block_size(job.paths)
         with connect(beside, settings, database) as connection:
-            job.run(connection, _Memory(connection, resources.memory_mb), str(database))
+            job.run(connection, Memory(connection, resources.memory_mb), str(database))
 
 
 def _begin(
@@ -270,6 +182,10 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Database:
     return open_database(path, limit_mb, resources.spill_mb)
 
 
+# How many traces were loaded, and what was wrong with others.
+_Outcome = tuple[int, list[TracekitError]]
+
+
 class _Stopped(Exception):
     """Another file, or the user, has ended the job."""
 
@@ -290,7 +206,7 @@ class _Job:
     stopped: bool = False
     cursors: set[duckdb.DuckDBPyConnection] = field(default_factory=set)
 
-    def run(self, connection: duckdb.DuckDBPyConnection, memory: _Memory | None, name: str) -> None:
+    def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
         try:
             create_tables(connection)
             record_peaks(connection, self.devices)
@@ -311,20 +227,29 @@ class _Job:
     def _load_all(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Several files at a time. Their trace_ids follow the order in which they were given."""
         workers = workers_of(connection)
-        pending: set[Future[None]] = set()
+        pending: set[Future[_Outcome]] = set()
         with ThreadPoolExecutor(workers) as pool:
             try:
                 done = loaded_traces(connection) if self.resume else set()
                 trace_id = last_trace_id(connection) + 1
+                small: list[tuple[int, ByteStream]] = []
                 for source in self._sources(done):
                     if isinstance(source, str):
                         trace_id += self._copy(connection, source, trace_id, done)
                         continue
-                    pending.add(pool.submit(self._load_one, connection, trace_id, source))
+                    if source.is_small:
+                        small.append((trace_id, source))
+                        if len(small) == _SMALL_TRACES_AT_ONCE:
+                            pending.add(pool.submit(self._load_small, connection, small))
+                            small = []
+                    else:
+                        pending.add(pool.submit(self._load_one, connection, trace_id, source))
                     trace_id += 1
                     if len(pending) == workers:
                         finished, pending = wait(pending, return_when=FIRST_COMPLETED)
                         self._settle(finished)
+                if small:
+                    pending.add(pool.submit(self._load_small, connection, small))
                 self._settle(pending)
             except BaseException:
                 self.stopped = True
@@ -376,12 +301,26 @@ class _Job:
 
     def _load_one(
         self, connection: duckdb.DuckDBPyConnection, trace_id: int, stream: ByteStream
-    ) -> None:
-        with stream, connection.cursor() as cursor:
+    ) -> _Outcome:
+        with stream, self._ingest(connection) as ingest:
+            ingest.load(stream, trace_id)
+        return 1, []
+
+    def _load_small(
+        self, connection: duckdb.DuckDBPyConnection, traces: list[tuple[int, ByteStream]]
+    ) -> _Outcome:
+        with ExitStack() as opened, self._ingest(connection) as ingest:
+            for _, stream in traces:
+                opened.enter_context(stream)
+            errors = ingest.load_small(traces)
+        return len(traces) - len(errors), errors
+
+    @contextmanager
+    def _ingest(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Ingest]:
+        with connection.cursor() as cursor:
             self.cursors.add(cursor)
             try:
-                ingest = Ingest(cursor, self._watch, self.metadata_bytes)
-                ingest.load(stream, trace_id)
+                yield Ingest(cursor, self._watch, self.metadata_bytes)
             finally:
                 self.cursors.discard(cursor)
 
@@ -391,13 +330,15 @@ class _Job:
         if self.progress:
             self.progress.found(n_events)
 
-    def _settle(self, finished: set[Future[None]]) -> None:
+    def _settle(self, finished: set[Future[_Outcome]]) -> None:
         for future in finished:
             try:
-                future.result()
-                self.loaded += 1
+                loaded, errors = future.result()
             except TracekitError as error:
-                self._bad(error)
+                loaded, errors = 0, [error]
+            self.loaded += loaded
+            for each in errors:
+                self._bad(each)
 
     def _bad(self, error: TracekitError) -> None:
         if not self.keeps_errors:

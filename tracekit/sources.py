@@ -21,6 +21,9 @@ from tracekit.archives import TRACES, is_archive, members
 from tracekit.decompressing import HEAD_BYTES, DamagedError, Decompressed, codec_of
 from tracekit.errors import TracekitError
 
+# A trace that is stored in no more than this is small.
+_SMALL_BYTES = 64 << 10
+_SMALL_COMPRESSED_BYTES = 8 << 10
 _READ_BYTES = 1 << 20
 _COPY_BYTES = 64 << 10
 # What is copied to be read again: in memory up to here, then in a file.
@@ -171,6 +174,12 @@ class ByteStream:
         except OSError as error:
             raise unreadable(self.path, error) from error
         return size
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all of it surely takes little memory."""
+        most = _SMALL_BYTES if self._decompressed is None else _SMALL_COMPRESSED_BYTES
+        return self.stored_bytes <= most
 
     def stored_sha256(self) -> str:
         """Of the whole file, as stored, read for this alone: the stream stays where it is.

@@ -34,9 +34,10 @@ def analyze(
     """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
     from tracekit.analysis import SCHEMA
     from tracekit.gathering import gather
-    from tracekit.loading import Resources, open_any
+    from tracekit.loading import open_any
     from tracekit.reporters import console
     from tracekit.reporters import explain as explaining
+    from tracekit.resources import Resources
     from tracekit.thresholds import Thresholds
 
     judged = Thresholds().updated(thresholds)

@@ -21,8 +21,9 @@ def crosscheck(trace: str, as_json: bool, **limits: Any) -> int:
     """
     from tracekit import crosscheck as library
     from tracekit import hta
-    from tracekit.loading import Resources, open_any
+    from tracekit.loading import open_any
     from tracekit.reporters import crosscheck as reporter
+    from tracekit.resources import Resources
 
     hta.require(trace)
     with open_any(trace, Resources(**limits)) as database:

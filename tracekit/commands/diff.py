@@ -39,8 +39,9 @@ def diff(
     Times and counts are per step; the waterfall is of the median steps.
     """
     from tracekit import diff as library
-    from tracekit.loading import Resources, load, open_any
+    from tracekit.loading import load, open_any
     from tracekit.reporters import diff as reporter
+    from tracekit.resources import Resources
 
     if len(runs) > 2:
         raise TracekitError("give two traces to compare, or one database that holds them")

@@ -77,7 +77,7 @@ workload_options = _all_of(
     click.option("--active", type=int, default=5, show_default=True, help="Steps to record."),
 )
 
-# The fields of `tracekit.loading.Resources`.
+# The fields of `tracekit.resources.Resources`.
 resource_options = _all_of(
     click.option(
         "--memory-mb",

@@ -58,8 +58,9 @@ def query(
         return
     if len(arguments) != 2:
         raise TracekitError(f"give one trace or database to ask {question.name!r} of")
-    from tracekit.loading import Resources, open_any
+    from tracekit.loading import open_any
     from tracekit.reporters import rows
+    from tracekit.resources import Resources
 
     asked = rows.Limits(timeout_s, max_rows)
     values = dict(_pair(each) for each in parameters)

@@ -24,8 +24,9 @@ def sql(
     **limits: Any,
 ) -> None:
     """Run one SELECT over a trace or database, read-only."""
-    from tracekit.loading import Resources, open_any
+    from tracekit.loading import open_any
     from tracekit.reporters import rows
+    from tracekit.resources import Resources
 
     asked = rows.Limits(timeout_s, max_rows)
     with open_any(source, Resources(**limits)) as database:
