@@ -14,8 +14,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import tracekit
+
+# Whether a property holds does not depend on how fast the machine is.
+settings.register_profile("tracekit", deadline=None)
+settings.load_profile("tracekit")
+
+# `make test-all` tries everything; `make test` a part of what is random or repeats.
+IS_ALL = os.environ.get("TRACEKIT_TEST_ALL") == "1"
 
 TEST_DEVICE = os.environ["TRACEKIT_TEST_DEVICE"]
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"

@@ -84,11 +84,15 @@ def test_a_trace_in_array_form_is_a_trace(run, tmp_path):
     assert json.loads(run("analyze", "array.json", "--json").stdout)["gpu"]["kernels"] == 50
 
 
-def test_a_trace_without_events_is_told_apart_from_no_trace(run, tmp_path):
-    (tmp_path / "none.json").write_text('{"traceEvents": []}')
-    done = run("analyze", "none.json", "--json")
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["verdict"]["regime"] == "unknown"
+@pytest.mark.parametrize("text", ['{"traceEvents": []}', "[]", "[1, 2, 3]", '[{"pid": 1'])
+def test_a_trace_without_one_event_is_bad_input(text, run, trace, tmp_path):
+    (tmp_path / "none.json").write_text(text)
+    refused(run("analyze", "none.json", "--json"), "none.json: holds no event")
+    done = run("load", "none.json", "good.json", "-o", "run.duckdb")
+    assert done.returncode == 2
+    assert "not loaded: none.json: holds no event" in done.stderr
+    assert "good.json" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
 
 
 @pytest.mark.parametrize("command", ["load", "export", "capture"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import tracekit
 from tests import traces
 from tracekit.commands import main
 from tracekit.errors import TracekitError, is_interrupt
@@ -345,3 +346,18 @@ def test_an_error_that_is_its_own_cause_is_no_interrupt():
     error = ValueError("x")
     error.__cause__ = error
     assert not is_interrupt(error)
+
+
+def test_more_threads_than_cores_load_too_and_more_than_any_machine_has_are_refused(run, trace):
+    for count, status in (("160", 0), ("1025", 2), ("9" * 40, 2)):
+        done = run("load", "t.json", "-o", f"{count[:4]}.duckdb", "--threads", count)
+        assert (done.returncode, len(done.stderr.splitlines())) == (status, status // 2)
+
+
+def test_thousands_of_devices_are_listed(run, tmp_path):
+    properties = traces.device("NVIDIA A100-SXM4-80GB")["deviceProperties"][0]
+    devices = [properties | {"id": number} for number in range(20_000)]
+    traces.write(tmp_path / "t.json", EVENTS, deviceProperties=devices)
+    with tracekit.load(tmp_path / "t.json") as database:
+        rows = database.fetch("SELECT count(*), max(device_id) FROM device")[1]
+    assert rows == [(20_000, 19_999)]

@@ -6,7 +6,6 @@ With TRACEKIT_TEST_ALL=1, twenty times as many.
 import gzip
 import io
 import json
-import os
 import random
 import re
 import tarfile
@@ -15,13 +14,13 @@ import duckdb
 import pytest
 import zstandard
 
-from tests.conftest import SHARED_TRACES
+from tests.conftest import IS_ALL, SHARED_TRACES
 from tracekit.errors import TracekitError
 from tracekit.ingest import Ingest, create_tables
 from tracekit.reading import TraceReader
 from tracekit.sources import ByteStream, open_streams
 
-_MORE = 20 if os.environ.get("TRACEKIT_TEST_ALL") == "1" else 1
+_MORE = 20 if IS_ALL else 1
 CASES_PER_SEED = 250 * _MORE
 _NAMES = re.compile(rb'"op (\d+)"')
 

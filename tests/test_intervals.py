@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import traces
+from tests.conftest import IS_ALL
 
-FAST = settings(max_examples=40, deadline=None)
+FAST = settings(max_examples=40 if IS_ALL else 20)
 
 times = st.integers(0, 60)
 lengths = st.integers(0, 12)
@@ -213,7 +214,7 @@ def assert_nested(slices: list[Slice]) -> None:
 
 
 @FAST
-@given(overlapping, st.lists(st.integers(0, 44), max_size=4, unique=True))
+@given(overlapping, st.lists(st.integers(0, 44), min_size=1, max_size=4, unique=True))
 def test_a_launch_has_around_it_what_was_open_of_each_kind(slices, launches):
     events = [each.event() for each in slices]
     expected = []

@@ -279,7 +279,7 @@ def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
     good = traces.write(tmp_path / "good.json", [traces.operator("aten::mm", 0, 1)], tracekit=facts)
     paths = [good]
     for number, each in enumerate(({"sweep": 3}, [], strange)):
-        paths.append(traces.write(tmp_path / f"{number}.json", [], tracekit=each))
+        paths.append(traces.write(tmp_path / f"{number}.json", [traces.launch(0, 1, 1)], tracekit=each))
     with tracekit.load(paths) as database:
         row, *others = database.ask("sweep_points")
         assert [each["step_ns"] for each in others] == [None]

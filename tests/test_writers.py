@@ -14,11 +14,10 @@ import pytest
 
 import tracekit
 from tests import traces
+from tests.conftest import IS_ALL
 from tracekit import files
 
-# `make test` runs a part of what `make test-all` does.
-IS_ALL = os.environ.get("TRACEKIT_TEST_ALL") == "1"
-KILLS, PAIRS = (200, 50) if IS_ALL else (24, 4)
+KILLS, PAIRS = (200, 50) if IS_ALL else (16, 3)
 TRACEKIT = [sys.executable, "-m", "tracekit"]
 
 

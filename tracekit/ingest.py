@@ -201,20 +201,25 @@ class Ingest:
         reader = self._reader(stream, trace_id)
         with self._transaction():
             self.insert_events(trace_id, reader)
+            _require_events(stream, reader)
             self._insert_traces([(trace_id, stream, reader)])
 
-    def load_small(self, traces: Iterable[tuple[int, ByteStream]]) -> list[TracekitError]:
-        """Adds traces that fit in memory together, in one transaction; returns what was wrong with
-        those that could not be read."""
+    def load_small(
+        self, traces: Iterable[tuple[int, ByteStream]]
+    ) -> list[tuple[int, TracekitError]]:
+        """Adds traces that fit in memory together, in one transaction; returns those that could not
+        be read, with what is wrong with them."""
         errors, whole = [], []
         pieces: list[tuple[int, Piece]] = []
         for trace_id, stream in traces:
             reader = self._reader(stream, trace_id)
             try:
                 with closing(reader.pieces()) as read:
-                    pieces += [(trace_id, piece) for piece in list(read)]
+                    found = list(read)
+                _require_events(stream, reader)
+                pieces += [(trace_id, piece) for piece in found]
             except TracekitError as error:
-                errors.append(error)
+                errors.append((trace_id, error))
             else:
                 whole.append((trace_id, stream, reader))
         with self._transaction():
@@ -289,6 +294,14 @@ class Ingest:
             values = ", ".join(f"unnest(?::{kind}[])" for kind in types)
             columns = [list(column) for column in zip(*rows, strict=True)]
             self._connection.execute(f"INSERT INTO {table} SELECT {values}", columns)
+
+
+def _require_events(stream: ByteStream, reader: TraceReader) -> None:
+    """Refuses a trace without one event, but for the notes that `tracekit sweep` writes of what
+    could not run."""
+    if not reader.events and "sweep" not in _mapping(reader.member("tracekit")):
+        why = f": {reader.damage}" if reader.damage else ""
+        raise TracekitError(f"{stream.path}: holds no event of a trace{why}")
 
 
 def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[object, ...]:

@@ -182,8 +182,8 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Database:
     return open_database(path, limit_mb, resources.spill_mb)
 
 
-# How many traces were loaded, and what was wrong with others.
-_Outcome = tuple[int, list[TracekitError]]
+# How many traces were loaded, and what was wrong with others, by their trace_ids.
+_Outcome = tuple[int, list[tuple[int, TracekitError]]]
 
 
 class _Stopped(Exception):
@@ -201,10 +201,16 @@ class _Job:
     progress: Progress | None
     temp_dir: str | Path | None
     metadata_bytes: int
-    errors: list[TracekitError] = field(default_factory=list)
+    bad: list[tuple[int, TracekitError]] = field(default_factory=list)
+    next_id: int = 1
     loaded: int = 0
     stopped: bool = False
     cursors: set[duckdb.DuckDBPyConnection] = field(default_factory=set)
+
+    @property
+    def errors(self) -> list[TracekitError]:
+        """In the order of the traces."""
+        return [error for _, error in sorted(self.bad, key=lambda each: each[0])]
 
     def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
         try:
@@ -231,20 +237,20 @@ class _Job:
         with ThreadPoolExecutor(workers) as pool:
             try:
                 done = loaded_traces(connection) if self.resume else set()
-                trace_id = last_trace_id(connection) + 1
+                self.next_id = last_trace_id(connection) + 1
                 small: list[tuple[int, ByteStream]] = []
                 for source in self._sources(done):
                     if isinstance(source, str):
-                        trace_id += self._copy(connection, source, trace_id, done)
+                        self.next_id += self._copy(connection, source, done)
                         continue
                     if source.is_small:
-                        small.append((trace_id, source))
+                        small.append((self.next_id, source))
                         if len(small) == _SMALL_TRACES_AT_ONCE:
                             pending.add(pool.submit(self._load_small, connection, small))
                             small = []
                     else:
-                        pending.add(pool.submit(self._load_one, connection, trace_id, source))
-                    trace_id += 1
+                        pending.add(pool.submit(self._load_one, connection, self.next_id, source))
+                    self.next_id += 1
                     if len(pending) == workers:
                         finished, pending = wait(pending, return_when=FIRST_COMPLETED)
                         self._settle(finished)
@@ -261,12 +267,11 @@ class _Job:
         self,
         connection: duckdb.DuckDBPyConnection,
         path: str,
-        trace_id: int,
         done: set[LoadedTrace],
     ) -> int:
         """Copies the traces of a database; returns how many."""
         try:
-            copied = copy_traces(connection, path, trace_id, done)
+            copied = copy_traces(connection, path, self.next_id, done)
         except TracekitError as error:
             self._bad(error)
             return 0
@@ -303,7 +308,10 @@ class _Job:
         self, connection: duckdb.DuckDBPyConnection, trace_id: int, stream: ByteStream
     ) -> _Outcome:
         with stream, self._ingest(connection) as ingest:
-            ingest.load(stream, trace_id)
+            try:
+                ingest.load(stream, trace_id)
+            except TracekitError as error:
+                return 0, [(trace_id, error)]
         return 1, []
 
     def _load_small(
@@ -332,18 +340,15 @@ class _Job:
 
     def _settle(self, finished: set[Future[_Outcome]]) -> None:
         for future in finished:
-            try:
-                loaded, errors = future.result()
-            except TracekitError as error:
-                loaded, errors = 0, [error]
+            loaded, errors = future.result()
             self.loaded += loaded
-            for each in errors:
-                self._bad(each)
+            for trace_id, error in errors:
+                self._bad(error, trace_id)
 
-    def _bad(self, error: TracekitError) -> None:
+    def _bad(self, error: TracekitError, trace_id: int | None = None) -> None:
         if not self.keeps_errors:
             raise error
-        self.errors.append(error)
+        self.bad.append((self.next_id if trace_id is None else trace_id, error))
 
     def _nothing(self) -> TracekitError:
         if len(self.errors) == 1:

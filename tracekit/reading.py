@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1 << 20
 METADATA_BYTES = 16_000_000
 _MEMBERS_BYTES = 64 << 10
 # A member that is asked for is decoded if it is no larger and no deeper than this.
-_MEMBER_BYTES = 1 << 20
+_MEMBER_BYTES = 4_000_000
 _MEMBER_DEPTH = 100
 # Python refuses integers of many digits; these are left as text.
 _MOST_DIGITS = 1000

@@ -1,0 +1,86 @@
+"""What several parts of tracekit speak of has one definition: they agree on traces made to part them."""
+
+from __future__ import annotations
+
+import pytest
+
+import tracekit
+from tests import traces
+from tests.traces import gpu_op, launch, step
+from tracekit.crosscheck import _own_figures
+from tracekit.diff import fails
+from tracekit.replay.whatif import what_if
+
+# -- the main device -------------------------------------------------------------------------------
+
+# GPU ops by device: start and length in microseconds, stream, kind.
+BY_KERNELS = [(10, 300, 7, "kernel")]
+BY_SUM = [
+    (20, 100, 7, "kernel"),
+    *((120, 400, stream, "gpu_memcpy") for stream in (8, 9, 10)),
+]
+BY_BUSY = [(30, 200, 7, "kernel"), (230, 500, 7, "gpu_memset")]
+SPANS_NS = {"kernels": 300_000, "sum": 500_000, "busy": 700_000}
+
+
+def several_devices(*devices: list[tuple[int, int, int, str]]) -> list[dict]:
+    events = [step(1, 0, 1000)]
+    for number, ops in enumerate(devices):
+        for place, (start, length, stream, kind) in enumerate(ops):
+            linked = 100 * number + place + 1
+            events.append(launch(linked / 100, 0.005, linked))
+            events.append(
+                gpu_op(start, length, linked, category=kind, stream=stream, device=number)
+            )
+    return events
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        (BY_KERNELS, BY_SUM, BY_BUSY),
+        (BY_BUSY, BY_SUM, BY_KERNELS),
+        (BY_SUM, BY_KERNELS),
+        (BY_BUSY, BY_KERNELS),
+    ],
+)
+def test_all_that_speak_of_one_device_speak_of_the_one_with_most_kernel_time(devices, tmp_path):
+    main = devices.index(BY_KERNELS)
+    with traces.load(tmp_path, several_devices(*devices)) as run:
+        analysis = run.verdict()
+        spans = {
+            "verdict": analysis.window.span_ns,
+            "gains": analysis.causal.gains.window_ns,
+            "whatif": what_if(run, [], 1).window_ns,
+            "run_metrics": run.ask("run_metrics")[0]["active_ns"],
+            "crosscheck": _own_figures(run)["temporal"]["kernel"],
+        }
+        busy = {
+            "verdict": analysis.steps[0].gpu.busy_ns,
+            "run_metrics": run.ask("run_metrics")[0]["busy_ns"],
+        }
+    assert (analysis.gpu.device_id, analysis.devices[0].device_id) == (main, main)
+    assert spans == dict.fromkeys(spans, SPANS_NS["kernels"])
+    assert busy == {"verdict": 300_000, "run_metrics": 300_000}
+
+
+def test_a_gate_and_a_waterfall_hold_the_main_devices_against_each_other(tmp_path):
+    def saved(name, *devices):
+        events = [each for each in several_devices(*devices) if "Profiler" not in each["name"]]
+        return traces.write(tmp_path / name, events)
+
+    one = saved("one.json", BY_KERNELS)
+    all_three = saved("all.json", BY_SUM, BY_BUSY, BY_KERNELS)
+    with tracekit.load([one, all_three]) as run:
+        assert fails(run, "a.active_ns = b.active_ns AND a.span_ns = b.span_ns")
+        assert fails(run, "a.busy_ns = b.busy_ns AND a.busy_ns = 300000")
+        bars = run.ask("diff_waterfall", a=1, b=2)
+    assert (bars[0]["until_ns"], bars[-1]["until_ns"]) == (300_000, 300_000)
+
+
+def test_of_devices_without_kernels_the_main_one_has_most_to_do(tmp_path):
+    copies = [[(10, 50, 7, "gpu_memcpy")], [(10, 90, 7, "gpu_memcpy")]]
+    with traces.load(tmp_path, several_devices(*copies)) as run:
+        assert run.verdict().gpu.device_id == 1
+        assert what_if(run, [], 1).window_ns == 90_000
+        assert run.ask("run_metrics")[0]["active_ns"] == 90_000
