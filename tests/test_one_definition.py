@@ -1,4 +1,4 @@
-"""What several parts of tracekit speak of has one definition: they agree on traces made to part them."""
+"""Parts of tracekit that speak of one thing agree on it, in traces made to part them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -164,7 +164,6 @@ class Facts:
     idle: Idle | None
     launch: Launch | None
     host: Host | None
-    kernel_class_ns: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -237,13 +237,13 @@ _TYPES = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "copy": "M
 
 
 def _own_figures(database: Database) -> dict[str, dict[str, Value]]:
-    """By tracekit's definitions, in the GPU-active span of the device with most to do."""
-    rows = [row for row in database.ask("partition") if row["kind"] == "gpu_active"]
+    """By tracekit's definitions, in the GPU-active span of the main device."""
     own: dict[str, dict[str, Value]] = {analysis.name: {} for analysis in ANALYSES}
-    if not rows:
+    main = database.fetch("SELECT device_id FROM main_device")[1]
+    if not main:
         return own
-    active = max(rows, key=lambda row: row["busy_ns"])
-    device = active["device_id"]
+    device = main[0][0]
+    (active,) = _of(device, database.ask("partition", kind="gpu_active"))
     own["temporal"] = {
         "idle": active["idle_ns"],
         "compute": active["compute_ns"],

@@ -35,7 +35,6 @@ QUERIES = (
     "partition",
     "idle_causes",
     "launch_stats",
-    "kernel_time",
     "cpu_time",
     "top_kernels",
     "memory_traffic",
@@ -198,7 +197,7 @@ def _trace(database: Database, trace_id: int) -> Trace:
 
 
 def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
-    """The windows of all devices: the one with most kernel time first, its active span first."""
+    """The windows of all devices: those of the main one first, and of each its active span."""
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
         key = _window_key(row)
@@ -207,9 +206,6 @@ def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
         row["device_id"]: Launch(row["launches"], **_pick(Launch, row, count=None))
         for row in database.ask("launch_stats", trace=trace_id)
     }
-    classes: dict[Any, dict[str, int]] = {}
-    for row in database.ask("kernel_time", trace=trace_id):
-        classes.setdefault(row["device_id"], {})[row["class"]] = row["total_ns"]
     found = []
     for row in database.ask("partition", trace=trace_id):
         device = row["device_id"]
@@ -220,14 +216,14 @@ def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
                 Idle(**_pick(Idle, row, causes=None), causes=causes.get(_window_key(row), {})),
                 launches.get(device),
                 None,
-                classes.get(device, {}),
             )
         )
+    query = "SELECT device_id, place FROM ranked_devices WHERE trace_id = getvariable('trace')"
+    places = dict(database.fetch(query, {"trace": trace_id})[1])
     return sorted(
         found,
         key=lambda f: (
-            -sum(f.kernel_class_ns.values()),
-            f.gpu.device_id if f.gpu and f.gpu.device_id is not None else -1,
+            places[f.gpu.device_id if f.gpu else None],
             _ORDER.index(f.window.kind),
             f.window.start_ns,
         ),

@@ -3,13 +3,13 @@
 -- column trace_id (id): the trace
 -- column steps (count): profiler steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
--- column busy_ns (ns): of it, union of GPU ops on the device with most kernel time
+-- column busy_ns (ns): of it, union of GPU ops on the main device, the one with most kernel time
 -- column compute_ns (ns): of it, union of kernels that are not communication
 -- column exposed_comm_ns (ns): of it, communication not covered by compute
 -- column exposed_memcpy_ns (ns): of it, copies and fills covered by neither
 -- column idle_ns (ns): of it, nothing ran
 -- column host_late_ns (ns): of it, idle for which the host was late
--- column active_ns (ns): length of the GPU-active span
+-- column active_ns (ns): length of the main device's GPU-active span
 -- column kernels (count): kernels of the whole trace
 -- column kernel_ns (ns): sum of their durations
 -- column launches (count): calls that enqueued work for a device and whose work was recorded

@@ -16,6 +16,17 @@ CREATE OR REPLACE MACRO kernel_time() AS TABLE
 SELECT trace_id, device_id, class, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns
 FROM gpu_ops WHERE kind = 'kernel' GROUP BY ALL;
 
+-- The devices of each trace by place: the one with most kernel time first; of equals the one with most time in GPU
+-- ops, then the one with the smallest number. Whatever speaks of one device of several takes the first.
+CREATE OR REPLACE VIEW ranked_devices AS
+SELECT trace_id, device_id,
+       row_number() OVER (PARTITION BY trace_id
+                          ORDER BY sum(dur_ns) FILTER (kind = 'kernel') DESC NULLS LAST, sum(dur_ns) DESC, device_id) AS place
+FROM gpu_ops GROUP BY trace_id, device_id;
+
+CREATE OR REPLACE VIEW main_device AS
+SELECT trace_id, device_id FROM ranked_devices WHERE place = 1;
+
 CREATE OR REPLACE VIEW kernels AS
 SELECT
     o.trace_id, o.event_id, o.name, class, o.device_id, o.stream, start_ns, end_ns, o.dur_ns, o.correlation, o.external_id,

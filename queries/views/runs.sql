@@ -6,15 +6,11 @@ SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
 FROM trace AS t LEFT JOIN (SELECT DISTINCT trace_id, name, start_ns, end_ns FROM steps) AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
 
--- Of its main device (the one with most kernel time), the median step (element n // 2 of the n steps by length)
+-- Of its main device, the median step (element n // 2 of the n steps by length)
 -- and the GPU-active span.
 CREATE OR REPLACE VIEW run_windows AS
-WITH main AS (
-    SELECT trace_id, arg_max(device_id, (ns, -device_id)) AS device_id
-    FROM (SELECT trace_id, device_id, sum(dur_ns) AS ns FROM gpu_ops GROUP BY ALL) GROUP BY trace_id
-)
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
-FROM windows JOIN main USING (trace_id, device_id)
+FROM windows JOIN main_device USING (trace_id, device_id)
 WHERE kind IN ('step', 'gpu_active')
 QUALIFY kind = 'gpu_active'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns) = 1 + count(*) OVER (PARTITION BY trace_id, kind) // 2;
@@ -38,10 +34,10 @@ part AS (
     GROUP BY c.trace_id, c.start_ns, c.end_ns
 ),
 ops AS (
-    SELECT trace_id, max(end_ns) - min(start_ns) AS active_ns, count(*) FILTER (kind = 'kernel') AS kernels,
-           sum_where(dur_ns, kind = 'kernel') AS kernel_ns
+    SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels, sum_where(dur_ns, kind = 'kernel') AS kernel_ns
     FROM gpu_ops GROUP BY trace_id
 ),
+active AS (SELECT trace_id, end_ns - start_ns AS active_ns FROM run_windows WHERE kind = 'gpu_active'),
 linked AS (SELECT trace_id, count(DISTINCT launch_id) AS launches FROM gpu_op_link GROUP BY trace_id),
 host AS (SELECT trace_id, count(*) AS operators FROM slices WHERE kind = 'cpu_op' GROUP BY trace_id),
 thread AS (
@@ -55,7 +51,7 @@ SELECT
     coalesce(launches, 0) AS launches, coalesce(operators, 0) AS operators, coalesce(dispatch_ns, 0) AS dispatch_ns,
     coalesce(sync_ns, 0) AS sync_ns,
     coalesce(copied_bytes, 0) AS copied_bytes
-FROM part JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
+FROM part JOIN ops USING (trace_id) JOIN active USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
 
 -- Two runs, by their trace_ids; the same one may be both.

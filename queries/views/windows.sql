@@ -1,24 +1,16 @@
 -- The windows that shares are taken of, per device:
 --   gpu_active  first GPU op's start to last one's end
---   step        a profiler step, as the host ran it: of the 64 devices with most work, where there are more
+--   step        a profiler step, as the host ran it: of the first 64 of ranked_devices, where there are more
 --   trace       the first event's start to the last one's end
 CREATE OR REPLACE TABLE windows AS
 WITH active AS (
-    SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns, sum(dur_ns) AS work_ns,
-           coalesce(sum(dur_ns) FILTER (kind = 'kernel'), 0) AS kernel_ns
-    FROM gpu_ops GROUP BY ALL
-),
--- Whoever takes the device with most work or with most kernel time finds its steps.
-main AS (
-    SELECT trace_id, device_id FROM active
-    QUALIFY least(row_number() OVER (PARTITION BY trace_id ORDER BY work_ns DESC, device_id),
-                  row_number() OVER (PARTITION BY trace_id ORDER BY kernel_ns DESC, device_id)) <= 64
+    SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM gpu_ops GROUP BY ALL
 )
 SELECT trace_id, device_id, 'gpu_active' AS kind, 'GPU-active span' AS name, start_ns, end_ns FROM active
 UNION ALL
 -- A step that several threads annotate is one window.
 SELECT DISTINCT trace_id, device_id, 'step', steps.name, steps.start_ns, steps.end_ns
-FROM steps JOIN main USING (trace_id)
+FROM steps JOIN ranked_devices USING (trace_id) WHERE place <= 64
 UNION ALL
 SELECT trace_id, device_id, 'trace', 'whole trace', s.start_ns, s.end_ns
 FROM trace_span AS s JOIN active USING (trace_id);

@@ -88,15 +88,17 @@ class Replay:
         return self.sweep.run(scale)
 
     def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
-        """The GPU-active span of a device (the one with most work), or the whole trace."""
+        """The GPU-active span of a device (by default the main one), or the whole trace."""
         graph = self.graph
         if window == "trace" or not graph.ops:
             return whole(graph)
         if device_id is None:
-            devices, first = np.unique(graph.device.device_id, return_index=True)
-            # Of devices with equal work, the one with the smallest number.
-            device_id = int(devices[np.argmax(np.add.reduceat(graph.device.ns, first))])
+            device_id = self._main_device()
         return gpu_active(graph, device_id)
+
+    def _main_device(self) -> int:
+        query = "SELECT device_id FROM main_device WHERE trace_id = getvariable('trace')"
+        return int(self.database.fetch(query, {"trace": self.trace_id})[1][0][0])
 
 
 def _return_freed_arrays() -> None:
