@@ -9,7 +9,9 @@ from tests import traces
 from tests.traces import gpu_op, launch, step
 from tracekit.crosscheck import _own_figures
 from tracekit.diff import fails
+from tracekit.gathering import gather
 from tracekit.replay.whatif import what_if
+from tracekit.text import duration
 
 # -- the main device -------------------------------------------------------------------------------
 
@@ -84,3 +86,46 @@ def test_of_devices_without_kernels_the_main_one_has_most_to_do(tmp_path):
         assert run.verdict().gpu.device_id == 1
         assert what_if(run, [], 1).window_ns == 90_000
         assert run.ask("run_metrics")[0]["active_ns"] == 90_000
+
+
+# -- a window's length -----------------------------------------------------------------------------
+
+
+def steps_that_run_ahead() -> list[dict]:
+    """Two steps that the host leaves after 10 us, and whose kernel takes 100 us."""
+    events = []
+    for number in (1, 2):
+        at = 10 * (number - 1)
+        events += [step(number, at, 10), launch(at + 1, 2, number)]
+        events.append(gpu_op(5 + 100 * (number - 1), 100, number))
+    return events
+
+
+def test_every_share_of_a_printed_row_is_of_the_length_that_the_row_gives(run, tmp_path):
+    path = traces.write(tmp_path / "t.json", steps_that_run_ahead())
+    with tracekit.load(path) as database:
+        analysis = database.verdict()
+    assert [each.window.span_ns for each in analysis.steps] == [10_000, 10_000]
+    assert [each.gains.window_ns for each in analysis.steps] == [105_000, 100_000]
+    sections = run("analyze", "t.json").stdout.split("\n\n")
+    (shares,) = [each for each in sections if "host late" in each]
+    (gained,) = [each for each in sections if "half host" in each]
+    assert shares != gained
+    assert "a step as the host ran it" in shares
+    assert "a step from one completion to the next" in gained
+    for found in analysis.steps:
+        lengths = [
+            " ".join(line.split()[1:3])
+            for section in (shares, gained)
+            for line in section.splitlines()
+            if line.startswith(found.window.name)
+        ]
+        assert lengths == [duration(found.window.span_ns), duration(found.gains.window_ns)]
+
+
+def test_a_step_is_said_to_be_shorter_than_its_time_from_completion_to_completion(tmp_path):
+    with traces.load(tmp_path, steps_that_run_ahead()) as database:
+        (analysis,) = gather(database, window="ProfilerStep#2")
+    busy, gained = analysis.verdict.why[:2]
+    assert busy == "The GPU was busy for 100.0 % of ProfilerStep#2 (10 us of 10 us)."
+    assert "ProfilerStep#2, from the completion of the one before to its own (100 us), is" in gained

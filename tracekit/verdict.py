@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tracekit.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
-from tracekit.analysis import Facts, Finding, Gpu, Idle, Saving, Verdict
+from tracekit.analysis import Facts, Finding, Gpu, Idle, Saving, Verdict, Window
 from tracekit.host_verdict import judge_host
 from tracekit.replay.gains import FASTEST, Causal, Gains
 from tracekit.text import duration, share
@@ -149,7 +149,7 @@ def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, limits: Thres
 def _busy_sentence(facts: Facts, gpu: Gpu) -> str:
     span = facts.window.span_ns
     return (
-        f"The GPU was busy for {share(gpu.busy_ns, span)} of the {facts.window.name} "
+        f"The GPU was busy for {share(gpu.busy_ns, span)} of {_called(facts.window)} "
         f"({duration(gpu.busy_ns)} of {duration(span)})."
     )
 
@@ -162,9 +162,9 @@ def _gain_sentences(
     bottleneck: str,
     limits: Thresholds,
 ) -> list[str]:
-    gains, window = causal.gains, facts.window.name
+    gains, window = causal.gains, _replayed_window(facts, causal.gains)
     sentences = [
-        f"Replayed with the host's work in half the time, the {window} is {_gained(gains.host)}; "
+        f"Replayed with the host's work in half the time, {window} is {_gained(gains.host)}; "
         f"with the device's work in half the time, {_gained(gains.device)}."
     ]
     if max(gains.host, gains.device) < limits.small_gain:
@@ -204,6 +204,21 @@ def _gain_sentences(
             f"With launches free, as in CUDA graphs, it is {_gained(gains.cuda_graph)}."
         )
     return sentences
+
+
+def _replayed_window(facts: Facts, gains: Gains) -> str:
+    """What gains are fractions of: of a step another length than what the host took for it."""
+    if facts.window.kind != "step":
+        return _called(facts.window)
+    return (
+        f"{_called(facts.window)}, from the completion of the one before to its own "
+        f"({duration(gains.window_ns)}),"
+    )
+
+
+def _called(window: Window) -> str:
+    """Its name in a sentence: a step's is a name, the others describe."""
+    return window.name if window.kind == "step" else f"the {window.name}"
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, limits: Thresholds) -> list[str]:

@@ -139,23 +139,18 @@ def _time(out: Console, analysis: Analysis) -> None:
 
 
 def _windows(out: Console, analysis: Analysis) -> None:
-    """The same shares of other windows: they can disagree."""
+    """The same shares of other windows: they can disagree. Gains are fractions of another length of
+    a step than busy is, and stand in a table of their own."""
     periods = sorted(
         [*analysis.windows, *analysis.steps[:8]],
         key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
     )
     if len(periods) < 2:
         return
-    section(out, "The same, window by window (shares of each; gains of half the work)")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    on_gpu = analysis.gpu is not None
-    halves = ["half host", "half device"] if on_gpu else []
-    figures = ["length", "busy", "host late", *halves] if on_gpu else ["length", "compute"]
-    table.add_column("window")
-    for name in figures:
-        table.add_column(name, justify="right")
-    table.add_column("regime")
-    table.add_column("by")
+    replayed = [(period, period.gains) for period in periods if period.gains]
+    section(out, "The same, window by window (shares of its length; a step as the host ran it)")
+    figures = ["length", "busy", "host late"] if analysis.gpu else ["length", "compute"]
+    table = _table_of("window", figures, [] if replayed else ["regime", "by"])
     for period in periods:
         span = period.window.span_ns
         late = [share(period.idle.host_late_ns, span)] if period.idle else []
@@ -164,19 +159,42 @@ def _windows(out: Console, analysis: Analysis) -> None:
             duration(span),
             _busy(period),
             *late,
-            *_gains(period),
-            Text(period.regime, REGIME_COLOUR[period.regime]),
-            period.bottleneck or "-",
+            *([] if replayed else _judged(period)),
         )
     out.print(table)
+    if replayed:
+        section(
+            out,
+            "What half of the work would gain (shares of its length; "
+            "a step from one completion to the next)",
+        )
+        table = _table_of("window", ["length", "half host", "half device"], ["regime", "by"])
+        for period, gains in replayed:
+            table.add_row(
+                clipped(period.window.name, 32),
+                duration(gains.window_ns),
+                share(gains.host, 1),
+                share(gains.device, 1),
+                *_judged(period),
+            )
+        out.print(table)
     if len(analysis.steps) > 8:
         out.print(f"... and {len(analysis.steps) - 8} more steps")
 
 
-def _gains(period: Period) -> list[str]:
-    """What halves of a side's work gain, where the run was replayed."""
-    gains = period.gains
-    return [share(gains.host, 1), share(gains.device, 1)] if gains else []
+def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> Table:
+    """An empty table: what a row is about, figures, words."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(first)
+    for name in figures:
+        table.add_column(name, justify="right")
+    for name in words:
+        table.add_column(name)
+    return table
+
+
+def _judged(period: Period) -> list[str | Text]:
+    return [Text(period.regime, REGIME_COLOUR[period.regime]), period.bottleneck or "-"]
 
 
 def _phases(out: Console, analysis: Analysis) -> None:
@@ -184,10 +202,7 @@ def _phases(out: Console, analysis: Analysis) -> None:
     if not analysis.phases:
         return
     section(out, "Phases (no steps are marked: ranges, from one completion to the next)")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("range")
-    for name in ("length", "half host", "half device"):
-        table.add_column(name, justify="right")
+    table = _table_of("range", ["length", "half host", "half device"])
     longest = sorted(analysis.phases, key=lambda phase: -phase.window_ns)
     for phase in longest[:5]:
         table.add_row(
