@@ -1,5 +1,7 @@
 """Judgement: what the verdict says where a trace is plain, close, doubtful or silent."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests import traces
@@ -196,3 +198,31 @@ def test_work_that_was_queued_before_the_gap_is_the_devices_matter(tmp_path):
     assert analysis.verdict.regime == "compute-bound"
     assert analysis.idle.device_in_launch_ns == 0
     assert analysis.idle.device_ns == 99 * 2000
+
+
+@pytest.mark.parametrize(
+    ("delay_us", "depth", "said"),
+    [
+        (6, 1, "at the device's floor of up to 8 us: the device is waiting"),
+        (8, 3, "at the device's floor of up to 8 us: the device is waiting"),
+        (15, 1, "above the device's floor of up to 8 us, with nothing before it in its queue"),
+        (15, 4, "above the device's floor of up to 8 us: work queues up before it runs, 3 deep"),
+        (900, 1, "above the device's floor of up to 8 us, with nothing before it in its queue"),
+        (
+            900,
+            200,
+            "above the device's floor of up to 8 us: work queues up before it runs, 199 deep",
+        ),
+    ],
+)
+def test_a_launch_delay_is_near_the_floor_or_a_queue_only_where_it_is(delay_us, depth, said):
+    given = replace(facts(10, 90), launch=Launch(1000, 1000 * delay_us, 0, depth, None))
+    why = judge(given, found=causal(host=0.45)).why
+    assert any(f"median launch delay {delay_us} us: {said}" in each for each in why)
+
+
+def test_the_floor_that_a_launch_delay_is_held_against_is_the_one_that_judges():
+    slow = Thresholds().updated(["launch_floor_ns=20000"])
+    given = replace(facts(10, 90), launch=Launch(1000, 15_000, 0, 1, None))
+    why = judge_by(given, [], causal(host=0.45), slow).why
+    assert any("at the device's floor of up to 20 us" in each for each in why)

@@ -247,13 +247,19 @@ def _percent(fraction: float) -> str:
 def _launch_sentence(facts: Facts, limits: Thresholds) -> str:
     launch = facts.launch
     assert launch is not None
-    delay = launch.delay_p50_ns
-    meaning = (
-        "near the device's floor of 4 to 8 us: the device is waiting when work arrives"
-        if delay <= 2 * limits.launch_floor_ns
-        else "well above the device's floor of 4 to 8 us: work queues up before it runs"
-    )
-    return f"{launch.count:,} launches, median launch delay {duration(delay)}: {meaning}."
+    delay, waiting = launch.delay_p50_ns, launch.queue_depth_p50 - 1
+    floor = f"the device's floor of up to {duration(limits.launch_floor_ns)}"
+    if delay <= limits.launch_floor_ns:
+        meaning = f"at {floor}: the device is waiting when work arrives"
+    elif waiting > 0:
+        meaning = f"above {floor}: work queues up before it runs, {waiting:,} deep in the median"
+    else:
+        meaning = (
+            f"above {floor}, with nothing before it in its queue in the median: launch calls are "
+            "slow, or it waits for something else"
+        )
+    calls = "launch" if launch.count == 1 else "launches"
+    return f"{launch.count:,} {calls}, median launch delay {duration(delay)}: {meaning}."
 
 
 # -- confidence ------------------------------------------------------------------------------------
