@@ -1,51 +1,109 @@
 """Compiles tracekit/native: a library that Python loads by ctypes, with the compiler of ziglang.
 
 So neither a C compiler nor Python's headers need be installed, and one build does for every Python.
+The compiler brings the headers of every system: what it makes does not depend on where it runs.
 """
 
 import os
+import platform
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-FLAGS = ["-std=c11", "-O3", "-mcpu=baseline", "-Wall", "-Wextra", "-shared"]
+SOURCES = ["tracekit/native/events.c", "tracekit/native/nesting.c"]
+FLAGS = ["-std=c11", "-O3", "-mcpu=baseline", "-fvisibility=hidden", "-Wall", "-Wextra"]
+LINK_FLAGS = ["-shared", "-s"]
+
+
+class Platform(NamedTuple):
+    target: str  # the compiler's name for it
+    tag: str  # the wheel's
+
+
+# By system and machine, each with the oldest version of the system that the library runs on.
+# https://packaging.python.org/en/latest/specifications/platform-compatibility-tags
+PLATFORMS = {
+    "linux-x86_64": Platform("x86_64-linux-gnu.2.17", "manylinux_2_17_x86_64"),
+    "linux-aarch64": Platform("aarch64-linux-gnu.2.17", "manylinux_2_17_aarch64"),
+    "musllinux-x86_64": Platform("x86_64-linux-musl", "musllinux_1_2_x86_64"),
+    "musllinux-aarch64": Platform("aarch64-linux-musl", "musllinux_1_2_aarch64"),
+    "macosx-x86_64": Platform("x86_64-macos.11.0", "macosx_11_0_x86_64"),
+    "macosx-arm64": Platform("aarch64-macos.11.0", "macosx_11_0_arm64"),
+    "win-amd64": Platform("x86_64-windows-gnu", "win_amd64"),
+    "win-arm64": Platform("aarch64-windows-gnu", "win_arm64"),
+}
+
+
+def this_platform() -> Platform | None:
+    """What to compile for; None: what the compiler finds, and the wheel is for this system alone.
+
+    A universal Python of macOS gets the library of the machine that it runs on.
+    """
+    system, *_, machine = sysconfig.get_platform().split("-")
+    if machine == "universal2":
+        machine = platform.machine()
+    if system == "linux" and platform.libc_ver()[0] != "glibc":
+        system = "musllinux"
+    return PLATFORMS.get(f"{system}-{machine}")
+
+
+def run_compiler(target: str | None, arguments: list[str], cache: str | Path) -> None:
+    """Runs it in the repository's root; keeps what it wants to keep in the folder `cache`.
+
+    Raises:
+        subprocess.CalledProcessError: when it fails.
+    """
+    compiler = [sys.executable, "-m", "ziglang", "cc", *(["-target", target] if target else [])]
+    subprocess.run(
+        [*compiler, *arguments],
+        check=True,
+        cwd=Path(__file__).parent,
+        env=os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache)},
+    )
 
 
 class Compile(build_ext):
     def build_extension(self, ext: Extension) -> None:
+        found = this_platform()
         output = Path(self.get_ext_fullpath(ext.name))
         output.parent.mkdir(parents=True, exist_ok=True)
-        compiler = [sys.executable, "-m", "ziglang", "cc"]
-        with TemporaryDirectory() as cache:
-            # What it keeps for later is put nowhere in the user's folders.
-            folders = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
-            subprocess.run(
-                [*compiler, *FLAGS, *ext.sources, "-o", str(output)],
-                check=True,
-                env=os.environ | folders,
-            )
+        # For Windows the linker writes more files, beside the library.
+        with TemporaryDirectory() as cache, TemporaryDirectory() as folder:
+            made = Path(folder, output.name)
+            arguments = [*FLAGS, *LINK_FLAGS, *ext.sources, "-o", str(made)]
+            run_compiler(found and found.target, arguments, cache)
+            shutil.copy(made, output)
 
     def get_ext_filename(self, fullname: str) -> str:
+        """The same on every system: of a whole path, Windows does not ask how the name ends.
+
+        https://learn.microsoft.com/windows/win32/api/libloaderapi/nf-libloaderapi-loadlibraryexw
+        """
         return "/".join(fullname.split(".")) + ".so"
 
 
 class Wheel(bdist_wheel):
     def get_tag(self) -> tuple[str, str, str]:
-        return ("py3", "none", super().get_tag()[2])
+        found = None if self.plat_name_supplied else this_platform()
+        return ("py3", "none", found.tag if found else super().get_tag()[2])
 
 
-setup(
-    ext_modules=[
-        Extension(
-            "tracekit.native.libtracekit",
-            sources=["tracekit/native/events.c", "tracekit/native/nesting.c"],
-            depends=sorted(map(str, Path("tracekit/native").glob("*.h"))),
-        )
-    ],
-    cmdclass={"build_ext": Compile, "bdist_wheel": Wheel},
-)
+if __name__ == "__main__":
+    setup(
+        ext_modules=[
+            Extension(
+                "tracekit.native.libtracekit",
+                sources=SOURCES,
+                depends=sorted(map(str, Path("tracekit/native").glob("*.h"))),
+            )
+        ],
+        cmdclass={"build_ext": Compile, "bdist_wheel": Wheel},
+    )

@@ -13,7 +13,7 @@ static void check(const struct ArrowArray *batch, int first, int last) {
         const struct view *views = buffers[1];
         const uint8_t *heap = buffers[2];
         for (int64_t row = 0; row < batch->length; row++) {
-            int64_t end = (int64_t)views[row].text.far.offset + views[row].size;
+            int64_t end = (int64_t)views[row].text.in_heap.offset + views[row].size;
             if (views[row].size <= INLINE_BYTES) continue;
             if (end > *(const int64_t *)buffers[3] || heap[end - 1] > 0xf4) abort();
         }

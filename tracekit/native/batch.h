@@ -5,6 +5,7 @@
 #define TRACEKIT_BATCH_H
 
 #include "arrow.h"
+#include "export.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -32,7 +33,7 @@ struct view {
         struct {
             uint8_t prefix[PREFIX_BYTES];
             int32_t buffer, offset;
-        } far;
+        } in_heap;
     } text;
 };
 
@@ -150,9 +151,9 @@ static inline void set_text(struct batch *batch, int column, size_t begin) {
         for (size_t i = 0; i < size; i++) view->text.bytes[i] = text[i];
         batch->heap.size = begin;
     } else {
-        memcpy(view->text.far.prefix, text, PREFIX_BYTES);
-        view->text.far.buffer = 0;
-        view->text.far.offset = (int32_t)begin;
+        memcpy(view->text.in_heap.prefix, text, PREFIX_BYTES);
+        view->text.in_heap.buffer = 0;
+        view->text.in_heap.offset = (int32_t)begin;
     }
 }
 

@@ -295,7 +295,7 @@ struct stopped {
 
 /* Reads events one behind the other, as in the array `traceEvents`, from the first on, which is numbered
  * `first_id`; `out` gets them, and `labels` what they say in words. */
-void tracekit_read_events(
+TRACEKIT_EXPORT void tracekit_read_events(
     const uint8_t *text, int64_t size, int64_t first_id, struct labels *labels, struct ArrowArray *out,
     struct stopped *stopped
 ) {
@@ -334,8 +334,8 @@ failed:
 }
 
 /* The columns of what is read; 0 when done. */
-int tracekit_event_schema(struct ArrowSchema *out) { return schema_export(columns, COLUMNS, out); }
+TRACEKIT_EXPORT int tracekit_event_schema(struct ArrowSchema *out) { return schema_export(columns, COLUMNS, out); }
 
-void tracekit_release(struct ArrowArray *array) {
+TRACEKIT_EXPORT void tracekit_release(struct ArrowArray *array) {
     if (array->release != NULL) array->release(array);
 }

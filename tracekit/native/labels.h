@@ -147,7 +147,7 @@ static inline bool labels_are_many(const struct labels *labels) {
 
 /* -- what Python calls ---------------------------------------------------------------------------- */
 
-void tracekit_labels_close(struct labels *labels) {
+TRACEKIT_EXPORT void tracekit_labels_close(struct labels *labels) {
     if (labels == NULL) return;
     batch_free(labels->fresh);
     free(labels->known.bytes);
@@ -157,7 +157,7 @@ void tracekit_labels_close(struct labels *labels) {
 }
 
 /* None yet; the first will have the number `first_id`. NULL when there is no memory. */
-struct labels *tracekit_labels_open(int64_t first_id, uint64_t seed) {
+TRACEKIT_EXPORT struct labels *tracekit_labels_open(int64_t first_id, uint64_t seed) {
     struct labels *labels = calloc(1, sizeof *labels);
     if (labels == NULL) return NULL;
     labels->next_id = first_id;
@@ -170,7 +170,7 @@ struct labels *tracekit_labels_open(int64_t first_id, uint64_t seed) {
 }
 
 /* Hands over the labels that are new since the last time; 0 when done. */
-int tracekit_labels_take(struct labels *labels, struct ArrowArray *out) {
+TRACEKIT_EXPORT int tracekit_labels_take(struct labels *labels, struct ArrowArray *out) {
     struct batch *next = batch_new(label_columns, LABEL_COLUMNS);
     if (next == NULL) return 1;
     batch_export(labels->fresh, out);
@@ -178,6 +178,8 @@ int tracekit_labels_take(struct labels *labels, struct ArrowArray *out) {
     return 0;
 }
 
-int tracekit_label_schema(struct ArrowSchema *out) { return schema_export(label_columns, LABEL_COLUMNS, out); }
+TRACEKIT_EXPORT int tracekit_label_schema(struct ArrowSchema *out) {
+    return schema_export(label_columns, LABEL_COLUMNS, out);
+}
 
 #endif

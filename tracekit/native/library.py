@@ -6,7 +6,7 @@ import ctypes
 from ctypes import CDLL, POINTER, byref, c_char_p, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracekit.errors import TracekitError
 
@@ -39,44 +39,48 @@ class Batch(ctypes.Structure):
         self.release = None
 
 
+_BATCH = POINTER(Batch)
+# Each by its name behind `tracekit_`: its result and its arguments, as the C files declare them.
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "read_events": (None, [c_void_p, c_int64, c_int64, c_void_p, _BATCH, c_void_p]),
+    "event_schema": (c_int, [c_void_p]),
+    "labels_open": (c_void_p, [c_int64, c_uint64]),
+    "labels_take": (c_int, [c_void_p, _BATCH]),
+    "labels_close": (None, [c_void_p]),
+    "label_schema": (c_int, [c_void_p]),
+    "segment_schema": (c_int, [c_void_p]),
+    "slice_schema": (c_int, [c_void_p]),
+    "launch_schema": (c_int, [c_void_p]),
+    "wait_schema": (c_int, [c_void_p]),
+    "walk_open": (c_void_p, [c_void_p]),
+    "walk_next": (c_int, [c_void_p, c_int64, _BATCH]),
+    "walk_error": (c_char_p, [c_void_p]),
+    "walk_close": (None, [c_void_p]),
+    "read_members": (None, [c_void_p, c_int64, c_void_p]),
+    "find_member": (
+        c_int64,
+        [c_char_p, c_int64, c_char_p, c_int64, c_void_p, c_void_p],
+    ),
+    "free": (None, [c_void_p]),
+    "release": (None, [c_void_p]),
+}
+
+
 @cache
 def library() -> CDLL:
-    """Its functions, as the C files declare them.
+    """The library, with its functions.
 
     Raises:
-        TracekitError: when it is not there.
+        TracekitError: when it is not there, or is another system's.
     """
     try:
         loaded = CDLL(str(_PATH))
     except OSError as error:
+        reason = f"cannot be loaded ({error})" if _PATH.exists() else "is missing"
         raise TracekitError(
-            f"{_PATH.name} is missing: install tracekit with pip, which compiles it"
+            f"{_PATH.name} {reason}: install tracekit with pip, which compiles it"
         ) from error
-    batch = POINTER(Batch)
-    declared = {
-        "read_events": (None, [c_void_p, c_int64, c_int64, c_void_p, batch, c_void_p]),
-        "event_schema": (c_int, [c_void_p]),
-        "labels_open": (c_void_p, [c_int64, c_uint64]),
-        "labels_take": (c_int, [c_void_p, batch]),
-        "labels_close": (None, [c_void_p]),
-        "label_schema": (c_int, [c_void_p]),
-        "segment_schema": (c_int, [c_void_p]),
-        "slice_schema": (c_int, [c_void_p]),
-        "launch_schema": (c_int, [c_void_p]),
-        "wait_schema": (c_int, [c_void_p]),
-        "walk_open": (c_void_p, [c_void_p]),
-        "walk_next": (c_int, [c_void_p, c_int64, batch]),
-        "walk_error": (c_char_p, [c_void_p]),
-        "walk_close": (None, [c_void_p]),
-        "read_members": (None, [c_void_p, c_int64, c_void_p]),
-        "find_member": (
-            c_int64,
-            [c_char_p, c_int64, c_char_p, c_int64, c_void_p, c_void_p],
-        ),
-        "free": (None, [c_void_p]),
-        "release": (None, [c_void_p]),
-    }
-    for name, (result, arguments) in declared.items():
+    for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(loaded, f"tracekit_{name}")
         function.restype, function.argtypes = result, arguments
     return loaded

@@ -50,7 +50,7 @@ static const uint8_t *read_member(struct json *json, const uint8_t *at, const ui
 }
 
 /* Reads members one behind the other, behind a trace's opening brace or further on. */
-void tracekit_read_members(const uint8_t *text, int64_t size, struct members *out) {
+TRACEKIT_EXPORT void tracekit_read_members(const uint8_t *text, int64_t size, struct members *out) {
     struct json *json = calloc(1, sizeof *json);
     struct heap heap = {0};
     const uint8_t *at = text, *end = text + size, *events = NULL;
@@ -84,7 +84,7 @@ void tracekit_read_members(const uint8_t *text, int64_t size, struct members *ou
     free(json);
 }
 
-void tracekit_free(void *bytes) { free(bytes); }
+TRACEKIT_EXPORT void tracekit_free(void *bytes) { free(bytes); }
 
 /* -- one of them ---------------------------------------------------------------------------------- */
 
@@ -116,7 +116,7 @@ static int32_t depth_of(const uint8_t *at, const uint8_t *end) {
 }
 
 /* Where the value of the last member of that name stands in a sound object; -1 where there is none. */
-int64_t tracekit_find_member(
+TRACEKIT_EXPORT int64_t tracekit_find_member(
     const uint8_t *text, int64_t size, const char *name, int64_t name_size, int64_t *end, int32_t *depth
 ) {
     struct json *json = calloc(1, sizeof *json);

@@ -38,7 +38,7 @@ static const struct column wait_columns[WAIT_COLUMNS] = {
 };
 
 /* A device's wait for a launch by the thread. */
-struct wait {
+struct device_wait {
     int64_t place, start_ns, end_ns;
 };
 
@@ -48,7 +48,7 @@ struct walk {
     int64_t row;
     struct slice around;        /* of no event: spans the thread's time */
     struct open open;
-    struct wait *waits;         /* at most one of each device */
+    struct device_wait *waits;  /* at most one of each device */
     int64_t n_waits, wait_capacity;
     int64_t thread, at_ns;      /* where the walk is */
     bool in_thread;
@@ -72,7 +72,7 @@ static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, in
     struct batch *out = walk->waited;
     int64_t left = 0;
     for (int64_t i = 0; i < walk->n_waits; i++) {
-        struct wait wait = walk->waits[i];
+        struct device_wait wait = walk->waits[i];
         int64_t start_ns = wait.start_ns > walk->at_ns ? wait.start_ns : walk->at_ns;
         int64_t end_ns = wait.end_ns < at_ns ? wait.end_ns : at_ns;
         if (wait.end_ns > at_ns) walk->waits[left++] = wait;
@@ -150,7 +150,7 @@ static void mark_launch(struct walk *walk, int64_t event_id, int64_t activity) {
     if (activity != NONE && !(slice->flags & IS_COVERING)) slice->activity = activity;
 }
 
-static bool begin_wait(struct walk *walk, struct wait wait) {
+static bool begin_wait(struct walk *walk, struct device_wait wait) {
     if (walk->n_waits == walk->wait_capacity) {
         int64_t used = walk->wait_capacity;
         walk->wait_capacity = used * 2 + 8;
@@ -196,7 +196,7 @@ static bool step(struct walk *walk) {
         .activity = bits(ranked, ACTIVITY_SHIFT, ID_SHIFT), .flags = bits(ranked, 0, ACTIVITY_SHIFT),
     };
     walk->row++;
-    if (kind == WAIT_KIND) return begin_wait(walk, (struct wait){id, start_ns, end_ns});
+    if (kind == WAIT_KIND) return begin_wait(walk, (struct device_wait){id, start_ns, end_ns});
     if (kind == LAUNCH_KIND) {
         mark_launch(walk, id, slice.flags ? slice.activity : NONE);
         return true;
@@ -214,15 +214,23 @@ static bool step(struct walk *walk) {
 
 /* -- what Python calls ---------------------------------------------------------------------------- */
 
-int tracekit_segment_schema(struct ArrowSchema *out) { return schema_export(segment_columns, SEGMENT_COLUMNS, out); }
+TRACEKIT_EXPORT int tracekit_segment_schema(struct ArrowSchema *out) {
+    return schema_export(segment_columns, SEGMENT_COLUMNS, out);
+}
 
-int tracekit_slice_schema(struct ArrowSchema *out) { return schema_export(slice_columns, SLICE_COLUMNS, out); }
+TRACEKIT_EXPORT int tracekit_slice_schema(struct ArrowSchema *out) {
+    return schema_export(slice_columns, SLICE_COLUMNS, out);
+}
 
-int tracekit_launch_schema(struct ArrowSchema *out) { return schema_export(launch_columns, LAUNCH_COLUMNS, out); }
+TRACEKIT_EXPORT int tracekit_launch_schema(struct ArrowSchema *out) {
+    return schema_export(launch_columns, LAUNCH_COLUMNS, out);
+}
 
-int tracekit_wait_schema(struct ArrowSchema *out) { return schema_export(wait_columns, WAIT_COLUMNS, out); }
+TRACEKIT_EXPORT int tracekit_wait_schema(struct ArrowSchema *out) {
+    return schema_export(wait_columns, WAIT_COLUMNS, out);
+}
 
-void tracekit_walk_close(struct walk *walk) {
+TRACEKIT_EXPORT void tracekit_walk_close(struct walk *walk) {
     if (walk == NULL) return;
     if (walk->rows.release != NULL) walk->rows.release(&walk->rows);
     if (walk->input.release != NULL) walk->input.release(&walk->input);
@@ -236,7 +244,7 @@ void tracekit_walk_close(struct walk *walk) {
 }
 
 /* Takes the stream over; NULL when there is no memory. */
-struct walk *tracekit_walk_open(struct ArrowArrayStream *input) {
+TRACEKIT_EXPORT struct walk *tracekit_walk_open(struct ArrowArrayStream *input) {
     struct walk *walk = calloc(1, sizeof *walk);
     if (walk == NULL) return NULL;
     walk->input = *input;
@@ -248,7 +256,7 @@ enum { WALK_SEGMENTS, WALK_SLICES, WALK_LAUNCHES, WALK_WAITS, WALK_IS_DONE, WALK
 
 /* Walks on until there are `rows` of a kind, or no more slices; says of which kind the rows are that `out` gets. When
  * the input fails, its error is the stream's. */
-int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) {
+TRACEKIT_EXPORT int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) {
     struct batch **batches[] = {&walk->segments, &walk->slices, &walk->launches, &walk->waited};
     int fullest = WALK_SEGMENTS;
     *out = (struct ArrowArray){0};
@@ -278,4 +286,4 @@ int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) 
     return fullest;
 }
 
-const char *tracekit_walk_error(struct walk *walk) { return walk->input.get_last_error(&walk->input); }
+TRACEKIT_EXPORT const char *tracekit_walk_error(struct walk *walk) { return walk->input.get_last_error(&walk->input); }

@@ -1,0 +1,113 @@
+"""The library is compiled for every system that setup.py names; only this one can run it."""
+
+import os
+import platform
+import re
+import runpy
+import struct
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import IS_ALL
+from tracekit.native.library import FUNCTIONS
+
+pytest.importorskip("ziglang", reason="the compiler, ziglang, is not installed (extra: dev)")
+
+SETUP = runpy.run_path(str(Path(__file__).parents[1] / "setup.py"), run_name="setup")
+PLATFORMS = SETUP["PLATFORMS"]
+FLAGS = [*SETUP["FLAGS"], "-Werror"]
+# Linking takes seconds: it makes a part of the compiler's runtime for each target, and of Windows a
+# C runtime, which takes a minute.
+LINKED = [name for name in PLATFORMS if IS_ALL or name.startswith(("linux", "macosx"))]
+# What system headers pull in differs: names must clash with none of these.
+HEADERS = {
+    "win": ["windows.h", "io.h", "process.h", "rpcndr.h"],
+    "posix": [
+        *("fcntl.h", "math.h", "poll.h", "pthread.h", "search.h", "signal.h", "stdio.h"),
+        *("strings.h", "time.h", "unistd.h", "wchar.h", "sys/mman.h", "sys/resource.h"),
+        *("sys/select.h", "sys/socket.h", "sys/stat.h", "sys/time.h", "sys/uio.h", "sys/wait.h"),
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """The compiler's folder, one for all processes that run these tests."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "zig"
+
+
+def exported(library: bytes) -> set[str]:
+    """The functions of ours in the symbol table of a stripped library."""
+    return {name.decode() for name in re.findall(rb"\b_?tracekit_([a-z_]+)\0", library)}
+
+
+def oldest_macos(library: bytes) -> tuple[int, int]:
+    """From the load command LC_BUILD_VERSION of a Mach-O file."""
+    place = 32
+    for _ in range(struct.unpack_from("<I", library, 16)[0]):
+        command, size, _, oldest = struct.unpack_from("<IIII", library, place)
+        if command == 0x32:
+            return oldest >> 16, oldest >> 8 & 0xFF
+        place += size
+    raise AssertionError("no LC_BUILD_VERSION")
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_library_exports_what_python_calls_and_runs_where_its_wheel_says(name, cache, tmp_path):
+    target, tag = PLATFORMS[name]
+    made = tmp_path / "libtracekit.so"
+    arguments = [*FLAGS, *SETUP["LINK_FLAGS"], *SETUP["SOURCES"], "-o", str(made)]
+    SETUP["run_compiler"](target, arguments, cache)
+    library = made.read_bytes()
+    assert exported(library) == set(FUNCTIONS)
+    wanted = tuple(map(int, re.findall(r"\d+", tag)[:2]))
+    if tag.startswith("macosx"):
+        assert oldest_macos(library) == wanted
+    elif tag.startswith("manylinux"):
+        needed = re.findall(rb"GLIBC_(\d+)\.(\d+)", library)
+        assert max((int(major), int(minor)) for major, minor in needed) <= wanted
+    elif tag.startswith("musllinux"):
+        assert b"GLIBC_" not in library
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_names_clash_with_no_system_header(name, cache, tmp_path):
+    is_windows = name.startswith("win-")
+    headers = HEADERS["win" if is_windows else "posix"]
+    included = [word for header in headers for word in ("-include", header)]
+    objects = b""
+    for source in SETUP["SOURCES"]:
+        made = tmp_path / "made.o"
+        everything = ["-D_GNU_SOURCE", "-D_DARWIN_C_SOURCE", *included]
+        arguments = [*FLAGS, *everything, "-c", source, "-o", str(made)]
+        SETUP["run_compiler"](PLATFORMS[name].target, arguments, cache)
+        objects += made.read_bytes()
+    if is_windows:
+        # Objects tell the linker of Windows what to export.
+        told = re.findall(rb"[-/]export:tracekit_([a-z_]+)", objects, re.IGNORECASE)
+        assert {word.decode() for word in told} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "libc", "found"),
+    [
+        ("linux-x86_64", "x86_64", "glibc", "linux-x86_64"),
+        ("linux-aarch64", "aarch64", "", "musllinux-aarch64"),
+        ("macosx-10.13-universal2", "x86_64", "", "macosx-x86_64"),
+        ("macosx-10.13-universal2", "arm64", "", "macosx-arm64"),
+        ("macosx-14.0-arm64", "arm64", "", "macosx-arm64"),
+        ("win-amd64", "AMD64", "", "win-amd64"),
+        ("win-arm64", "ARM64", "", "win-arm64"),
+        ("linux-riscv64", "riscv64", "glibc", None),
+    ],
+)
+def test_what_is_compiled_is_for_the_system_that_installs_it(
+    system, machine, libc, found, monkeypatch
+):
+    monkeypatch.setattr(sysconfig, "get_platform", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(platform, "libc_ver", lambda: (libc, ""))
+    assert SETUP["this_platform"]() == (PLATFORMS[found] if found else None)
