@@ -129,3 +129,49 @@ def test_a_step_is_said_to_be_shorter_than_its_time_from_completion_to_completio
     busy, gained = analysis.verdict.why[:2]
     assert busy == "The GPU was busy for 100.0 % of ProfilerStep#2 (10 us of 10 us)."
     assert "ProfilerStep#2, from the completion of the one before to its own (100 us), is" in gained
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def marked(number: int, start_us: int, dur_us: int, thread: int = traces.THREAD) -> dict:
+    return step(number, start_us, dur_us) | {"tid": thread}
+
+
+MARKS = {
+    "twice at one time": [marked(1, 0, 100), marked(1, 0, 100)],
+    "nested": [marked(1, 0, 100), marked(1, 10, 50)],
+    "nested from one begin": [marked(1, 0, 50), marked(1, 0, 100)],
+    "on two threads at one time": [marked(1, 0, 100), marked(1, 0, 100, thread=200)],
+    "on two threads one after the other": [marked(1, 0, 90), marked(1, 10, 90, thread=200)],
+    "and another without length": [marked(1, 0, 100), marked(7, 50, 0)],
+}
+
+
+@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
+def test_all_that_count_steps_count_one_that_is_marked_twice_once(marks, tmp_path):
+    events = [*marks, marked(2, 100, 80), marked(2, 180, 20)]
+    events += [launch(20, 2, 1), gpu_op(30, 10, 1), launch(120, 2, 2), gpu_op(130, 10, 2)]
+    with traces.load(tmp_path, events) as run:
+        analysis = run.verdict()
+        lengths = {
+            "windows": [row["span_ns"] for row in run.ask("partition", kind="step")],
+            "verdict": [each.window.span_ns for each in analysis.steps],
+            "replay": [row["dur_ns"] for row in run.ask("replay_steps")],
+            "host": [row["host_ns"] for row in run.ask("step_host")],
+        }
+        counts = {
+            "overview": run.ask("overview")[0]["steps"],
+            "run_steps": run.ask("run_metrics")[0]["steps"],
+            "whatif": len(what_if(run, [], 1).steps),
+        }
+    assert all(each == [100_000, 80_000, 20_000] for each in lengths.values()), lengths
+    assert counts == dict.fromkeys(counts, 3)
+    assert all(each.gains is not None for each in analysis.steps)
+
+
+@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
+def test_a_trace_without_gpu_ops_has_the_same_steps(marks, tmp_path):
+    with traces.load(tmp_path, [*marks, traces.operator("aten::mm", 20, 50)]) as run:
+        steps = [each.window.span_ns for each in run.verdict().steps]
+        assert (steps, run.ask("overview")[0]["steps"]) == ([100_000], 1)

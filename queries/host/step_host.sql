@@ -7,10 +7,7 @@
 -- column waiting_ns (ns): of that, in synchronizations and copies that block
 -- doubts: no_steps, no_runtime_calls
 WITH step AS (
-    -- A step that several threads annotate is one.
-    SELECT trace_id, name, any_value(pid) AS pid, start_ns, end_ns FROM steps
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-    GROUP BY trace_id, name, start_ns, end_ns
+    SELECT trace_id, name, pid, start_ns, end_ns FROM steps WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 waiting AS (FROM waiting_calls()),
 inside AS (

@@ -9,10 +9,8 @@
 -- column dur_ns (ns): how long the host takes
 -- doubts: no_steps, no_annotations
 WITH step AS (
-    -- A step that several threads annotate is one.
     SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-    QUALIFY row_number() OVER (PARTITION BY trace_id, name, start_ns, end_ns ORDER BY pid, tid) = 1
 ),
 launching AS (
     SELECT trace_id, pid, tid FROM gpu_op_link WHERE trace_id = coalesce(getvariable('trace'), trace_id)

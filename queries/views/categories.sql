@@ -73,11 +73,26 @@ SELECT trace_id, event_id, CASE kind WHEN 'annotation' THEN 'host' ELSE 'device'
        name, pid, tid, start_ns, end_ns, dur_ns, external_id
 FROM slices WHERE kind IN ('annotation', 'gpu_annotation');
 
--- The profiler's steps, as the host ran them.
+-- The profiler's steps, as the host ran them, each once. Marks of one name that overlap in time (nested, or of
+-- several threads) are one step: from the first begin to the last end, with the event and the thread of the
+-- first to begin. A mark without length is none.
 CREATE OR REPLACE VIEW steps AS
-SELECT trace_id, event_id, TRY_CAST(split_part(name, '#', 2) AS BIGINT) AS step, name, pid, tid,
-       start_ns, end_ns, dur_ns
-FROM annotations WHERE side = 'host' AND name LIKE 'ProfilerStep#%';
+WITH mark AS (
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, {'start': start_ns, 'length': -dur_ns, 'pid': pid, 'tid': tid, 'id': event_id} AS place
+    FROM annotations WHERE side = 'host' AND name LIKE 'ProfilerStep#%' AND dur_ns > 0
+),
+opening AS (
+    SELECT *, (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, name ORDER BY place
+                                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE AS opens
+    FROM mark
+),
+numbered AS (
+    SELECT *, count(*) FILTER (opens) OVER (PARTITION BY trace_id, name ORDER BY place ROWS UNBOUNDED PRECEDING) AS number FROM opening
+)
+SELECT trace_id, arg_min(event_id, place) AS event_id, TRY_CAST(split_part(name, '#', 2) AS BIGINT) AS step, name,
+       arg_min(pid, place) AS pid, arg_min(tid, place) AS tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+       max(end_ns) - min(start_ns) AS dur_ns
+FROM numbered GROUP BY trace_id, name, number;
 
 -- Arrows between events (ac2g: launch to GPU op; fwdbwd: forward to backward): one row per end.
 CREATE OR REPLACE VIEW flows AS

@@ -3,7 +3,7 @@
 -- How many steps each trace marks, and at least 1: what totals are divided by.
 CREATE OR REPLACE VIEW run_steps AS
 SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
-FROM trace AS t LEFT JOIN (SELECT DISTINCT trace_id, name, start_ns, end_ns FROM steps) AS s ON t.trace_id = s.trace_id
+FROM trace AS t LEFT JOIN steps AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
 
 -- Of its main device, the median step (element n // 2 of the n steps by length)

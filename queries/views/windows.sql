@@ -8,8 +8,7 @@ WITH active AS (
 )
 SELECT trace_id, device_id, 'gpu_active' AS kind, 'GPU-active span' AS name, start_ns, end_ns FROM active
 UNION ALL
--- A step that several threads annotate is one window.
-SELECT DISTINCT trace_id, device_id, 'step', steps.name, steps.start_ns, steps.end_ns
+SELECT trace_id, device_id, 'step', steps.name, steps.start_ns, steps.end_ns
 FROM steps JOIN ranked_devices USING (trace_id) WHERE place <= 64
 UNION ALL
 SELECT trace_id, device_id, 'trace', 'whole trace', s.start_ns, s.end_ns

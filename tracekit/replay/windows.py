@@ -94,9 +94,8 @@ class Steps:
     @cached_property
     def numbers(self) -> dict[tuple[str, int], int]:
         """The number of each, by name and recorded begin."""
-        told = list(zip(self.names, self.began_ns, strict=True))
-        # The first of two that are told alike.
-        return {step: number for number, step in reversed(list(enumerate(told)))}
+        told = zip(self.names, self.began_ns, strict=True)
+        return {step: number for number, step in enumerate(told)}
 
     @property
     def instants(self) -> Ints:
