@@ -285,8 +285,12 @@ def test_without_steps_the_outermost_ranges_are_the_phases(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_trace_without_events_cannot_be_replayed(tmp_path):
-    with traces.load(tmp_path, []) as run, pytest.raises(TracekitError, match="nothing to replay"):
+def test_a_trace_without_a_time_cannot_be_replayed(tmp_path):
+    events = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}]
+    with (
+        traces.load(tmp_path, events) as run,
+        pytest.raises(TracekitError, match="nothing to replay"),
+    ):
         run.whatif("host*0.5")
 
 
