@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 import tracekit
-from tests import traces
+from tests import simulated, traces
+from tests.atoms import Launch
+from tests.simulator import Machine, Simulation
 from tests.traces import gpu_op, launch, step
 from tracekit.crosscheck import _own_figures
 from tracekit.diff import fails
 from tracekit.gathering import gather
+from tracekit.replay.recording import recording_of
+from tracekit.replay.waits import waits_of
 from tracekit.replay.whatif import what_if
 from tracekit.text import duration
+from tracekit.thresholds import Thresholds
 
 # -- the main device -------------------------------------------------------------------------------
 
@@ -175,3 +180,56 @@ def test_a_trace_without_gpu_ops_has_the_same_steps(marks, tmp_path):
     with traces.load(tmp_path, [*marks, traces.operator("aten::mm", 20, 50)]) as run:
         steps = [each.window.span_ns for each in run.verdict().steps]
         assert (steps, run.ask("overview")[0]["steps"]) == ([100_000], 1)
+
+
+# -- the launch queue ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [500, 511, 512, 600, 1_024, 1_500])
+def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, tmp_path):
+    limits, launches = Thresholds(), 4_000
+    atoms = [Launch(2_000, (("math", 20_000),)) for _ in range(launches)]
+    path = simulated.write(tmp_path / "t.json", Simulation(atoms, Machine(queue_limit=room)))
+    with tracekit.load(path) as run:
+        recorded = recording_of(run, 1, limits)
+        (stats,) = run.ask("launch_stats")
+        (summary,) = run.ask("queue_summary")
+        (blocked,) = run.ask("full_queue")
+        deepest = max(row["depth"] for row in run.ask("queue_depth"))
+        # A call that waits for room stands in the queue beside those that fill it.
+        assert deepest == stats["queue_depth_max"] == summary["max_depth"] == room + 1
+        assert recorded.launched.depth().max() == deepest
+        is_full = room >= limits.queue_depth
+        assert (blocked["at_limit"] > 0, summary["full_ns"] > 0) == (is_full, is_full)
+        assert (len(waits_of(recorded).start) > 0) == is_full
+    if is_full:
+        # While the queue fills, a kernel of 21 us starts for every ten calls of 2 us. Then a call
+        # takes as long as a kernel.
+        held_up = launches - room * 21 / 19
+        assert blocked["at_limit"] == pytest.approx(held_up, rel=0.01)
+        assert blocked["blocked_ns"] == pytest.approx(19_000 * held_up, rel=0.01)
+
+
+def test_a_queue_that_grows_deep_and_holds_no_call_up_is_full_to_nobody(tmp_path):
+    atoms = [Launch(2_000, (("math", 20_000),)) for _ in range(1_500)]
+    path = simulated.write(tmp_path / "t.json", Simulation(atoms, Machine(queue_limit=10_000)))
+    with tracekit.load(path) as run:
+        assert run.ask("launch_stats")[0]["queue_depth_max"] > 1_024
+        assert run.ask("full_queue")[0]["at_limit"] == 0
+        assert run.ask("queue_summary")[0]["full_ns"] == 0
+        assert not len(waits_of(recording_of(run, 1, Thresholds())).start)
+
+
+def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(tmp_path):
+    events = [launch(10, 2, 1), gpu_op(5, 3, 1), launch(20, 2, 2), gpu_op(40, 3, 2)]
+    with traces.load(tmp_path, events) as run:
+        assert run.ask("queue_summary")[0]["max_depth"] == 1
+        assert run.ask("launch_stats")[0]["queue_depth_max"] == 1
+
+
+def test_queries_and_replay_judge_a_queue_by_the_same_numbers(tmp_path):
+    with traces.load(tmp_path, several_devices(BY_KERNELS)) as run:
+        (told,) = run.fetch("SELECT full_queue_limits()")[1][0]
+    limits = Thresholds()
+    assert told == {name: getattr(limits, name) for name in told}
+    assert len(told) == 4

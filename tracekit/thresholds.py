@@ -66,8 +66,9 @@ class Thresholds:
         8, "a queue is full where so many launch calls return with as many waiting"
     )
     full_share: float = _limit(
-        0.25, "and this share of those that return with more than queue_depth waiting"
+        0.25, "and this share of those that return with queue_depth waiting or more"
     )
+    full_slack: int = _limit(2, "fewer than the deepest a queue gets, by so many, are as many")
     prefetched_ns: int = _limit(
         200_000, "a fetch from other processes that takes longer found nothing loaded"
     )

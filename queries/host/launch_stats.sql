@@ -24,23 +24,15 @@ WITH linked AS (
     JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
-waiting AS (
-    SELECT trace_id, device_id, stream, launch_start_ns, min(start_ns) AS start_ns FROM linked
-    GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns
+call AS (
+    SELECT DISTINCT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns FROM linked
 ),
-change AS (
-    SELECT trace_id, device_id, stream, launch_start_ns AS at_ns, 1 AS step FROM waiting
-    UNION ALL
-    SELECT trace_id, device_id, stream, start_ns, -1 FROM waiting
-),
-depth AS (
-    SELECT trace_id, device_id, step, sum(step) OVER (
-        PARTITION BY trace_id, device_id, stream ORDER BY at_ns, step ROWS UNBOUNDED PRECEDING
-    ) AS depth
-    FROM change
-),
+waiting AS (FROM launch_queue()),
 queue AS (
-    SELECT trace_id, device_id, list(depth) AS depths FROM depth WHERE step = 1 GROUP BY ALL
+    SELECT c.trace_id, c.device_id, list(CASE WHEN c.start_ns < w.end_ns THEN depth ELSE 0 END) AS depths
+    FROM call AS c ASOF LEFT JOIN waiting AS w
+      ON c.trace_id = w.trace_id AND c.device_id = w.device_id AND c.stream = w.stream AND c.start_ns >= w.start_ns
+    GROUP BY ALL
 ),
 delay AS (
     SELECT trace_id, device_id,

@@ -1,6 +1,6 @@
 -- question: How deep was each stream's launch queue: on average, at most, and for how long empty or full?
 -- param trace (integer, default all): the trace_id to look at
--- param limit (integer, default 1024): how many launches a stream's queue takes before the host must wait (https://hta.readthedocs.io, queue length analysis)
+-- param limit (integer, default full_depth): how many launches a stream's queue takes before the host must wait; full_depth: as many as its own calls show, which return again and again with so many waiting, from 512 on
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column stream (id): the stream
@@ -14,7 +14,9 @@
 -- column full_ns (ns): time at the limit or above: the device was behind
 -- column share_full (fraction of span_ns): full_ns over it
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
-WITH at_depth AS (
+WITH call AS (FROM queued_calls()),
+found AS (FROM full_queues('call')),
+at_depth AS (
     SELECT trace_id, device_id, stream, depth, sum(end_ns - start_ns) AS ns FROM launch_queue() GROUP BY ALL
 ),
 ranked AS (
@@ -26,8 +28,8 @@ SELECT
     trace_id, device_id, stream, any_value(total)::BIGINT AS span_ns, sum(depth * ns) / nullif(any_value(total), 0) AS mean_depth,
     min(depth) FILTER (2 * up_to >= total) AS p50_depth, min(depth) FILTER (10 * up_to >= 9 * total) AS p90_depth, max(depth) AS max_depth,
     sum_where(ns, depth = 0) AS empty_ns, coalesce(sum(ns) FILTER (depth = 0), 0) / nullif(any_value(total), 0) AS share_empty,
-    sum_where(ns, depth >= coalesce(getvariable('limit'), 1024)) AS full_ns,
-    coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), 1024)), 0) / nullif(any_value(total), 0) AS share_full
-FROM ranked
+    sum_where(ns, depth >= coalesce(getvariable('limit'), full_depth)) AS full_ns,
+    coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), full_depth)), 0) / nullif(any_value(total), 0) AS share_full
+FROM ranked LEFT JOIN found USING (trace_id, device_id, stream)
 GROUP BY trace_id, device_id, stream
 ORDER BY trace_id, device_id, stream

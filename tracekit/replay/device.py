@@ -138,7 +138,7 @@ def habits_of(device: Device, order: Order, launched: Launched, limits: Threshol
     queued = linked & (order.free > device.call_end + limits.wait_ns)
     gap = (device.start - order.free)[queued]
     gap = gap[(gap >= 0) & (gap <= limits.wait_ns)]
-    roomy = linked & (launched.depth() < limits.queue_depth)
+    roomy = linked & (launched.depth() <= limits.queue_depth)
     calls = (device.call_end - device.call)[roomy if roomy.any() else linked]
     return Habits(
         latency_ns=int(np.median(after_call)) if len(after_call) else limits.launch_latency_ns,
@@ -190,12 +190,13 @@ class Launched:
         return best, pending
 
     def depth(self) -> NDArray[np.int32]:
-        """How many launches of its stream had not started when each op's launch began."""
+        """The depth of its stream's queue when each op's launch began: launches, itself among them,
+        whose work had not started."""
         device = self._device
         depth = np.zeros(len(device.start), np.int32)
         for op in self.by_launch:
             first = np.append(True, np.diff(device.launch_id[op]) != 0)
-            launches = np.cumsum(first) - 1
+            launches = np.cumsum(first)
             started = np.searchsorted(np.sort(device.start[op[first]]), device.call[op], "right")
             depth[op] = launches - started
         return depth

@@ -167,11 +167,12 @@ def _full_queues(recorded: Recording) -> Waits:
             continue
         starts = np.sort(device.start[op])
         length = device.call_end[op] - device.call[op]
-        # Launches that wait when each call returns: where the queue is full, as many each time.
+        # The queue's depth when each call returns, the call's launch included: where the queue is
+        # full, the same each time. While a call waits for room, the queue is one deeper.
         room = np.searchsorted(starts, device.call_end[op], "right") - 1
         depth = np.arange(len(op)) - room
         limit = int(depth.max())
-        blocked = depth >= limit - 2
+        blocked = depth >= limit - limits.full_slack
         deep = int((depth >= limits.queue_depth).sum())
         if blocked.sum() < max(limits.full_calls, limits.full_share * deep, 1) or not deep:
             continue
