@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tracekit.ahead import ahead
+from tracekit.trace.prefetch import ahead
 
 
 def test_items_come_in_order_and_from_another_thread():

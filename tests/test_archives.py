@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tracekit import sources
 from tracekit.errors import TracekitError
-from tracekit.reading import TraceReader
-from tracekit.sources import open_streams
+from tracekit.trace import source as sources
+from tracekit.trace.reader import TraceReader
+from tracekit.trace.source import open_streams
 
 TRACE = json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1}]}).encode()
 

@@ -31,10 +31,10 @@ def refused(done, *words: str) -> None:
         (b"", "is empty"),
         (b"not json at all", "is not JSON"),
         (b'{"hello": "world"}', "no `traceEvents`"),
-        (b'{"traceEvents": {}}', "no array"),
+        (b'{"traceEvents": {}}', "not an array"),
         (gzip.compress(json.dumps({"traceEvents": GOOD}).encode())[:20], "ends early"),
     ],
-    ids=["missing", "empty", "not JSON", "no trace", "no array", "cut gzip"],
+    ids=["missing", "empty", "not JSON", "no trace", "not an array", "cut gzip"],
 )
 @pytest.mark.parametrize("command", ["analyze", "load", "sql", "query", "export"])
 def test_what_cannot_be_read_is_refused(command, content, reason, run, tmp_path):

@@ -143,7 +143,7 @@ def test_no_gpu_is_said_plainly(run):
 
 
 def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
-    from tracekit.capture import Options, capture
+    from tracekit.capture.workload import Options, capture
 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -152,7 +152,7 @@ def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
 
 
 def test_a_wrong_answer_is_not_captured(tmp_path, monkeypatch):
-    from tracekit.capture import Options, capture
+    from tracekit.capture.workload import Options, capture
     from tracekit.workloads import mlp
 
     monkeypatch.setattr(mlp.Mlp, "forward", lambda self, x: self.down(self.gate(x)))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tracekit import TracekitError
-from tracekit.capture import Options, capture
-from tracekit.profiling import profile, profile_script
-from tracekit.usercode import no_unseen_end
+from tracekit.capture.profile import profile, profile_script
+from tracekit.capture.usercode import no_unseen_end
+from tracekit.capture.workload import Options, capture
 
 torch = pytest.importorskip("torch")
 

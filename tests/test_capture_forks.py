@@ -72,7 +72,7 @@ PROGRAM = """
 import os, sys
 import torch
 import tracekit
-from tracekit.capture import Options, capture
+from tracekit.capture.workload import Options, capture
 
 def forked(leave):
     child = os.fork()

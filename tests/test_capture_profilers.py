@@ -15,7 +15,7 @@ import torch
 from torch.autograd import profiler as autograd
 from torch.profiler import ProfilerActivity, profile, schedule
 import tracekit
-from tracekit.capture import Options, capture
+from tracekit.capture.workload import Options, capture
 
 CPU = {"activities": [ProfilerActivity.CPU]}
 OPTIONS = Options(device="cpu", warmup=1, active=2)

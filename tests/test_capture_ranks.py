@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tracekit import TracekitError
-from tracekit.capture import Options, capture
-from tracekit.recorder import of_rank
+from tracekit.capture.recorder import of_rank
+from tracekit.capture.workload import Options, capture
 
 ALONE = SimpleNamespace(distributed=SimpleNamespace(is_available=lambda: False))
 OUTPUT = Path("out/t.json.gz")

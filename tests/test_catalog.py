@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import tracekit
-from tracekit import catalog
-from tracekit.gathering import QUERIES
+from tracekit.database import catalog
+from tracekit.verdict.analyze import QUERIES
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
 

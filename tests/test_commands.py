@@ -273,7 +273,7 @@ def test_load_keeps_to_the_memory_and_threads_it_is_given(run, trace):
     for wrong, reason in (
         (["--memory-mb", "10"], "at least 400 MB"),
         (["--threads", "0"], "thread"),
-        (["--temp-dir", "nowhere"], "nowhere: is no directory"),
+        (["--temp-dir", "nowhere"], "nowhere: is not a directory"),
     ):
         for command in (["load", "t.json", "-o", "none.duckdb"], ["analyze", "t.json"]):
             done = run(*command, *wrong)
@@ -297,7 +297,7 @@ def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys, t
         finally:
             raise ended
 
-    monkeypatch.setattr("tracekit.loading.load", interrupted)
+    monkeypatch.setattr("tracekit.run.load", interrupted)
     monkeypatch.setattr(sys, "argv", ["tracekit", "load", "t.json", "-o", "s.duckdb", "--resume"])
     monkeypatch.chdir(tmp_path)
     kept = "tracekit: what is loaded is kept as s.duckdb.partial: call again to go on"
@@ -315,7 +315,7 @@ def test_ctrl_c_after_a_load_was_published_says_that_it_was(trace, monkeypatch, 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tracekit.loading.open_database", interrupted)
+    monkeypatch.setattr("tracekit.run.open_database", interrupted)
     monkeypatch.setattr(sys, "argv", ["tracekit", "load", "t.json", "-o", "s.duckdb", "--resume"])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as exit:

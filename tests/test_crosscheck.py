@@ -10,8 +10,8 @@ import pytest
 import tracekit
 from tests import traces
 from tests.conftest import SHARED_TRACES, shared_trace_names
-from tracekit.crosscheck import ANALYSES, ask, compare, crosscheck
-from tracekit.hta import opened
+from tracekit.compare.crosscheck import ANALYSES, ask, compare, crosscheck
+from tracekit.compare.hta import opened
 
 needs_hta = pytest.mark.skipif(
     find_spec("hta") is None,

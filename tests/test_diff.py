@@ -8,7 +8,7 @@ import tracekit
 from tests import traces
 from tests.conftest import SHARED_TRACES
 from tests.traces import gpu_op, launched, operator, step
-from tracekit.diff import fails
+from tracekit.compare.diff import fails
 
 
 def run_trace(folder, name, gemm_us, gap_us, kernel="ampere_sgemm_128x64_nn", steps=2):

@@ -16,9 +16,9 @@ import zstandard
 
 from tests.conftest import IS_ALL, SHARED_TRACES
 from tracekit.errors import TracekitError
-from tracekit.ingest import Ingest, create_tables
-from tracekit.reading import TraceReader
-from tracekit.sources import ByteStream, open_streams
+from tracekit.ingest.writer import Ingest, create_tables
+from tracekit.trace.reader import TraceReader
+from tracekit.trace.source import ByteStream, open_streams
 
 _MORE = 20 if IS_ALL else 1
 CASES_PER_SEED = 250 * _MORE

@@ -10,7 +10,7 @@ import pytest
 from tests.bench import experiments, gpu_check
 from tests.bench.experiments import Tried
 from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judged, judged_verdicts
-from tracekit.capture import CannotRun
+from tracekit.capture.workload import CannotRun
 
 GOOD = {
     ANCHOR_ROWS: {"mlp-triton": 100.0, "mlp-compiled": 100.0},

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from tracekit import TracekitError
-from tracekit.hardware import FORMATS, peaks
+from tracekit.ingest.hardware import FORMATS, peaks
 
 
 def entry_of(name: str) -> str | None:
@@ -74,14 +74,14 @@ def test_every_figure_is_a_dense_rate_with_a_source():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[[device", "is no TOML"),
+        ("[[device", "is not TOML"),
         ("x = 1", "no [[device]] entries"),
         ("[[device]]\nname = 'x'", "needs name, match and source"),
-        ("[[device]]\nname = 'x'\nmatch = '('\nsource = 's'", "no regular expression"),
+        ("[[device]]\nname = 'x'\nmatch = '('\nsource = 's'", "not a regular expression"),
         ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\nspeed = 1", "no key 'speed'"),
         ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\ntflops = {fp17 = 1}", "tflops"),
-        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\ntflops = {fp16 = -1}", "no rate"),
-        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\nmemory_gb_per_s = true", "no rate"),
+        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\ntflops = {fp16 = -1}", "not a rate"),
+        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\nmemory_gb_per_s = true", "not a rate"),
     ],
 )
 def test_a_wrong_hardware_file_is_refused_with_its_place(text, complaint, tmp_path):
@@ -105,5 +105,5 @@ def test_a_pattern_that_duckdb_lacks_is_refused(tmp_path):
     (tmp_path / "mine.toml").write_text(
         "[[device]]\nname = 'x'\nmatch = 'A100(?! PCIe)'\nsource = 's'\n"
     )
-    with pytest.raises(TracekitError, match="no regular expression"):
+    with pytest.raises(TracekitError, match="not a regular expression"):
         peaks(tmp_path / "mine.toml")

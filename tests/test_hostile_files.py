@@ -14,9 +14,9 @@ import duckdb
 import pytest
 
 from tracekit.errors import TracekitError
-from tracekit.ingest import Ingest, create_tables
-from tracekit.reading import METADATA_BYTES, TraceReader
-from tracekit.sources import ByteStream
+from tracekit.ingest.writer import Ingest, create_tables
+from tracekit.trace.reader import METADATA_BYTES, TraceReader
+from tracekit.trace.source import ByteStream
 
 EVENTS = b'"traceEvents":[{"ph":"X","name":"a","ts":1}]'
 MB = 1_000_000
@@ -130,7 +130,7 @@ def test_the_events_of_a_second_list_follow_the_first(tmp_path):
 def test_a_second_list_that_is_none_is_kept_aside(tmp_path):
     reader = read(b"{" + EVENTS + b',"a":1,"traceEvents":5,"b":2}', tmp_path)
     assert (reader.events, reader.rejected) == (1, 1)
-    assert "no array" in reader.damage
+    assert "not an array" in reader.damage
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_number_of_any_length_beside_damage_costs_no_event(number, ingested):
 
 
 def test_what_only_python_takes_for_an_event_is_kept_aside(ingested, monkeypatch):
-    from tracekit import reading
+    from tracekit.trace import reader as reading
 
     whole = reading.read_events
 

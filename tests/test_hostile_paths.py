@@ -11,8 +11,8 @@ import pytest
 
 from tests.test_hostile_files import EVENTS
 from tracekit.errors import TracekitError
-from tracekit.reading import TraceReader
-from tracekit.sources import ByteStream, open_streams, trace_paths
+from tracekit.trace.reader import TraceReader
+from tracekit.trace.source import ByteStream, open_streams, trace_paths
 
 TRACE = b"{" + EVENTS + b"}"
 

@@ -9,14 +9,14 @@ from tests import simulated, traces
 from tests.atoms import Launch
 from tests.simulator import Machine, Simulation
 from tests.traces import gpu_op, launch, step
-from tracekit.crosscheck import _own_figures
-from tracekit.diff import fails
-from tracekit.gathering import gather
+from tracekit.compare.crosscheck import _own_figures
+from tracekit.compare.diff import fails
 from tracekit.replay.recording import recording_of
 from tracekit.replay.waits import waits_of
 from tracekit.replay.whatif import what_if
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.analyze import gather
 
 # -- the main device -------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ import tracekit
 from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import truth, write
 from tests.simulator import Machine, Simulation
-from tracekit.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.experiments.agreement import Moved, Part, judge, part_of_device, part_of_host, rest_of
 from tracekit.experiments.predicting import OnDevice, OnHost, Trial
 from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, moved
 from tracekit.experiments.timing import Rounds
 from tracekit.reporters.probe import render
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
 
 SMALL = ["--seq", "4", "--dim", "16", "--device", "cpu", "--rounds", "3", "--active", "2"]
 LIMITS = Thresholds()

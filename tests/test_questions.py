@@ -8,7 +8,7 @@ import pytest
 import tracekit
 from tests import traces
 from tests.traces import gpu_op, launched, operator, step
-from tracekit import catalog
+from tracekit.database import catalog
 
 
 def a_trace(folder, name="t.json"):

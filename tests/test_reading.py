@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 import tracekit
 from tests.conftest import IS_ALL
-from tracekit import catalog
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.ingest import LABEL_BITS, Ingest, create_tables
-from tracekit.reading import TraceReader
-from tracekit.salvage import set_aside
-from tracekit.sources import ByteStream
+from tracekit.ingest.writer import LABEL_BITS, Ingest, create_tables
+from tracekit.trace.reader import TraceReader
+from tracekit.trace.recovery import set_aside
+from tracekit.trace.source import ByteStream
 
 EVENTS = [
     {"ph": "X", "name": "a},{b", "ts": 1.5, "dur": 2, "args": {"deep": [{"x": 1}, {"x": 2}]}},
@@ -138,7 +138,7 @@ def test_what_is_no_event_is_kept_aside_and_the_rest_is_read(read, tmp_path):
 
 def test_a_thousand_stretches_that_are_no_events_are_kept_aside(read, tmp_path, monkeypatch):
     # Handed on a few at a time.
-    monkeypatch.setattr("tracekit.reading._REJECTED_BYTES", 10_000)
+    monkeypatch.setattr("tracekit.trace.reader._REJECTED_BYTES", 10_000)
     good, bad = '{"ph": "X", "name": "good", "ts": 1}', '{"ph": "\u00e9\\u0000", "ts": }'
     text = '{"traceEvents": [' + ", ".join([*[good, bad] * 1000, good]) + "]}"
     events, _ = read(text.encode(), 1 << 12, tmp_path)
@@ -203,8 +203,8 @@ def test_the_text_of_a_gzip_with_a_bad_end_is_had(read, tmp_path, spoil, damage)
         (b"   \n", "is empty"),
         (b"hello", "is not JSON"),
         (b'{"a": 1}', "no `traceEvents`"),
-        (b'{"traceEvents": 5}', "no array"),
-        (b'{"traceEvents": null}', "no array"),
+        (b'{"traceEvents": 5}', "not an array"),
+        (b'{"traceEvents": null}', "not an array"),
         (b'{"a": tru', "is not JSON"),
         (b'{"a": {"b": [1, 2', "is not JSON"),
         (b"{5: 6}", "is not JSON"),
@@ -256,7 +256,7 @@ def test_a_long_stretch_of_no_characters_is_parted_all_the_same():
 @pytest.mark.parametrize("zeros", [3_000, 5_000_000])
 @pytest.mark.parametrize("place", ["events", "name", "end", "behind"])
 def test_zeros_of_a_full_disk_are_kept_aside(read, zeros, place, tmp_path, monkeypatch):
-    monkeypatch.setattr("tracekit.reading._STRETCH_BYTES", 1 << 20)
+    monkeypatch.setattr("tracekit.trace.reader._STRETCH_BYTES", 1 << 20)
     good, zero = json.dumps({"ph": "X", "name": "good", "ts": 1}), "\0" * zeros
     many = ", ".join([good] * 20)
     text = {

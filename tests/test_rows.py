@@ -187,13 +187,13 @@ def test_ctrl_c_ends_a_query(slow, folder):
     # It says when it has begun, so that nothing depends on how fast the machine is.
     program = (
         "import sys\n"
-        "from tracekit import database\n"
+        "from tracekit.run import Database\n"
         "from tracekit.commands import main\n"
-        "stream = database.Database.stream\n"
+        "stream = Database.stream\n"
         "def telling(*arguments):\n"
         "    print('begun', file=sys.stderr, flush=True)\n"
         "    return stream(*arguments)\n"
-        "database.Database.stream = telling\n"
+        "Database.stream = telling\n"
         "main()"
     )
     asked = subprocess.Popen(

@@ -8,8 +8,8 @@ import pytest
 
 import tracekit
 from tests import hostile, traces
-from tracekit import sandbox, stored
-from tracekit.catalog import stored_digest
+from tracekit.database import sandbox, stored
+from tracekit.database.catalog import stored_digest
 
 # One statement of each kind that DuckDB's parser knows; {file} is a path that it may not touch.
 STATEMENTS = {
@@ -250,12 +250,12 @@ def test_only_the_rows_of_another_database_are_copied(attempt, tmp_path, run):
 
 
 def test_what_a_database_should_hold_is_written_down_truly():
-    # After a change of the vocabulary: python -m tracekit.stored
+    # After a change of the vocabulary: python -m tracekit.database.stored
     assert stored.digest(stored.ours()) == stored_digest()
 
 
 def test_a_database_that_another_duckdb_lists_differently_is_opened(folder, monkeypatch):
-    monkeypatch.setattr("tracekit.catalog.stored_digest", lambda: "of another version")
+    monkeypatch.setattr("tracekit.database.catalog.stored_digest", lambda: "of another version")
     with tracekit.open_database(folder / "good.duckdb") as database:
         assert database.trace_ids() == [1]
 

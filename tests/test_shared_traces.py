@@ -76,7 +76,7 @@ def test_export_equals_import(name, shared_database, tmp_path):
 
 @every_trace
 def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
-    from tracekit import catalog
+    from tracekit.database import catalog
 
     database = shared_database(name)
     for query in catalog.queries().values():

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from tests import traces
 from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import write
 from tests.simulator import Simulation
-from tracekit.capture import Options
+from tracekit.capture.workload import Options
 from tracekit.experiments import sweeping
 from tracekit.experiments.points import Point, Sweep, compare, point_of
 from tracekit.experiments.sweeping import sweep, variants_of
@@ -101,19 +100,34 @@ def test_a_variant_that_comes_later_takes_turns_with_the_baseline(tmp_path):
     assert eager.speedup == 1
 
 
+def ended_after_its_first_size(ending: signal.Signals, folder: Path) -> tuple[int, str]:
+    """A sweep of four sizes to which a signal comes when the first one is in the database; its exit
+    status, and what it said."""
+    program = f"""
+import os, sys
+from tracekit.commands import main
+from tracekit.experiments import sweeping
+load = sweeping.load
+def loading(*arguments, **options):
+    loaded = load(*arguments, **options)
+    os.kill(os.getpid(), {int(ending)})
+    return loaded
+sweeping.load = loading
+sys.argv[0] = "tracekit"
+main()
+"""
+    command = [sys.executable, "-c", program, "sweep", "mlp", *GRID, *TWO, *FEW]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
 def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(tmp_path):
-    """Killed outright, in the middle of a shape."""
-    command = [Path(sys.executable).parent / "tracekit", "sweep", "mlp", *GRID, *TWO, *FEW]
-    slow = [*command, "--rounds", "400"]
-    running = subprocess.Popen(slow, cwd=tmp_path, stderr=subprocess.PIPE)
-    until = time.monotonic() + 120
-    while not (tmp_path / "s.duckdb").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGKILL)
-    running.communicate()
+    """Killed outright, in the middle."""
+    assert ended_after_its_first_size(signal.SIGKILL, tmp_path)[0] == -signal.SIGKILL
     with tracekit.open_database(tmp_path / "s.duckdb") as database:
         finished = {row["trace_id"]: row["step_ns"] for row in database.ask("sweep_points")}
-    assert 0 < len(finished) < 8
+    assert len(finished) == 2
+    command = [Path(sys.executable).parent / "tracekit", "sweep", "mlp", *GRID, *TWO, *FEW]
     done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True)
     found = json.loads(done.stdout)
     assert found["captured"] == 8 - len(finished)
@@ -121,16 +135,8 @@ def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(tmp_path):
 
 
 def test_ctrl_c_says_what_is_kept(tmp_path):
-    command = [Path(sys.executable).parent / "tracekit", "sweep", "mlp", *GRID, *TWO, *FEW]
-    running = subprocess.Popen(
-        [*command, "--rounds", "400"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 120
-    while not (tmp_path / "s.duckdb").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate()
-    assert running.returncode == 130
+    status, errors = ended_after_its_first_size(signal.SIGINT, tmp_path)
+    assert status == 130
     assert errors.split("\n", 1)[0] == "tracekit: s.duckdb keeps what is finished: call again"
     assert "Traceback" not in errors
     assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
@@ -176,7 +182,7 @@ def test_a_wrong_answer_is_a_row_and_exit_status_1(tmp_path, monkeypatch):
 
 
 def test_what_fails_while_it_is_timed_does_not_stop_the_others(tmp_path, monkeypatch):
-    from tracekit.capture import Runnable
+    from tracekit.capture.workload import Runnable
 
     prepare = sweeping.prepare
 
@@ -220,14 +226,14 @@ def test_the_tables_can_be_pasted_as_markdown(run):
         (["mlp", "--variants", "eager,none"], "mlp has no variant 'none'"),
         (["mlp", "--baseline", "compiled", "--variants", "eager"], "none of the variants"),
         (["matmul-add", "--batch", "1,2"], "matmul-add has no size 'batch'"),
-        (["mlp", "--batch", "1,x"], "no list of integers"),
-        (["mlp", "--batch", "1,,2"], "no list of integers"),
+        (["mlp", "--batch", "1,x"], "not a list of integers"),
+        (["mlp", "--batch", "1,,2"], "not a list of integers"),
         (["mlp", "--batch", "0"], "at least 1"),
         (["mlp", "--dtype", "fp8"], "no dtype is named 'fp8'"),
         (["mlp", "--rounds", "0"], "at least one round"),
         (["mlp", "--active", "0"], "at least one active step"),
         (["mlp", "-o", "nowhere/s.duckdb"], "nowhere/s.duckdb: cannot be written"),
-        (["mlp", "-o", "text.duckdb"], "text.duckdb: is no tracekit database"),
+        (["mlp", "-o", "text.duckdb"], "text.duckdb: is not a tracekit database"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(wrong, reason, run, tmp_path):
@@ -279,7 +285,9 @@ def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
     good = traces.write(tmp_path / "good.json", [traces.operator("aten::mm", 0, 1)], tracekit=facts)
     paths = [good]
     for number, each in enumerate(({"sweep": 3}, [], strange)):
-        paths.append(traces.write(tmp_path / f"{number}.json", [traces.launch(0, 1, 1)], tracekit=each))
+        paths.append(
+            traces.write(tmp_path / f"{number}.json", [traces.launch(0, 1, 1)], tracekit=each)
+        )
     with tracekit.load(paths) as database:
         row, *others = database.ask("sweep_points")
         assert [each["step_ns"] for each in others] == [None]

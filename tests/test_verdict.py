@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests import traces
-from tracekit.analysis import Facts, Finding, Gpu, Host, Idle, Launch, Window
 from tracekit.errors import TracekitError
 from tracekit.replay.gains import Causal, Gains
 from tracekit.thresholds import Thresholds
-from tracekit.verdict import judge as judge_by
+from tracekit.verdict.gpu import judge as judge_by
+from tracekit.verdict.model import Facts, Finding, Gpu, Host, Idle, Launch, Window
 
 MS = 1_000_000
 SPAN = Window("gpu_active", "GPU-active span", 0, 100 * MS, 100 * MS)

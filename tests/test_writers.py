@@ -56,7 +56,7 @@ def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
 def left_partial(folder: Path, *arguments: str) -> None:
     """Loads in a process that is killed when all traces are in, and nothing is finished."""
     program = (
-        "import os, signal, sys, tracekit.loading as loading\n"
+        "import os, signal, sys, tracekit.ingest.load as loading\n"
         "loading.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from tracekit.commands import main\n"
         "sys.argv[0] = 'tracekit'\nmain()"
@@ -254,7 +254,7 @@ def test_only_folders_of_ones_own_are_removed(tmp_path):
 
 
 def test_what_queries_spill_has_a_name_that_nobody_can_foresee(tmp_path):
-    from tracekit.connection import spill_directory
+    from tracekit.database.connection import spill_directory
 
     first = Path(spill_directory("a.duckdb", tmp_path))
     assert first == Path(spill_directory("a.duckdb", tmp_path))

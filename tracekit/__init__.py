@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.database import Database, open_database
-    from tracekit.loading import load
-    from tracekit.profiling import profile
+    from tracekit.capture.profile import profile
+    from tracekit.run import Database, load, open_database
 
 __version__ = "0.1.0"
 __all__ = ["Database", "TracekitError", "load", "open_database", "profile"]
 
 _HOMES = {
-    "Database": "tracekit.database",
-    "load": "tracekit.loading",
-    "open_database": "tracekit.database",
-    "profile": "tracekit.profiling",
+    "Database": "tracekit.run",
+    "load": "tracekit.run",
+    "open_database": "tracekit.run",
+    "profile": "tracekit.capture.profile",
 }
 
 

@@ -53,7 +53,7 @@ def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator
     target = _checked(output, inputs)
     partial = target.with_name(target.name + ".partial")
     if partial.is_symlink() or (partial.exists() and not partial.is_file()):
-        raise TracekitError(f"{output}: cannot be written: {partial.name} is no ordinary file")
+        raise TracekitError(f"{output}: cannot be written: {partial.name} is not an ordinary file")
     try:
         yield partial
         partial.replace(target)
@@ -174,7 +174,7 @@ def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
         if target.is_dir():
             raise TracekitError(f"{output}: is a directory, not a file to write")
         if is_device(output) or (target.exists() and not target.is_file()):
-            raise TracekitError(f"{output}: is no ordinary file; results are written to files")
+            raise TracekitError(f"{output}: is not an ordinary file; results are written to files")
         if any(target == Path(each).resolve() for each in inputs):
             raise TracekitError(f"{output}: is what is being read; write somewhere else")
     except (OSError, RuntimeError, ValueError) as error:

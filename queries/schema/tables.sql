@@ -3,7 +3,7 @@
 -- Which tables and views these are, by number; no row until they are whole.
 CREATE TABLE IF NOT EXISTS tracekit (format INTEGER NOT NULL);
 
--- What a load that can be resumed was begun on (tracekit/resuming.py); stays when it is finished.
+-- What a load that can be resumed was begun on (tracekit/ingest/resume.py); stays when it is finished.
 CREATE TABLE IF NOT EXISTS loading (begun_on JSON NOT NULL);
 
 -- A trace file. Flags are NULL where the trace does not say.

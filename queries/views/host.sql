@@ -1,5 +1,5 @@
 -- What the host did, thread by thread. Derived once: nesting is costly and much depends on it. The tables
--- of segments, slices and launches are filled by tracekit/nesting.py: a stack says in one pass what SQL says badly.
+-- of segments, slices and launches are filled by tracekit/ingest/host_tree.py: a stack says in one pass what SQL says badly.
 
 CREATE TABLE scratch.slice_thread AS
 SELECT trace_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns,

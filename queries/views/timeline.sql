@@ -60,7 +60,7 @@ FROM (
 ) AS i;
 
 -- `place` numbers the intervals of all devices in order of time; an idle one may have several pieces,
--- one for each cause. The waits [gap start, launch) for the host are added by tracekit/nesting.py, with what
+-- one for each cause. The waits [gap start, launch) for the host are added by tracekit/ingest/host_tree.py, with what
 -- the launching thread did meanwhile.
 CREATE OR REPLACE TABLE gpu_timeline AS
 SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class, NULL::idle_cause AS cause,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from tracekit.capture import CannotRun, Options
+from tracekit.capture.workload import CannotRun, Options
 from tracekit.experiments.probing import GRAPH, probe
 from tracekit.text import duration
 

@@ -22,7 +22,7 @@ import torch
 
 from tests.bench import targets, variants
 from tests.bench.experiments import Experiments
-from tracekit.capture import Options
+from tracekit.capture.workload import Options
 from tracekit.experiments.timing import ROUNDS
 from tracekit.workloads.base import Shape
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import tracekit
-from tracekit import catalog
+from tracekit.database import catalog
 
 
 def best_of(runs: int, work: Callable[[], object]) -> float:

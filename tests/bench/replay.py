@@ -11,8 +11,8 @@ import resource
 import sys
 import time
 
-from tracekit.database import Database, connect
 from tracekit.replay.whatif import Replay
+from tracekit.run import Database, connect
 
 
 def main(path: str, memory_mb: int) -> None:

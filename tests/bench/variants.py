@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import torch
 
-from tracekit.capture import CannotRun, Options, Runnable, WrongAnswer, prepare
+from tracekit.capture.workload import CannotRun, Options, Runnable, WrongAnswer, prepare
 from tracekit.experiments.timing import interleaved
-from tracekit.hardware import peaks
+from tracekit.ingest.hardware import peaks
 from tracekit.workloads import WORKLOADS
 from tracekit.workloads.base import Shape
 

@@ -130,7 +130,7 @@ def _forget_output() -> None:
 
 def _exit(status: int) -> NoReturn:
     """Ends the process; at once, where a query goes on that could not be stopped."""
-    from tracekit.interrupting import work_is_left_behind
+    from tracekit.database.interrupt import work_is_left_behind
 
     if work_is_left_behind():
         for stream in (sys.stdout, sys.stderr):

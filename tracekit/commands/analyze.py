@@ -32,13 +32,13 @@ def analyze(
     **limits: Any,
 ) -> None:
     """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
-    from tracekit.analysis import SCHEMA
-    from tracekit.gathering import gather
-    from tracekit.loading import open_any
+    from tracekit.ingest.resources import Resources
     from tracekit.reporters import console
     from tracekit.reporters import explain as explaining
-    from tracekit.resources import Resources
+    from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
+    from tracekit.verdict.analyze import gather
+    from tracekit.verdict.model import SCHEMA
 
     judged = Thresholds().updated(thresholds)
     with open_any(trace, Resources(**limits)) as database:

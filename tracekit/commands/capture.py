@@ -34,7 +34,7 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
     Or it is a script: `tracekit capture train.py -o t.json.gz -- ARGUMENTS` runs it unchanged and
     records all of it; in a distributed run each rank writes a file of its own.
     """
-    from tracekit.usercode import no_unseen_end
+    from tracekit.capture.usercode import no_unseen_end
 
     if arguments and not workload.endswith(".py"):
         raise TracekitError(f"only a script takes arguments: {' '.join(arguments)}")
@@ -48,7 +48,7 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
 def _capture_script(
     script: str, arguments: tuple[str, ...], output: str | None, options: dict[str, Any]
 ) -> None:
-    from tracekit.profiling import profile_script
+    from tracekit.capture.profile import profile_script
 
     recorded = {name: options[name] for name in ("shapes", "stacks", "memory")}
     to = output or script.rsplit("/", 1)[-1].removesuffix(".py") + ".json.gz"
@@ -56,7 +56,7 @@ def _capture_script(
 
 
 def _capture_steps(workload: str, output: str | None, options: dict[str, Any]) -> None:
-    from tracekit.capture import Options, capture
+    from tracekit.capture.workload import Options, capture
 
     done = capture(workload, output or workload.replace(":", ".") + ".json.gz", Options(**options))
     if done.note:

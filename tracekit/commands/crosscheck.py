@@ -19,11 +19,11 @@ def crosscheck(trace: str, as_json: bool, **limits: Any) -> int:
 
     The exit status is 1 where HTA's numbers are not those that its rules give.
     """
-    from tracekit import crosscheck as library
-    from tracekit import hta
-    from tracekit.loading import open_any
+    from tracekit.compare import crosscheck as library
+    from tracekit.compare import hta
+    from tracekit.ingest.resources import Resources
     from tracekit.reporters import crosscheck as reporter
-    from tracekit.resources import Resources
+    from tracekit.run import open_any
 
     hta.require(trace)
     with open_any(trace, Resources(**limits)) as database:

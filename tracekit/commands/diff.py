@@ -38,10 +38,10 @@ def diff(
 
     Times and counts are per step; the waterfall is of the median steps.
     """
-    from tracekit import diff as library
-    from tracekit.loading import load, open_any
+    from tracekit.compare import diff as library
+    from tracekit.ingest.resources import Resources
     from tracekit.reporters import diff as reporter
-    from tracekit.resources import Resources
+    from tracekit.run import load, open_any
 
     if len(runs) > 2:
         raise TracekitError("give two traces to compare, or one database that holds them")

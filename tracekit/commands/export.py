@@ -13,7 +13,7 @@ import click
 @click.option("--trace-id", type=int, help="Which trace, where the database holds several.")
 def export(database: str, output: str, trace_id: int | None) -> None:
     """Write a database's trace as JSON again, equal to the one that was loaded."""
-    from tracekit.loading import open_any
+    from tracekit.run import open_any
 
     with open_any(database) as opened:
         events = opened.export(output, trace_id)

@@ -55,8 +55,8 @@ def _load(
     traces: tuple[str, ...], output: str, append: bool, resume: bool, limits: dict[str, Any]
 ) -> list[TracekitError]:
     """Loads, says what was loaded, and returns the errors of what was not."""
-    from tracekit.loading import load as load_traces
     from tracekit.reporters.progress import loading_bar
+    from tracekit.run import load as load_traces
 
     bad: list[TracekitError] = []
     waiting = f"tracekit: waits until {printable(output)} is written"

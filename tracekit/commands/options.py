@@ -40,13 +40,13 @@ class Listed(click.ParamType):  # type: ignore[type-arg]
         try:
             found = [self.kind(each.strip()) for each in value.split(",")]
         except ValueError:
-            self.fail(f"{value!r} is no list of integers, such as 1,8,64", param, ctx)
+            self.fail(f"{value!r} is not a list of integers, such as 1,8,64", param, ctx)
         if "" in found:
             self.fail(f"{value!r} has an empty place", param, ctx)
         return tuple(dict.fromkeys(found))
 
 
-# The sizes in `tracekit.capture.Options`.
+# The sizes in `tracekit.capture.workload.Options`.
 size_options = _all_of(
     click.option("--batch", type=int, help="Sequences in a batch.  [default: 64, on a CPU 4]"),
     click.option("--seq", type=int, help="Tokens in a sequence.  [default: 128, on a CPU 32]"),
@@ -77,7 +77,7 @@ workload_options = _all_of(
     click.option("--active", type=int, default=5, show_default=True, help="Steps to record."),
 )
 
-# The fields of `tracekit.resources.Resources`.
+# The fields of `tracekit.ingest.resources.Resources`.
 resource_options = _all_of(
     click.option(
         "--memory-mb",

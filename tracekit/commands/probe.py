@@ -29,7 +29,7 @@ def probe(
     timed in turns with the unchanged run, beside what the recorded trace predicts. The exit status
     is 1 where the experiments show another regime than the verdict.
     """
-    from tracekit.capture import Options
+    from tracekit.capture.workload import Options
     from tracekit.experiments import probing as library
     from tracekit.reporters import probe as reporter
     from tracekit.reporters.progress import probe_bar

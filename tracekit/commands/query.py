@@ -12,8 +12,8 @@ from tracekit.errors import TracekitError
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.catalog import Query, Value
-    from tracekit.database import Database
+    from tracekit.database.catalog import Query, Value
+    from tracekit.run import Database
 
 
 @click.command()
@@ -37,7 +37,7 @@ def query(
     **limits: Any,
 ) -> None:
     """Ask a trace or database a named question."""
-    from tracekit import catalog
+    from tracekit.database import catalog
 
     if listing or not arguments:
         questions = catalog.queries().values()
@@ -58,9 +58,9 @@ def query(
         return
     if len(arguments) != 2:
         raise TracekitError(f"give one trace or database to ask {question.name!r} of")
-    from tracekit.loading import open_any
+    from tracekit.ingest.resources import Resources
     from tracekit.reporters import rows
-    from tracekit.resources import Resources
+    from tracekit.run import open_any
 
     asked = rows.Limits(timeout_s, max_rows)
     values = dict(_pair(each) for each in parameters)

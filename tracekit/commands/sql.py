@@ -24,9 +24,9 @@ def sql(
     **limits: Any,
 ) -> None:
     """Run one SELECT over a trace or database, read-only."""
-    from tracekit.loading import open_any
+    from tracekit.ingest.resources import Resources
     from tracekit.reporters import rows
-    from tracekit.resources import Resources
+    from tracekit.run import open_any
 
     asked = rows.Limits(timeout_s, max_rows)
     with open_any(source, Resources(**limits)) as database:

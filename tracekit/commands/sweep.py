@@ -42,7 +42,7 @@ def sweep(
     size take turns without the profiler; then each is captured once. Called again, only what is
     missing runs. The exit status is 1 where a variant gives a wrong answer.
     """
-    from tracekit.capture import Options
+    from tracekit.capture.workload import Options
     from tracekit.experiments import sweeping as library
     from tracekit.experiments.points import AXES
     from tracekit.reporters import sweep as reporter

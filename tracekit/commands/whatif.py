@@ -33,9 +33,9 @@ def whatif(
     The run is replayed as a graph of host and device work; waits that the trace does not explain
     are kept as they were.
     """
-    from tracekit.loading import open_any
+    from tracekit.ingest.resources import Resources
     from tracekit.reporters import whatif as reporter
-    from tracekit.resources import Resources
+    from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
 
     judged = Thresholds().updated(thresholds)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracekit.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.text import share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
 
 
 @dataclass(frozen=True)

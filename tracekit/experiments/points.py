@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.run import Database
 
 SCHEMA = "tracekit/sweep/1"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracekit.advice import UNKNOWN
-from tracekit.analysis import Analysis
-from tracekit.database import Database
 from tracekit.errors import TracekitError
 from tracekit.experiments.agreement import Moved, Part, part_of_device, part_of_host, rest_of
 from tracekit.experiments.timing import Rounds, median
 from tracekit.replay.whatif import Replay
+from tracekit.run import Database
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import UNKNOWN
+from tracekit.verdict.model import Analysis
 
 # A ratio, or None; and the arithmetic, or why there is none.
 Prediction = tuple[float | None, str]

@@ -13,13 +13,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tracekit.capture import CannotRun, Options, Runnable, parameters_of, prepare, record
-from tracekit.database import Database
+from tracekit.capture.workload import CannotRun, Options, Runnable, parameters_of, prepare, record
 from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.agreement import Judgement, Moved, judge
 from tracekit.experiments.predicting import OnDevice, OnHost, Trial
 from tracekit.experiments.timing import ROUNDS, Rounds, interleaved, median
-from tracekit.loading import load
+from tracekit.run import Database, load
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 

@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tracekit.capture import (
+from tracekit.capture.workload import (
     CannotRun,
     Options,
     Runnable,
@@ -28,12 +28,11 @@ from tracekit.capture import (
     prepare,
     record,
 )
-from tracekit.database import open_database
 from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.points import AXES, Size, Sweep, compare, point_of
 from tracekit.experiments.timing import ROUNDS, Rounds, StepFailed, interleaved
 from tracekit.files import require_writable
-from tracekit.loading import load
+from tracekit.run import load, open_database
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:

@@ -101,8 +101,7 @@ static inline bool batch_grow(struct batch *batch) {
     return true;
 }
 
-/* The row behind the last one, filled so far as it is, is one, too, and there is an empty one behind it; false when
- * there is no memory. */
+/* Commits the current row and starts the next; false when there is no memory. */
 static inline bool batch_close_row(struct batch *batch) {
     return ++batch->rows < batch->capacity || batch_grow(batch);
 }

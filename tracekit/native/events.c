@@ -122,7 +122,7 @@ static bool is_plain(struct span number) {
     return true;
 }
 
-/* A number for what is none: text that names a process or a thread is one, too (FNV-1a, 40 bits).
+/* A number for text that names a process or a thread (FNV-1a, 40 bits).
  * http://www.isthe.com/chongo/tech/comp/fnv */
 static int64_t number_of_text(struct span text) {
     uint64_t hash = 0xcbf29ce484222325u;

@@ -49,7 +49,7 @@ class Labels:
     `first_id`.
 
     Where names do not repeat it forgets, so that it stays small: a label may have several numbers.
-    `are_many` says that new ones are best taken.
+    `are_many` says that it is time to take the new ones.
     """
 
     handle: int | None = None

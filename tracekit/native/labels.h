@@ -23,7 +23,7 @@ static const struct column label_columns[LABEL_COLUMNS] = {
 
 /* Where names do not repeat, what is known is forgotten when it is so much: a label may have several numbers. */
 enum { MOST_LABELS = 1 << 16, SLOTS = 2 * MOST_LABELS, MOST_LABEL_BYTES = 8 << 20 };
-/* Of so many, new ones are best taken. */
+/* Flush new labels at this count. */
 enum { MANY_NEW_LABELS = 1 << 14, MANY_NEW_LABEL_BYTES = 4 << 20 };
 
 struct known_label {

@@ -16,10 +16,10 @@ from tracekit.replay.waits import Waits, waits_of
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
 
 
-def build(database: Database, trace_id: int, limits: Thresholds) -> Graph:
+def build(database: Reader, trace_id: int, limits: Thresholds) -> Graph:
     """The graph of a trace.
 
     Raises:

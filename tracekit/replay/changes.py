@@ -15,7 +15,7 @@ from tracekit.replay.rates import Flags, Ints
 from tracekit.replay.sweep import Scale
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
 
 _FREED_BY_GRAPHS = ("launch", "dispatch", "python")
 _BORDERS_OF_GRAPHS = ("input", "compilation")
@@ -23,7 +23,7 @@ _BORDERS_OF_GRAPHS = ("input", "compilation")
 _AT_ONCE = 1 << 18
 
 
-def apply(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:
+def apply(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id: int) -> None:
     """Makes the change to what a replay takes.
 
     Raises:
@@ -61,7 +61,7 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
 
 
 def _scale_named(
-    change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int
+    change: Change, scale: Scale, graph: Graph, database: Reader, trace_id: int
 ) -> None:
     pattern = change.pattern if change.what == "class" else _glob(change)
     rows = database.arrays(PATTERNS[change.what], trace=trace_id, pattern=pattern)
@@ -160,7 +160,7 @@ def _groups(graph: Graph) -> Ints:
     return np.array([first_of(each) for each in first], np.int64)
 
 
-def _fuse(change: Change, scale: Scale, graph: Graph, database: Database, trace_id: int) -> None:
+def _fuse(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id: int) -> None:
     rows = database.arrays("fused_ops", trace=trace_id, pattern=_glob(change))
     if not len(rows["event_id"]):
         raise TracekitError(

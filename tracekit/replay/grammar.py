@@ -53,7 +53,7 @@ def parse(text: str, causes: list[str]) -> Change:
     body, star, number = (rest if colon else what).rpartition("*")
     if not star or not re.fullmatch(r"\d+(\.\d*)?|\.\d+", number):
         raise TracekitError(
-            f"{text!r} is no change: write WHAT*FACTOR, such as host*0.5 or kernel:gemm*0.8, "
+            f"{text!r} is not a change: write WHAT*FACTOR, such as host*0.5 or kernel:gemm*0.8, "
             "cuda-graph or fuse"
         )
     factor = float(number)
@@ -62,12 +62,12 @@ def parse(text: str, causes: list[str]) -> Change:
     if colon:
         if what not in PATTERNS or not body:
             kinds = ", ".join(f"{kind}:NAME" for kind in PATTERNS)
-            raise TracekitError(f"{text!r} is no change: what is named is one of {kinds}")
+            raise TracekitError(f"{text!r} is not a change: what is named is one of {kinds}")
         if what == "sync" and factor:
             raise TracekitError(f"{text!r}: single synchronizations can be removed (*0), not more")
         return Change(text, what, body, factor)
     name = _ALIASES.get(body, body)
     if name not in ("host", "device", *causes) or name == "unknown":
         known = ", ".join(["host", "device", *causes[:-1]])
-        raise TracekitError(f"{text!r} is no change: {body!r} is none of {known}")
+        raise TracekitError(f"{text!r} is not a change: {body!r} is none of {known}")
     return Change(text, name, None, factor)

@@ -25,7 +25,7 @@ from tracekit.replay.rates import Flags, Ints
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
 
 
 # Host work so long before the first GPU op or after the last is none of the run's: an event with a
@@ -44,7 +44,7 @@ _AT_ONCE = 400_000
 class Recording:
     """One trace's host threads and devices."""
 
-    database: Database
+    database: Reader
     trace_id: int
     limits: Thresholds
     causes: list[str]
@@ -91,7 +91,7 @@ class Recording:
         )
 
 
-def recording_of(database: Database, trace_id: int, limits: Thresholds) -> Recording:
+def recording_of(database: Reader, trace_id: int, limits: Thresholds) -> Recording:
     """Reads a trace's recording.
 
     Raises:
@@ -133,7 +133,7 @@ def recording_of(database: Database, trace_id: int, limits: Thresholds) -> Recor
 
 
 def _host_work(
-    database: Database, trace_id: int, segments: list[tuple[int, ...]]
+    database: Reader, trace_id: int, segments: list[tuple[int, ...]]
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """The rows of queries/replay/host_work.sql, some at a time."""
     if not segments:

@@ -19,7 +19,7 @@ from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
 
 SCHEMA = "tracekit/whatif/1"
 _M_MMAP_THRESHOLD = -3
@@ -61,7 +61,7 @@ class WhatIf:
 class Replay:
     """One trace as a graph, to be replayed with changes."""
 
-    def __init__(self, database: Database, trace_id: int, limits: Thresholds | None = None) -> None:
+    def __init__(self, database: Reader, trace_id: int, limits: Thresholds | None = None) -> None:
         self.database = database
         self.trace_id = trace_id
         self.limits = limits or Thresholds()
@@ -109,7 +109,7 @@ def _return_freed_arrays() -> None:
 
 
 def what_if(
-    database: Database,
+    database: Reader,
     changes: Sequence[str],
     trace_id: int,
     window: str | None = None,

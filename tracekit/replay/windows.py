@@ -15,7 +15,7 @@ from tracekit.replay.rates import Ints, Numbers
 from tracekit.replay.sweep import Run
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
 
 _NONE = np.zeros(0, np.int64)
 
@@ -120,7 +120,7 @@ class Steps:
         return critical_path(run, start, last_of(run, ops, self.end[[number]]))
 
 
-def steps_of(database: Database, trace_id: int, graph: Graph) -> Steps:
+def steps_of(database: Reader, trace_id: int, graph: Graph) -> Steps:
     """The steps of a trace, or where it marks none, its outermost ranges."""
     rows = database.arrays("replay_steps", trace=trace_id)
     host, device = graph.host, graph.device

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.analysis import Analysis, Period
 from tracekit.text import duration, printable, share, size
+from tracekit.verdict.model import Analysis, Period
 
 WIDTH = 100
 _BAR = 34

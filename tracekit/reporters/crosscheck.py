@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.crosscheck import ANALYSES, Figure, Report, Value
+from tracekit.compare.crosscheck import ANALYSES, Figure, Report, Value
 from tracekit.reporters.console import console
 from tracekit.text import printable
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.diff import Diff, Rows
+from tracekit.compare.diff import Diff, Rows
 from tracekit.reporters.console import clipped, console, section
 from tracekit.text import duration, printable, size
 

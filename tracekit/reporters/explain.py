@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit import catalog
-from tracekit.analysis import Analysis
-from tracekit.gathering import QUERIES
+from tracekit.database import catalog
 from tracekit.replay.gains import FASTEST, Causal
 from tracekit.reporters.console import clipped, console, section
 from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.analyze import QUERIES
+from tracekit.verdict.model import Analysis
 
 
 def render(analysis: Analysis, limits: Thresholds) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
-from tracekit.sources import trace_paths
 from tracekit.text import printable
+from tracekit.trace.source import trace_paths
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -21,17 +21,17 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, written_whole
-from tracekit.frames import ArrowStream, distinct_names, projected
 from tracekit.reporters.console import console
 from tracekit.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tracekit.catalog import Value
-    from tracekit.database import Database
+    from tracekit.database.catalog import Value
+    from tracekit.run import Database
 
 TABLE_ROWS = 1_000
 FILE_ROWS = 100_000_000

@@ -81,7 +81,7 @@ def _digest_file() -> Traversable:
 
 
 def stored_digest() -> str:
-    """What `tracekit.stored.digest` says of a database that this version writes."""
+    """What `tracekit.database.stored.digest` says of a database that this version writes."""
     return _digest_file().read_text(encoding="ascii").strip()
 
 

@@ -210,7 +210,7 @@ def kept_streams() -> Iterator[None]:
 
 def _opened(number: int, stream: Any) -> IO[str]:
     if getattr(stream, "closed", False):
-        return open(number, "w", errors="replace", closefd=False)
+        return open(number, "w", encoding="utf-8", errors="replace", closefd=False)
     return stream  # type: ignore[no-any-return]
 
 

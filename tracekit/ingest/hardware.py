@@ -62,7 +62,7 @@ def _read(path: Path) -> list[Peaks]:
             duckdb.execute("SELECT regexp_matches('', $1)", [each.pattern])
         except duckdb.Error as error:
             raise TracekitError(
-                f"{path}: match {each.pattern!r} is no regular expression of RE2: {error}"
+                f"{path}: match {each.pattern!r} is not a regular expression of RE2: {error}"
             ) from error
     return devices
 
@@ -71,7 +71,7 @@ def _parsed(text: str, name: str) -> list[Peaks]:
     try:
         devices = tomllib.loads(text).get("device")
     except tomllib.TOMLDecodeError as error:
-        raise TracekitError(f"{name}: is no TOML: {error}") from error
+        raise TracekitError(f"{name}: is not TOML: {error}") from error
     if not isinstance(devices, list) or not devices:
         raise TracekitError(f"{name}: has no [[device]] entries")
     return [_checked(each, f"{name}: [[device]] {place}") for place, each in enumerate(devices, 1)]
@@ -88,9 +88,9 @@ def _checked(entry: Any, where: str) -> Peaks:
     memory = entry.get("memory_gb_per_s")
     for figure in [*rates.values(), *([] if memory is None else [memory])]:
         if isinstance(figure, bool) or not isinstance(figure, int | float) or not figure > 0:
-            raise TracekitError(f"{where}: {figure!r} is no rate")
+            raise TracekitError(f"{where}: {figure!r} is not a rate")
     if not isinstance(entry["match"], str):
-        raise TracekitError(f"{where}: match is no text")
+        raise TracekitError(f"{where}: match is not text")
     return Peaks(
         name=str(entry["name"]),
         pattern=entry["match"],

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.errors import TracekitError, first_line
-from tracekit.recorder import (
+from tracekit.capture.recorder import (
     NO_WORK,
     Recorder,
     check_place,
@@ -24,7 +23,8 @@ from tracekit.recorder import (
     of_rank,
     published,
 )
-from tracekit.usercode import find_step, kept_streams, named
+from tracekit.capture.usercode import find_step, kept_streams, named
+from tracekit.errors import TracekitError, first_line
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:

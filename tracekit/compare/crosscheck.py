@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit import hta
+from tracekit.compare import hta
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
 
 SCHEMA = "tracekit/crosscheck/1"
 
@@ -61,7 +61,7 @@ class Report:
         return {"schema": SCHEMA, "agrees": self.agrees} | asdict(self)
 
 
-def crosscheck(path: str | Path, database: Database) -> Report:
+def crosscheck(path: str | Path, database: Reader) -> Report:
     """Runs HTA on the trace at `path`, which `database` holds, and compares.
 
     Raises:
@@ -75,7 +75,7 @@ def crosscheck(path: str | Path, database: Database) -> Report:
     return compare(path, ask(hta.opened(path), database), database)
 
 
-def ask(opened: Any, database: Database) -> list[Answer]:
+def ask(opened: Any, database: Reader) -> list[Answer]:
     """Every analysis's answers, of what `hta.opened` opened and `database` holds."""
     return [
         Answer(analysis, *hta.run(analysis.ask_hta, opened), analysis.ask_rules(database))
@@ -83,7 +83,7 @@ def ask(opened: Any, database: Database) -> list[Answer]:
     ]
 
 
-def compare(path: str | Path, answers: list[Answer], database: Database) -> Report:
+def compare(path: str | Path, answers: list[Answer], database: Reader) -> Report:
     """The report on the answers, beside tracekit's own figures."""
     rules: dict[str, list[str]] = {}
     for row in database.ask("hta_differences"):
@@ -127,7 +127,7 @@ class Analysis:
 
     name: str
     ask_hta: Callable[[Any], Any]
-    ask_rules: Callable[[Database], Any]
+    ask_rules: Callable[[Reader], Any]
     # What is shown of an answer, and the unit of what is no time.
     figures: Callable[[Any], dict[str, Value]]
     units: dict[str, str] = field(default_factory=dict)
@@ -150,33 +150,33 @@ class Answer:
 # -- the same by the queries -----------------------------------------------------------------------
 
 
-def _rules_temporal(database: Database) -> dict[str, int] | None:
+def _rules_temporal(database: Reader) -> dict[str, int] | None:
     rows = database.ask("hta_temporal_breakdown")
     return {name: rows[0][f"{name}_ns"] for name in hta.TEMPORAL} if rows else None
 
 
-def _rules_kernels(database: Database) -> dict[str, int]:
+def _rules_kernels(database: Reader) -> dict[str, int]:
     rows = database.ask("hta_kernel_breakdown")
     return {row["kernel_type"]: row["total_ns"] for row in rows if row["total_ns"] != 0}
 
 
-def _rules_overlap(database: Database) -> float | None:
+def _rules_overlap(database: Reader) -> float | None:
     rows = database.ask("hta_overlap")
     return rows[0]["overlap_percent"] if rows else None
 
 
-def _rules_idle(database: Database) -> hta.Idle:
+def _rules_idle(database: Reader) -> hta.Idle:
     rows = database.ask("hta_idle_breakdown")
     return {(row["stream"], row["idle_category"]): row["idle_ns"] for row in rows}
 
 
-def _rules_launches(database: Database) -> hta.Launches:
+def _rules_launches(database: Reader) -> hta.Launches:
     columns = ("correlation", "cpu_duration_ns", "gpu_duration_ns", "launch_delay_ns")
     rows = database.ask("hta_launch_stats")
     return Counter(tuple(row[name] for name in columns) for row in rows)
 
 
-def _rules_queue(database: Database) -> hta.Queue:
+def _rules_queue(database: Reader) -> hta.Queue:
     rows = database.ask("hta_queue_depth")
     return {(row["stream"], row["at_ns"]): (row["changes"], row["queue_length"]) for row in rows}
 
@@ -236,7 +236,7 @@ ANALYSES = (
 _TYPES = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "copy": "MEMORY"}
 
 
-def _own_figures(database: Database) -> dict[str, dict[str, Value]]:
+def _own_figures(database: Reader) -> dict[str, dict[str, Value]]:
     """By tracekit's definitions, in the GPU-active span of the main device."""
     own: dict[str, dict[str, Value]] = {analysis.name: {} for analysis in ANALYSES}
     main = database.fetch("SELECT device_id FROM main_device")[1]

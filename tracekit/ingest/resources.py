@@ -8,11 +8,13 @@ from typing import Protocol
 
 import duckdb
 
-from tracekit.connection import spill_directory
+from tracekit.database.connection import spill_directory
+from tracekit.database.sandbox import Config
 from tracekit.errors import TracekitError
-from tracekit.sandbox import Config
 
 LEAST_MEMORY_MB = 400
+# What queries may spill where nothing else is said.
+SPILL_MB = 10_000
 _MEMORY_MB_PER_THREAD = 200
 # DuckDB keeps up to this much free memory instead of asking the system for it again and again. It
 # refuses to keep more than the machine has.
@@ -65,7 +67,7 @@ class Resources:
         if self.spill_mb is not None and self.spill_mb < 0:
             raise TracekitError("queries cannot spill less than 0 MB")
         if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
-            raise TracekitError(f"{self.temp_dir}: is no directory for temporary files")
+            raise TracekitError(f"{self.temp_dir}: is not a directory for temporary files")
 
     def settings(self, path: str | Path) -> Config:
         """DuckDB's for a database at `path`, but for the memory limit."""

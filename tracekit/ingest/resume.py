@@ -9,8 +9,8 @@ from typing import Any
 
 import duckdb
 
-from tracekit import catalog, stored
-from tracekit.connection import connect_partial
+from tracekit.database import catalog, stored
+from tracekit.database.connection import connect_partial
 from tracekit.errors import TracekitError
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tracekit.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
-from tracekit.analysis import Facts, Host, Saving, Verdict
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
+from tracekit.verdict.model import Facts, Host, Saving, Verdict
 
 # What cpu_time counts -> the bottleneck it amounts to.
 _BOTTLENECK = {

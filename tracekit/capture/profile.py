@@ -16,9 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tracekit.capture import import_torch
-from tracekit.errors import TracekitError
-from tracekit.recorder import (
+from tracekit.capture.recorder import (
     NO_WORK,
     Recorder,
     check_place,
@@ -27,7 +25,9 @@ from tracekit.recorder import (
     of_rank,
     published,
 )
-from tracekit.usercode import exit_status, is_deferred, kept_streams, named, run_script
+from tracekit.capture.usercode import exit_status, is_deferred, kept_streams, named, run_script
+from tracekit.capture.workload import import_torch
+from tracekit.errors import TracekitError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _SCRIPT = "script"
@@ -158,7 +158,7 @@ class profile(ContextDecorator):
             if self.path.suffix != ".duckdb":
                 compress(raw, beside, self.facts)
                 return
-            from tracekit.loading import load
+            from tracekit.run import load
 
             packed = raw.with_name(self.path.stem + ".json.gz")
             compress(raw, packed, self.facts)

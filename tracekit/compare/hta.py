@@ -28,7 +28,7 @@ def require(path: str | Path) -> None:
     Raises:
         TracekitError: when not.
     """
-    from tracekit.connection import is_database
+    from tracekit.database.connection import is_database
 
     if is_database(path):
         raise TracekitError(f"{path}: is a database; give the JSON trace that it was made of")

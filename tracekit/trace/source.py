@@ -17,9 +17,9 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, cast
 
-from tracekit.archives import TRACES, is_archive, members
-from tracekit.decompressing import HEAD_BYTES, DamagedError, Decompressed, codec_of
 from tracekit.errors import TracekitError
+from tracekit.trace.archives import TRACES, is_archive, members
+from tracekit.trace.compression import HEAD_BYTES, DamagedError, Decompressed, codec_of
 
 # A trace that is stored in no more than this is small.
 _SMALL_BYTES = 64 << 10
@@ -128,7 +128,7 @@ class ByteStream:
             if found is not None:
                 codec, begin = found
                 if self._hashing.read(begin):
-                    self._note(f"its first {begin:,} bytes are no compressed data")
+                    self._note(f"its first {begin:,} bytes are not compressed data")
                 self._decompressed = Decompressed(self._hashing, codec)
         except OSError as error:
             self._file.close()

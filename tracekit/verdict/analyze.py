@@ -6,7 +6,10 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analysis import (
+from tracekit.errors import TracekitError
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.gpu import judge, judge_briefly
+from tracekit.verdict.model import (
     Analysis,
     Facts,
     Finding,
@@ -19,12 +22,9 @@ from tracekit.analysis import (
     Trace,
     Window,
 )
-from tracekit.errors import TracekitError
-from tracekit.thresholds import Thresholds
-from tracekit.verdict import judge, judge_briefly
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
 
 # The queries whose answers an analysis holds; `--explain` prints them.
@@ -52,7 +52,7 @@ _ORDER = ("gpu_active", "host_active", "step", "trace")
 
 
 def gather(
-    database: Database,
+    database: Reader,
     trace_id: int | None = None,
     window: str | None = None,
     limits: Thresholds | None = None,
@@ -71,7 +71,7 @@ def gather(
 
 
 def analyze(
-    database: Database,
+    database: Reader,
     trace_id: int,
     window: str | None = None,
     limits: Thresholds | None = None,
@@ -121,7 +121,7 @@ def analyze(
 
 
 def _replayed(
-    database: Database, trace: Trace, main: Facts, limits: Thresholds
+    database: Reader, trace: Trace, main: Facts, limits: Thresholds
 ) -> tuple[WindowGains | None, str]:
     """The replays of a trace with GPU ops, or why there are none."""
     if main.gpu is None:
@@ -156,7 +156,7 @@ _NAMELESS = {
 }
 
 
-def _name(links: list[dict[str, Any]], database: Database, trace_id: int) -> None:
+def _name(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
     """Says of each link what it is and where in the program it comes from."""
     ids = ",".join(str(link["event_id"]) for link in links if link["event_id"] is not None)
     rows = database.ask("event_sites", trace=trace_id, events=ids)
@@ -185,7 +185,7 @@ def _chosen(periods: list[Facts], window: str) -> Facts:
     raise TracekitError(f"no window is named {window!r}; this trace has: {known}")
 
 
-def _trace(database: Database, trace_id: int) -> Trace:
+def _trace(database: Reader, trace_id: int) -> Trace:
     facts = database.ask("overview", trace=trace_id)[0]
     health = database.ask("health", trace=trace_id)
     captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
@@ -196,7 +196,7 @@ def _trace(database: Database, trace_id: int) -> Trace:
     )
 
 
-def _gpu_facts(database: Database, trace_id: int) -> list[Facts]:
+def _gpu_facts(database: Reader, trace_id: int) -> list[Facts]:
     """The windows of all devices: those of the main one first, and of each its active span."""
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
@@ -234,7 +234,7 @@ def _window_key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("device_id", "kind", "name", "start_ns", "end_ns"))
 
 
-def _host_facts(database: Database, trace_id: int) -> list[Facts]:
+def _host_facts(database: Reader, trace_id: int) -> list[Facts]:
     """The windows of a trace without GPU ops; one empty window where it has no operators either."""
     rows = database.ask("cpu_time", trace=trace_id)
     found = [

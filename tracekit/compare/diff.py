@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracekit import catalog
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
 
 SCHEMA = "tracekit/diff/1"
 
@@ -40,13 +40,13 @@ class Diff:
         return {"schema": SCHEMA} | asdict(self)
 
 
-def diff(database: Database, a: int = 1, b: int = 2, top: int = 20) -> Diff:
+def diff(database: Reader, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     """Compares two traces of one database, by their trace_ids; `top` rows of each list.
 
     Raises:
         TracekitError: when one of them is not there.
     """
-    paths = {row["trace_id"]: row["path"] for row in database.traces()}
+    paths = {row["trace_id"]: row["path"] for row in database.ask("overview")}
     for trace_id in (a, b):
         if trace_id not in paths:
             known = ", ".join(map(str, paths))
@@ -71,7 +71,7 @@ def diff(database: Database, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     )
 
 
-def fails(database: Database, expression: str, a: int = 1, b: int = 2) -> bool:
+def fails(database: Reader, expression: str, a: int = 1, b: int = 2) -> bool:
     """Whether a condition over the figures of two runs is true.
 
     `expression` is SQL over `a` and `b`, each with the columns of the query `run_metrics`:

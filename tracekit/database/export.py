@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import zstandard
 
-from tracekit import catalog
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 
 if TYPE_CHECKING:
-    from tracekit.database import Database
+    from tracekit.database.reader import Reader
 
 _ROWS_AT_ONCE = 20_000
 
 
-def export(database: Database, output: str | Path, trace: int | None = None) -> int:
+def export(database: Reader, output: str | Path, trace: int | None = None) -> int:
     """Writes one trace as Kineto JSON, compressed if .gz or .zst; returns its number of events.
 
     Raises:
@@ -56,7 +56,7 @@ def _frame(form: str, metadata: str) -> tuple[bytes, bytes]:
     return ("{" + members + (", " if members else "") + '"traceEvents": [\n').encode(), b"\n]}\n"
 
 
-def _write_events(database: Database, trace_id: int, sink: BinaryIO) -> int:
+def _write_events(database: Reader, trace_id: int, sink: BinaryIO) -> int:
     count = 0
     events = catalog.schema("write_events")
     for batch in database.batches(events, {"trace": trace_id}, _ROWS_AT_ONCE):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from tracekit import catalog
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 
 # What DuckDB lists of a database, by kind: the table function, and its columns that define a thing.
@@ -129,7 +129,7 @@ def _difference(
 ) -> str:
     marks = [each for each in expected if each.name == _FORMAT_TABLE]
     if not set(marks) <= set(found):
-        return "is no tracekit database"
+        return "is not a tracekit database"
     if _format(connection, database) != catalog.FORMAT:
         return _OTHER_VERSION
     names = {(each.kind, each.schema, each.name) for each in expected}

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 
-from tracekit.connection import (
+from tracekit.database.connection import (
     connect,
     is_database,
     leftover_log,
     logs_of,
+    require_database,
 )
-from tracekit.database import SPILL_MB, Database, open_database
+from tracekit.database.sandbox import Config, close_to_the_outside, limit_spilling
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
-from tracekit.hardware import Peaks, peaks
-from tracekit.ingest import (
+from tracekit.ingest.hardware import Peaks
+from tracekit.ingest.resources import (
+    LEAST_MEMORY_MB,
+    SPILL_MB,
+    Memory,
+    Progress,
+    Resources,
+    workers_of,
+)
+from tracekit.ingest.resume import begin, require_same
+from tracekit.ingest.writer import (
     Ingest,
     LoadedTrace,
     copy_traces,
@@ -32,10 +42,7 @@ from tracekit.ingest import (
     loaded_traces,
     record_peaks,
 )
-from tracekit.resources import LEAST_MEMORY_MB, Memory, Progress, Resources, workers_of
-from tracekit.resuming import begin, require_same
-from tracekit.sandbox import Config, close_to_the_outside, limit_spilling
-from tracekit.sources import ByteStream, open_streams, trace_paths
+from tracekit.trace.source import ByteStream, open_streams
 
 # So many small traces share a transaction, which takes longer than they do.
 _SMALL_TRACES_AT_ONCE = 64
@@ -47,77 +54,39 @@ _SMALL_BLOCK_BYTES = 64 << 10
 _SMALL_TRACES_BYTES = 256 << 20
 # Compressed ones grow so many times, about.
 _COMPRESSION = 20
-# The same where a database is asked: the answers; a graph is held while DuckDB holds little.
-_OUTSIDE_QUERIES_MB = 200
 
 
-def load(
-    traces: str | Path | Iterable[str | Path],
-    database: str | Path | None = None,
-    *,
-    append: bool = False,
-    resume: bool = False,
-    memory_mb: int | None = None,
-    threads: int | None = None,
-    temp_dir: str | Path | None = None,
-    hardware: str | Path | None = None,
-    spill_mb: int | None = None,
-    on_bad: Callable[[TracekitError], object] | None = None,
-    on_wait: Callable[[], object] | None = None,
-    progress: Progress | None = None,
-) -> Database:
-    """Loads traces into one database, several at a time.
-
-    Each of `traces` is a .json, .json.gz or .json.zst, a tar archive of them (compressed or not),
-    a directory, a pattern, a database whose traces are copied, or - for standard input. The result
-    is in memory, or in the file `database`, which appears when it is whole and replaces one that
-    was there; `append` adds to that one instead. With `resume`, what is loaded is kept beside it
-    (`.partial`) when loading is interrupted, and the same call goes on from there; traces that are
-    in it already are not loaded again. `Resources` says what `memory_mb`, `threads`, `temp_dir`,
-    `hardware` and `spill_mb` mean.
-
-    A bad trace ends it, unless `on_bad` takes the error: then the others are loaded. One load
-    writes a file at a time: another waits for it, having called `on_wait`.
-
-    Raises:
-        TracekitError: when a trace cannot be read (with `on_bad`, when none of them can), or the
-            database cannot be written.
-    """
-    resources = Resources(memory_mb, threads, temp_dir, hardware, spill_mb)
-    devices = peaks(hardware)
-    given = [traces] if isinstance(traces, str | Path) else list(traces)
-    paths = trace_paths(map(str, given))
-    if not paths:
-        raise TracekitError("no trace is given")
-    metadata_bytes = ((memory_mb or LEAST_MEMORY_MB) << 20) // _METADATA_SHARE
-    job = _Job(
-        paths, devices, resume, on_bad is not None, progress, resources.temp_dir, metadata_bytes
-    )
-    if database is None:
-        loaded = _in_memory(job, resources)
-    else:
-        with sole_writer(database, on_wait):
-            _into_file(job, database, append, resources)
-        loaded = open_database(database)
-    if on_bad is not None:
-        for error in job.errors:
-            on_bad(error)
-    return loaded
-
-
-def _in_memory(job: _Job, resources: Resources) -> Database:
-    first, memory_mb = job.paths[0], resources.memory_mb
+def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
+    """Loads into a database in memory; what is asked of it afterwards only reads."""
+    first, resources = job.paths[0], job.resources
+    memory_mb = resources.memory_mb
     connection = connect(":memory:", resources.settings(uuid.uuid4().hex), first)
     # What is kept in memory has no limit unless one is given.
     memory = Memory(connection, memory_mb) if memory_mb else None
     job.run(connection, memory, first)
-    spill_mb = SPILL_MB if resources.spill_mb is None else resources.spill_mb
-    limit_spilling(connection, spill_mb)
+    limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
     close_to_the_outside(connection)
-    return Database(connection, first if len(job.paths) == 1 else f"{len(job.paths)} traces")
+    return connection
 
 
-def _into_file(job: _Job, database: str | Path, append: bool, resources: Resources) -> None:
+def into_file(
+    job: Job,
+    database: str | Path,
+    *,
+    append: bool,
+    on_wait: Callable[[], object] | None = None,
+) -> None:
+    """Loads into the file `database`, alone: while another does, it waits, having called `on_wait`.
+
+    Raises:
+        TracekitError: when nothing can be loaded, or the file cannot be written.
+    """
+    with sole_writer(database, on_wait):
+        _into_file(job, database, append)
+
+
+def _into_file(job: Job, database: str | Path, append: bool) -> None:
+    resources = job.resources
     if log := leftover_log(database):
         raise TracekitError(
             f"{database}: {log.name} beside it holds changes that another program made and did not "
@@ -126,7 +95,7 @@ def _into_file(job: _Job, database: str | Path, append: bool, resources: Resourc
     base = Path(database) if append and Path(database).exists() else None
     if base is not None:
         # Refused before anything is read, should it be no database.
-        open_database(base).close()
+        require_database(base)
     with (resumable if job.resume else written_whole)(database, job.paths) as beside:
         if beside.exists():
             require_same(beside, base, job.paths)
@@ -144,7 +113,7 @@ def _into_file(job: _Job, database: str | Path, append: bool, resources: Resourc
 
 
 def _begin(
-    job: _Job, fresh: Path, base: Path | None, database: str | Path, resources: Resources
+    job: Job, fresh: Path, base: Path | None, database: str | Path, resources: Resources
 ) -> None:
     """Makes the database that a load which can be resumed adds to."""
     if base is not None:
@@ -170,18 +139,6 @@ def _block_size(paths: list[str]) -> Config:
     return {"default_block_size": _SMALL_BLOCK_BYTES} if total <= _SMALL_TRACES_BYTES else {}
 
 
-def open_any(path: str | Path, resources: Resources | None = None) -> Database:
-    """A database as it is, anything else loaded as `load` does."""
-    resources = resources or Resources()
-    if not is_database(path):
-        return load(path, **asdict(resources))
-    if resources.hardware is not None:
-        raise TracekitError(f"{path}: is loaded already; give --hardware when loading its traces")
-    memory_mb = resources.memory_mb
-    limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
-    return open_database(path, limit_mb, resources.spill_mb)
-
-
 # How many traces were loaded, and what was wrong with others, by their trace_ids.
 _Outcome = tuple[int, list[tuple[int, TracekitError]]]
 
@@ -191,16 +148,15 @@ class _Stopped(Exception):
 
 
 @dataclass
-class _Job:
+class Job:
     """Loads some files through one connection, and keeps the errors of bad ones if it may."""
 
     paths: list[str]
     devices: list[Peaks]
+    resources: Resources
     resume: bool
     keeps_errors: bool
     progress: Progress | None
-    temp_dir: str | Path | None
-    metadata_bytes: int
     bad: list[tuple[int, TracekitError]] = field(default_factory=list)
     next_id: int = 1
     loaded: int = 0
@@ -286,7 +242,7 @@ class _Job:
                     yield path
                     continue
                 read = self.progress.read if self.progress else int
-                for stream in open_streams(path, read, self.temp_dir):
+                for stream in open_streams(path, read, self.resources.temp_dir):
                     if isinstance(stream, TracekitError):
                         self._bad(stream)
                     elif self._is_in(done, stream):
@@ -328,7 +284,8 @@ class _Job:
         with connection.cursor() as cursor:
             self.cursors.add(cursor)
             try:
-                yield Ingest(cursor, self._watch, self.metadata_bytes)
+                allowed = ((self.resources.memory_mb or LEAST_MEMORY_MB) << 20) // _METADATA_SHARE
+                yield Ingest(cursor, self._watch, allowed)
             finally:
                 self.cursors.discard(cursor)
 

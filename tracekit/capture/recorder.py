@@ -210,7 +210,8 @@ def _let_children_exit() -> None:
     leaves by _exit instead, after Python has ended and C's files are flushed.
     """
     global _children_exit
-    if _children_exit:
+    # Windows cannot fork.
+    if _children_exit or not hasattr(os, "register_at_fork"):
         return
     _children_exit = True
     library = ctypes.CDLL(None)

@@ -3,7 +3,7 @@
 A run is overhead-bound when halving the host's work gains more than halving the device's,
 compute-bound when it gains less; both are replayed (tracekit/replay). Where neither gains, the
 accounting decides: whether the device was busy. A trace without GPU ops is judged in
-tracekit/host_verdict.py.
+tracekit/verdict/cpu.py.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tracekit.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
-from tracekit.analysis import Facts, Finding, Gpu, Idle, Saving, Verdict, Window
-from tracekit.host_verdict import judge_host
 from tracekit.replay.gains import FASTEST, Causal, Gains
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
+from tracekit.verdict.cpu import judge_host
+from tracekit.verdict.model import Facts, Finding, Gpu, Idle, Saving, Verdict, Window
 
 # Which causes bound a run whose host is the slower side, and which one whose device is.
 _OF_HOST = ("launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "copy")

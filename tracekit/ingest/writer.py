@@ -15,17 +15,17 @@ from typing import Any
 
 import duckdb
 
-from tracekit import catalog, stored
-from tracekit.ahead import ahead
-from tracekit.connection import unopened
+from tracekit.database import catalog, stored
+from tracekit.database.connection import unopened
 from tracekit.errors import TracekitError
-from tracekit.hardware import Peaks
+from tracekit.ingest.hardware import Peaks
+from tracekit.ingest.host_tree import nest
 from tracekit.native.library import Batch
 from tracekit.native.streams import BatchStream, Rows
-from tracekit.nesting import nest
-from tracekit.reading import METADATA_BYTES, Piece, TraceReader
-from tracekit.salvage import strict_json
-from tracekit.sources import ByteStream
+from tracekit.trace.prefetch import ahead
+from tracekit.trace.reader import METADATA_BYTES, Piece, TraceReader
+from tracekit.trace.recovery import strict_json
+from tracekit.trace.source import ByteStream
 
 # A label's number has that of its trace in front.
 LABEL_BITS = 32

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import duckdb
 
-from tracekit import stored
+from tracekit.database import stored
+from tracekit.database.sandbox import Config, forbid_files, limit_spilling, reading
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
-from tracekit.sandbox import Config, forbid_files, limit_spilling, reading
 
 _DUCKDB_MAGIC = b"DUCK"
 _SPILL_PREFIX = "tracekit-spill-"
@@ -115,6 +115,18 @@ def connect_reading(
         connection.close()
         raise
     return connection
+
+
+def require_database(path: str | Path) -> None:
+    """Refuses a path that is no database of this version.
+
+    Raises:
+        TracekitError: that says what is wrong.
+    """
+    if not is_database(path):
+        what = "is not a tracekit database" if Path(path).exists() else "no such file"
+        raise TracekitError(f"{path}: {what}")
+    connect_reading(path, {}, path, 0).close()
 
 
 def connect_partial(path: Path) -> duckdb.DuckDBPyConnection:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 
 import duckdb
 
-from tracekit import catalog
+from tracekit.database import catalog
 from tracekit.native.library import Batch
 from tracekit.native.streams import BatchStream, Rows
 from tracekit.native.walk import Walked, walk

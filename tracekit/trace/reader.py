@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
 
-from tracekit.ahead import ahead
 from tracekit.errors import TracekitError
 from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch
 from tracekit.native.members import Members, find_member, read_members
 from tracekit.native.streams import Rows
-from tracekit.salvage import SPACE, Rejected, Salvaged, next_event, salvage, set_aside
-from tracekit.sources import ByteStream
+from tracekit.trace.prefetch import ahead
+from tracekit.trace.recovery import SPACE, Rejected, Salvaged, next_event, salvage, set_aside
+from tracekit.trace.source import ByteStream
 
 # Events of so many bytes are in the processor's cache while they are taken apart and inserted.
 BATCH_BYTES = 1 << 20
@@ -42,7 +42,7 @@ _CAREFUL_BYTES = 64 << 10
 _STRETCH_BYTES = 4 << 20
 # A bracket is the end of the events if what stands behind it within so many bytes says so.
 _BEHIND_BYTES = 64 << 10
-# What is no event is handed on when it takes so much, its rows included.
+# Flush rejected text at this size, its rows included.
 _REJECTED_BYTES = 4 << 20
 _REJECTED_ROW_BYTES = 200
 _BOM = b"\xef\xbb\xbf"
@@ -156,14 +156,14 @@ class TraceReader:
         read = self._read_members()
         if read.stop is Stop.AT_EVENTS:
             if self._peek() != ord("["):
-                raise self._error("is JSON but no trace: its `traceEvents` is no array")
+                raise self._error("is JSON but not a trace: its `traceEvents` is not an array")
             self._drop(1)
             return
         if read.stop is Stop.AT_BRACKET:
-            raise self._error("is no trace: it has no `traceEvents`")
+            raise self._error("is not a trace: it has no `traceEvents`")
         if read.stop is Stop.AT_END:
             reason = self.stream.damage or "the file ends before its closing brace"
-            raise self._error(f"is no trace: {reason}")
+            raise self._error(f"is not a trace: {reason}")
         reason = self.stream.damage or self._what_is_wrong(read)
         raise self._error(f"is not JSON: {reason}")
 
@@ -178,7 +178,7 @@ class TraceReader:
             if self._peek() == ord("["):
                 self._drop(1)
                 return True
-            self.damage = "its second `traceEvents` is no array"
+            self.damage = "its second `traceEvents` is not an array"
         elif read.stop is Stop.AT_END:
             self.damage = "the file ends before its closing brace"
         else:

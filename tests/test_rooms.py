@@ -1,0 +1,96 @@
+"""Imports run one way: from the commands down to what knows nothing of the rest."""
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "tracekit"
+# From the lowest room up: a module imports from its own room, and from those before it.
+ROOMS = [
+    "errors", "text", "thresholds", "files", "workloads", "queries", "native", "trace", "database",
+    "ingest", "replay", "verdict", "compare", "run", "capture", "experiments", "reporters",
+    "commands", "__main__",
+]  # fmt: skip
+# What it holds is loaded when it is first used.
+FRONT = "__init__"
+
+
+def modules() -> dict[str, ast.Module]:
+    """Each module's syntax tree, by its name within the package."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+def imports(tree: ast.Module) -> set[str]:
+    """The names within the package that a module imports anywhere, but for types alone."""
+    for_types = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in ast.walk(branch)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tracekit":
+            inside = (node.module or "").removeprefix("tracekit").lstrip(".")
+            found |= {f"{inside}.{each.name}".lstrip(".") for each in node.names}
+        if isinstance(node, ast.Import):
+            found |= {
+                each.name.removeprefix("tracekit.")
+                for each in node.names
+                if each.name.startswith("tracekit.")
+            }
+    return found
+
+
+def graph() -> dict[str, set[str]]:
+    """Which modules each module imports."""
+    trees = modules()
+    return {
+        name: {
+            target
+            for each in imports(tree)
+            for target in [each if each in trees else each.rpartition(".")[0]]
+            if target in trees and target != name
+        }
+        for name, tree in trees.items()
+    }
+
+
+def test_every_module_is_in_a_room():
+    assert {name.split(".")[0] for name in modules()} <= {*ROOMS, FRONT}
+
+
+def test_no_module_imports_from_a_room_above_its_own():
+    upward = [
+        (name, target)
+        for name, targets in graph().items()
+        for target in targets
+        if name != FRONT
+        and target != FRONT
+        and ROOMS.index(target.split(".")[0]) > ROOMS.index(name.split(".")[0])
+    ]
+    assert upward == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    without_front = {name: targets - {FRONT} for name, targets in graph().items()}
+    # Raises CycleError, naming the circle.
+    tuple(TopologicalSorter(without_front).static_order())
+
+
+@pytest.mark.parametrize("heavy", ["torch", "triton", "hta", "altair", "ray", "polars", "pandas"])
+def test_importing_tracekit_loads_nothing_heavy(heavy):
+    program = f"import sys, tracekit, tracekit.commands; assert {heavy!r} not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

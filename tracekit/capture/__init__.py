@@ -1,0 +1,1 @@
+"""Workloads and the user's own code under torch.profiler."""

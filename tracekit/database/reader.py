@@ -1,0 +1,213 @@
+"""Asks a trace database: questions, rows, arrays, streams. It only reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import duckdb
+
+from tracekit.database import catalog
+from tracekit.database.catalog import Value
+from tracekit.database.frames import frame_of
+from tracekit.database.interrupt import interruptible, work_is_left_behind
+from tracekit.database.sandbox import require_select
+from tracekit.errors import TracekitError
+
+if TYPE_CHECKING:
+    import numpy
+    import polars
+
+T = TypeVar("T")
+
+# Held while queries are counted, or memory is given back.
+_COUNTING = threading.Lock()
+# What DuckDB is held to for a moment, to make it give back what it does not use.
+_LEAST_MEMORY = "16MB"
+# Above this many events, giving memory back is worth its millisecond.
+_MANY_EVENTS = 500_000
+
+
+class Reader:
+    """Traces as tables and views, and the named questions about them.
+
+    What a query cannot do: write, read files, reach the network, or change these rules. Use it as a
+    context manager or `close` it.
+    """
+
+    # Queries that run in this process, of all databases: a file may be open twice.
+    _running: ClassVar[int] = 0
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        self._connection = connection
+        self.name = name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        # A query that could not be stopped still uses it.
+        if not work_is_left_behind():
+            self._connection.close()
+
+    def ask(self, name: str, **parameters: Value) -> list[dict[str, Any]]:
+        """What `query` returns, as a list of rows: for small answers, without Polars."""
+        question = catalog.query(name)
+        columns, rows = self.fetch(question.sql, question.checked(parameters))
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def doubts(self, name: str, trace: int | None = None) -> list[dict[str, Any]]:
+        """What touches the answer of the named question: rows of `health`, and of `missing`.
+
+        Where a question has no answer, they say why.
+        """
+        codes = catalog.query(name).doubts
+        absent = [{"severity": "missing"} | row for row in self.ask("missing", trace=trace)]
+        found = self.ask("health", trace=trace) + absent
+        # What is missing or wrong in the file touches every answer.
+        return [row for row in found if row["code"] in codes or row["severity"] == "error"]
+
+    def fetch(
+        self, query: str, variables: Mapping[str, Value] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of one SELECT that may read `variables`."""
+
+        def rows(cursor: duckdb.DuckDBPyConnection) -> tuple[list[str], list[tuple[Any, ...]]]:
+            answer = cursor.execute(query)
+            return [column[0] for column in answer.description or ()], answer.fetchall()
+
+        return self._read(rows, variables or {})
+
+    def arrays(
+        self, name: str, columns: Sequence[str] = (), **parameters: Value
+    ) -> dict[str, numpy.ndarray]:
+        """What `query` returns as NumPy arrays, all columns or some, for large answers.
+
+        Causes come as their numbers.
+        """
+        question = catalog.query(name)
+        wanted = ", ".join(
+            "cause_number(cause) AS cause" if column == "cause" else column
+            for column in columns or [column.name for column in question.columns]
+        )
+        sql = f"SELECT {wanted} FROM ({question.sql})"
+        found = self._read(
+            lambda cursor: cursor.execute(sql).fetchnumpy(), question.checked(parameters)
+        )
+        self.give_back_memory()
+        return found
+
+    def batches(
+        self, query: str, variables: Mapping[str, Value], size: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of one SELECT, `size` at a time."""
+        with self._reading(variables) as cursor:
+            answer = interruptible(lambda: cursor.execute(query), cursor.interrupt)
+            while rows := interruptible(lambda: answer.fetchmany(size), cursor.interrupt):
+                yield rows
+
+    def stream(
+        self,
+        query: str,
+        variables: Mapping[str, Value],
+        take: Callable[[duckdb.DuckDBPyRelation], T],
+        timeout_s: float | None = None,
+    ) -> T:
+        """What `take` makes of one SELECT, given as a relation of which nothing has been computed.
+
+        Raises:
+            TracekitError: when the SQL is wrong, or takes longer than `timeout_s`.
+        """
+        return self._read(lambda cursor: take(cursor.sql(query)), variables, timeout_s)
+
+    def frame(
+        self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None
+    ) -> polars.DataFrame:
+        """The rows of one SELECT that may read `variables`."""
+        return self.stream(query, variables, frame_of, timeout_s)
+
+    def trace_ids(self) -> list[int]:
+        """The loaded traces' trace_ids, in order."""
+        _, rows = self.fetch("SELECT trace_id FROM trace ORDER BY trace_id")
+        return [row[0] for row in rows]
+
+    def require_select(self, query: str) -> None:
+        """Refuses SQL from outside that does more than read.
+
+        Raises:
+            TracekitError: when it is not one SELECT, or an EXPLAIN of one.
+        """
+        try:
+            require_select(self._connection, query)
+        except duckdb.Error as error:
+            raise _sql_error(error) from error
+
+    def give_back_memory(self) -> None:
+        """Has DuckDB return memory, where traces are large: what it has freed, and pages that the
+        file has.
+
+        It does so when its limit is set. No query may run then: it would find none left.
+        """
+        if not self._is_large:
+            return
+        with _COUNTING:
+            if Reader._running:
+                return
+            limit, in_memory = self._connection.execute(
+                "SELECT system.main.current_setting('memory_limit'), bool_or(path IS NULL)"
+                " FROM duckdb_databases() WHERE NOT internal"
+            ).fetchall()[0]
+            if not in_memory:
+                # What is in use goes into it, or it says no.
+                with suppress(duckdb.Error):
+                    self._connection.execute(f"SET memory_limit = '{_LEAST_MEMORY}'")
+            self._connection.execute(f"SET memory_limit = '{limit}'")
+
+    @cached_property
+    def _is_large(self) -> bool:
+        rows = self.fetch("SELECT coalesce(sum(events), 0) FROM trace")[1]
+        return bool(rows[0][0] > _MANY_EVENTS)
+
+    def _read(
+        self,
+        take: Callable[[duckdb.DuckDBPyConnection], T],
+        variables: Mapping[str, Value],
+        timeout_s: float | None = None,
+    ) -> T:
+        with self._reading(variables) as cursor:
+            return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
+
+    @contextmanager
+    def _reading(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor in a transaction that cannot write, for one SELECT that may use `variables`."""
+        cursor = self._connection.cursor()
+        with _COUNTING:
+            Reader._running += 1
+        try:
+            for name, value in variables.items():
+                cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            yield cursor
+        except duckdb.OutOfMemoryException as error:
+            raise TracekitError(
+                "SQL: it takes more memory than is allowed: allow more (--memory-mb), or let it "
+                "spill to disk (--spill-mb)"
+            ) from error
+        except duckdb.Error as error:
+            raise _sql_error(error) from error
+        finally:
+            if not work_is_left_behind():
+                cursor.close()
+            with _COUNTING:
+                Reader._running -= 1
+
+
+def _sql_error(error: duckdb.Error) -> TracekitError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
+    return TracekitError("SQL: " + " | ".join(lines))

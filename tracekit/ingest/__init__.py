@@ -1,0 +1,1 @@
+"""Events -> tables. The only writer of a database."""
