@@ -1,9 +1,12 @@
 """Where test traces come from, and the environment that tests run in."""
 
 import os
+from pathlib import Path
 
 # Where kernels are tested: on `cuda` as they are, on `cpu` in Triton's interpreter.
 os.environ.setdefault("TRACEKIT_TEST_DEVICE", "cpu")
+# The user's cache is not for tests.
+os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / "build" / "cache")
 # Before anything imports triton.
 os.environ["TRITON_INTERPRET"] = "1" if os.environ["TRACEKIT_TEST_DEVICE"] == "cpu" else "0"
 
@@ -11,7 +14,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings

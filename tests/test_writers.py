@@ -57,7 +57,7 @@ def left_partial(folder: Path, *arguments: str) -> None:
     """Loads in a process that is killed when all traces are in, and nothing is finished."""
     program = (
         "import os, signal, sys, tracekit.ingest.load as loading\n"
-        "loading.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "loading.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from tracekit.commands import main\n"
         "sys.argv[0] = 'tracekit'\nmain()"
     )

@@ -16,7 +16,7 @@ Value = str | int | float | bool | None
 
 # What a database says of itself: another number, and its tables and views are not those that the
 # questions read.
-FORMAT = 8
+FORMAT = 9
 
 # In the order in which one stands on the other.
 VOCABULARY = (
@@ -37,6 +37,7 @@ VOCABULARY = (
     "collectives",
     "runs",
     "hta",
+    "parts",
 )
 
 # The folders of questions, in the order in which a reader wants them, with what they are about.
@@ -74,6 +75,26 @@ def vocabulary() -> dict[str, str]:
         name: (_folder() / "views" / f"{name}.sql").read_text(encoding="utf-8")
         for name in VOCABULARY
     }
+
+
+_TABLE = re.compile(r"^CREATE (?:OR REPLACE )?TABLE (.*?);$", re.MULTILINE | re.DOTALL)
+_SELECTED = re.compile(r"(\w+) AS\b")
+
+
+def fillings() -> dict[str, list[str]]:
+    """The statements that fill the derived tables where all tables are there and empty, in order,
+    by the vocabulary's files."""
+    found: dict[str, list[str]] = {}
+    for name, text in vocabulary().items():
+        found[name] = []
+        for table in _TABLE.finditer(text):
+            definition = table[1]
+            if definition.startswith("scratch."):
+                # Dropped once the derived tables are filled.
+                found[name].append(table[0])
+            elif selected := _SELECTED.match(definition):
+                found[name].append(f"INSERT INTO {selected[1]} {definition[selected.end() :]}")
+    return found
 
 
 def _digest_file() -> Traversable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -136,6 +137,20 @@ class Reader:
         """The loaded traces' trace_ids, in order."""
         _, rows = self.fetch("SELECT trace_id FROM trace ORDER BY trace_id")
         return [row[0] for row in rows]
+
+    @contextmanager
+    def meanwhile(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+        """Has a second thread do `work`, which asks this database, while the block runs; the block
+        gets a function that waits for what `work` returns, or raises what it raised.
+
+        Of a large trace, the answers fill the memory one at a time: there, `work` is done when the
+        block calls the function.
+        """
+        if self._is_large:
+            yield work
+            return
+        with ThreadPoolExecutor(1, "tracekit-meanwhile") as thread:
+            yield thread.submit(work).result
 
     def require_select(self, query: str) -> None:
         """Refuses SQL from outside that does more than read.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import duckdb
 
 from tracekit.database import catalog
+from tracekit.database.prepared import create_from_sql
 from tracekit.errors import TracekitError
 
 # What DuckDB lists of a database, by kind: the table function, and its columns that define a thing.
@@ -72,9 +73,7 @@ def digest(found: list[Thing]) -> str:
 def ours() -> list[Thing]:
     """What this version of tracekit writes, as the DuckDB that is installed says it."""
     with duckdb.connect(":memory:") as connection:
-        connection.execute("ATTACH ':memory:' AS scratch")
-        for statements in (catalog.schema("tables"), *catalog.vocabulary().values()):
-            connection.execute(statements)
+        create_from_sql(connection)
         return things(connection, "memory")
 
 

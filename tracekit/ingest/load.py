@@ -170,14 +170,15 @@ class Job:
 
     def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
         try:
-            create_tables(connection)
+            has_views = create_tables(connection)
             record_peaks(connection, self.devices)
             self._load_all(connection)
             if not self.loaded:
                 raise self._nothing()
             if self.progress:
                 self.progress.finishing()
-            finish(connection, memory.more if memory else lambda: False)
+            more_memory = memory.more if memory else lambda: False
+            finish(connection, more_memory, has_views=has_views)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
                 f"{name}: cannot be loaded in the memory that was allowed: allow more (memory_mb)"

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from tracekit.database import catalog, stored
+from tracekit.database import catalog, prepared, stored
 from tracekit.database.connection import unopened
 from tracekit.errors import TracekitError
 from tracekit.ingest.hardware import Peaks
@@ -44,11 +44,15 @@ _TRACE = (
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
-def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Makes an empty database, or nothing where the tables are."""
+def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Makes an empty database, or nothing where the tables are; returns whether the views and the
+    empty derived tables are there as well."""
     # Rows carry the place that they have in the file.
     connection.execute("SET preserve_insertion_order = false")
+    if prepared.create_all(connection):
+        return True
     connection.execute(catalog.schema("tables"))
+    return False
 
 
 def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
@@ -72,10 +76,13 @@ def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[LoadedTrace]:
     return set(connection.execute("SELECT path, file_bytes, sha256 FROM trace").fetchall())
 
 
-def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool]) -> None:
+def finish(
+    connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool], *, has_views: bool
+) -> None:
     """Builds the views, and the tables that are derived once from all loaded traces.
 
-    Should memory not do for one, `more_memory` may grant more, or refuse by returning False.
+    With `has_views`, as `create_tables` says it, only the tables are filled. Should memory not do
+    for one, `more_memory` may grant more, or refuse by returning False.
     """
 
     def until_done(step: Callable[[], object]) -> None:
@@ -92,14 +99,17 @@ def finish(connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool
     connection.execute("ATTACH ':memory:' AS scratch")
     with connection.cursor() as nesting, ThreadPoolExecutor(1) as thread:
         nested: Future[None] | None = None
+        fillings = catalog.fillings() if has_views else {}
         for name, file in catalog.vocabulary().items():
-            for statement in connection.extract_statements(file):
+            statements = fillings[name] if has_views else connection.extract_statements(file)
+            if name == "parts" and nested is not None:
+                # What follows reads what they hold.
+                nested.result()
+            for statement in statements:
                 until_done(partial(connection.execute, statement))
             if name == "timeline":
                 # What follows needs its tables, not yet what they hold.
                 nested = thread.submit(until_done, partial(nest, nesting))
-        assert nested is not None
-        nested.result()
     connection.execute("DETACH scratch")
     connection.execute("SET preserve_insertion_order = true")
     _write_out(connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from tracekit.verdict.model import (
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
+    from tracekit.replay.whatif import Replay
 
 # The queries whose answers an analysis holds; `--explain` prints them.
 QUERIES = (
@@ -85,10 +87,13 @@ def analyze(
         TracekitError: when the trace has no such window.
     """
     limits = limits or Thresholds()
-    trace = _trace(database, trace_id)
-    periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
-    main = periods[0] if window is None else _chosen(periods, window)
-    replayed, reason = _replayed(database, trace, main, limits)
+    with database.meanwhile(lambda: _replay(database, trace_id, limits)) as replay:
+        trace = _trace(database, trace_id)
+        periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
+        main = periods[0] if window is None else _chosen(periods, window)
+        top_kernels = database.ask("top_kernels", trace=trace_id, top=10)
+        memory_traffic = database.ask("memory_traffic", trace=trace_id)
+        replayed, reason = _replayed(replay, trace, main)
     others = []
     for each in periods:
         if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
@@ -115,28 +120,39 @@ def analyze(
         phases=phases,
         windows=[each for each in others if each.window.kind != "step"],
         devices=[f.gpu for f in periods if f.gpu and f.window.kind == "gpu_active"],
-        top_kernels=database.ask("top_kernels", trace=trace_id, top=10),
-        memory_traffic=database.ask("memory_traffic", trace=trace_id),
+        top_kernels=top_kernels,
+        memory_traffic=memory_traffic,
     )
 
 
+def _replay(database: Reader, trace_id: int, limits: Thresholds) -> Replay | None:
+    """The graph of a trace, to be replayed; None for a trace without GPU ops."""
+    query = "SELECT 1 FROM gpu_ops WHERE trace_id = getvariable('trace') LIMIT 1"
+    if not database.fetch(query, {"trace": trace_id})[1]:
+        return None
+    from tracekit.replay.whatif import Replay
+
+    return Replay(database, trace_id, limits)
+
+
 def _replayed(
-    database: Reader, trace: Trace, main: Facts, limits: Thresholds
+    replay: Callable[[], Replay | None], trace: Trace, main: Facts
 ) -> tuple[WindowGains | None, str]:
-    """The replays of a trace with GPU ops, or why there are none."""
+    """What changes of the replay gain, or why it cannot be replayed."""
     if main.gpu is None:
         return None, ""
     from tracekit.replay.gains import WindowGains
-    from tracekit.replay.whatif import Replay
 
     captured = trace.capture or {}
     profiled, plain = captured.get("profiled_step_ns"), captured.get("unprofiled_step_ns")
     known = isinstance(profiled, int) and isinstance(plain, int) and plain > 0
     dilation = profiled / plain if known else None  # type: ignore[operator]
     try:
-        return WindowGains(Replay(database, trace.trace_id, limits), dilation), ""
+        graph = replay()
     except TracekitError as error:
         return None, str(error)
+    assert graph is not None
+    return WindowGains(graph, dilation), ""
 
 
 def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:

@@ -1,0 +1,92 @@
+"""The prepared copy of the vocabulary gives the database that its SQL gives, and is optional."""
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import tracekit
+from tests import traces
+from tracekit.database import prepared, stored
+
+TRACE = json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]})
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(prepared, "user_cache_path", lambda name: folder)
+    return folder
+
+
+def _copies(cache: Path) -> list[Path]:
+    return list(cache.glob("*.duckdb"))
+
+
+def test_the_copy_holds_what_the_statements_make(cache: Path) -> None:
+    with duckdb.connect() as connection:
+        assert prepared.create_all(connection)
+        assert stored.things(connection, "memory") == stored.ours()
+
+
+def test_a_database_from_the_copy_has_the_rows_of_one_from_sql(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    product = traces.operator("aten::mm", 10, 20, [[4, 4], [4, 4]], ["float", "float"])
+    events = [traces.step(1, 0, 90), *traces.launched([product], 15, 40, 20, correlation=1)]
+    trace = traces.write(tmp_path / "trace.json", events)
+    contents = []
+    for is_copied in (True, False):
+        if not is_copied:
+            monkeypatch.setattr(prepared, "create_all", lambda connection: False)
+        with tracekit.load(trace) as database:
+            _, tables = database.fetch("SELECT table_name FROM duckdb_tables() ORDER BY ALL")
+            contents.append(
+                {
+                    name: database.fetch(f"SELECT * FROM {name} ORDER BY ALL")[1]
+                    for (name,) in tables
+                }
+            )
+    assert contents[0] == contents[1]
+    assert contents[0]["gpu_timeline"] and contents[0]["operator_name"]
+
+
+@pytest.mark.parametrize(
+    "damage", ["none", "empty", "text", "folder is a file", "others may write"]
+)
+def test_a_trace_loads_whatever_the_cache_holds(tmp_path: Path, cache: Path, damage: str) -> None:
+    trace = tmp_path / "t.json"
+    trace.write_text(TRACE)
+    if damage == "folder is a file":
+        cache.write_text("")
+    else:
+        tracekit.load(trace).close()
+        (copy,) = _copies(cache)
+        if damage in ("empty", "text"):
+            copy.write_text("" if damage == "empty" else "no database" * 100)
+        elif damage == "others may write":
+            copy.chmod(0o666)
+    # Twice: the first one may remove what is damaged, the second one makes it anew.
+    for _ in range(2):
+        with tracekit.load(trace, tmp_path / "t.duckdb") as database:
+            assert database.ask("overview")[0]["events"] == 1
+    if damage != "folder is a file":
+        assert len(_copies(cache)) == 1
+
+
+def test_a_copy_of_other_sql_is_replaced(tmp_path: Path, cache: Path) -> None:
+    cache.mkdir()
+    old = cache / "vocabulary-0123456789abcdef.duckdb"
+    old.write_text("")
+    with duckdb.connect() as connection:
+        assert prepared.create_all(connection)
+    (copy,) = _copies(cache)
+    assert copy != old
+
+
+def test_a_database_that_holds_something_is_left_alone(cache: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE a (b INTEGER)")
+        assert not prepared.create_all(connection)
+        assert [each.name for each in stored.things(connection, "memory")] == ["a"]
