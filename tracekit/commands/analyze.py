@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from threading import Thread
 from typing import Any
 
 import click
@@ -34,13 +36,14 @@ def analyze(
     """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import console
-    from tracekit.reporters import explain as explaining
     from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.analyze import gather
     from tracekit.verdict.model import SCHEMA
 
     judged = Thresholds().updated(thresholds)
+    # NumPy and the replay, while DuckDB loads the trace.
+    Thread(target=import_module, args=["tracekit.replay.gains"]).start()
     with open_any(trace, Resources(**limits)) as database:
         analyses = gather(database, trace_id, window, judged)
     if as_json:
@@ -51,8 +54,9 @@ def analyze(
         console.render(analyses[0])
     else:
         console.render_side_by_side(analyses)
-    if explain and not as_json:
-        for analysis in analyses:
-            explaining.render(analysis, judged)
     if explain:
+        from tracekit.reporters import explain as explaining
+
+        for analysis in [] if as_json else analyses:
+            explaining.render(analysis, judged)
         explaining.render_queries(err=as_json)
