@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tracekit
-from tracekit.database import catalog
+from tracekit.database import catalog, constants
 from tracekit.verdict.analyze import QUERIES
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
@@ -44,7 +44,12 @@ def test_a_query_file_documents_itself(query):
     assert read | ({"trace"} if shared else set()) == {each.name for each in query.parameters}
     for parameter in query.parameters:
         if parameter.default != "all":
-            assert f"coalesce(getvariable('{parameter.name}'), {parameter.default})" in query.sql
+            (default,) = set(
+                re.findall(rf"getvariable\('{parameter.name}'\), ([^\s,]+?)\)(?!\.)", query.sql)
+            )
+            assert f"-- param {parameter.name} ({parameter.type}, default {default}): " in query.sql
+            judged = constants.thresholds().get(default.removeprefix("thresholds()."))
+            assert parameter.default == (default if judged is None else str(judged))
     assert ";" not in "\n".join(body)
 
 

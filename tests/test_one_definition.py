@@ -15,7 +15,7 @@ from tracekit.replay.recording import recording_of
 from tracekit.replay.waits import waits_of
 from tracekit.replay.whatif import what_if
 from tracekit.text import duration
-from tracekit.thresholds import Thresholds
+from tracekit.thresholds import QueryThresholds, Thresholds
 from tracekit.verdict.analyze import gather
 
 # -- the main device -------------------------------------------------------------------------------
@@ -229,7 +229,8 @@ def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(tmp_path):
 
 def test_queries_and_replay_judge_a_queue_by_the_same_numbers(tmp_path):
     with traces.load(tmp_path, several_devices(BY_KERNELS)) as run:
-        (told,) = run.fetch("SELECT full_queue_limits()")[1][0]
-    limits = Thresholds()
-    assert told == {name: getattr(limits, name) for name in told}
-    assert len(told) == 4
+        (told,) = run.fetch("SELECT thresholds()")[1][0]
+    known = vars(Thresholds()) | vars(QueryThresholds())
+    assert {name: float(n) for name, n in told.items()} == {name: known[name] for name in told}
+    assert {"queue_depth", "full_calls", "full_share", "full_slack"} < set(told)
+    assert set(vars(QueryThresholds())) < set(told)

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracekit"
 # From the lowest room up: a module imports from its own room, and from those before it.
 ROOMS = [
-    "errors", "text", "thresholds", "files", "workloads", "queries", "native", "trace", "database",
-    "ingest", "replay", "verdict", "compare", "run", "capture", "experiments", "reporters",
-    "commands", "__main__",
+    "errors", "text", "causes", "thresholds", "files", "workloads", "queries", "native", "trace",
+    "database", "ingest", "replay", "verdict", "compare", "run", "capture", "experiments",
+    "reporters", "commands", "__main__",
 ]  # fmt: skip
 # What it holds is loaded when it is first used.
 FRONT = "__init__"

@@ -1,6 +1,6 @@
 -- question: What is HTA's idle time breakdown: which gaps of each stream waited for the host?
 -- param trace (integer, default all): the trace_id to look at
--- param consecutive_kernel_delay_ns (integer, default 30000): gaps below this are kernel_wait
+-- param consecutive_kernel_delay_ns (integer, default thresholds().kernel_wait_ns): gaps below this are kernel_wait
 -- column trace_id (id): the trace
 -- column stream (id): the stream, of whatever device
 -- column idle_category (text): host_wait (the op was launched after the one before it ended), kernel_wait (a short gap) or other
@@ -24,7 +24,7 @@ gap AS (
     SELECT
         trace_id, stream, start_ns - before_ns AS gap_ns,
         CASE WHEN launch_start_ns > before_ns THEN 'host_wait'
-             WHEN start_ns - before_ns < coalesce(getvariable('consecutive_kernel_delay_ns'), 30000) THEN 'kernel_wait'
+             WHEN start_ns - before_ns < coalesce(getvariable('consecutive_kernel_delay_ns'), thresholds().kernel_wait_ns) THEN 'kernel_wait'
              ELSE 'other' END AS idle_category
     FROM following
 )

@@ -25,7 +25,7 @@ kernel AS (
 ),
 -- Shapes tell products apart only where nearly all of their time has them, on both sides.
 told AS (
-    SELECT min(shaped) >= 0.9 AS by_shape FROM (
+    SELECT min(shaped) >= thresholds().shaped_share AS by_shape FROM (
         SELECT side, sum(dur_ns) FILTER (dims IS NOT NULL) / nullif(sum(dur_ns), 0) AS shaped FROM kernel
         WHERE class IN ('gemm', 'convolution', 'attention') GROUP BY side
     ) HAVING count(shaped) = 2

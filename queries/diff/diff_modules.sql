@@ -13,7 +13,7 @@
 -- doubts: no_modules, unlinked_gpu_ops
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 frame AS (
-    SELECT trace_id, pid, tid, substr(name, 12) AS name, start_ns, end_ns, dur_ns FROM python_frames
+    SELECT trace_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
     WHERE is_module AND trace_id IN (SELECT trace_id FROM run)
 ),
 cost AS (FROM launched_inside('frame')),

@@ -1,7 +1,7 @@
 -- question: How many launches were there, how long from launch to start, and how deep was the queue?
 -- param trace (integer, default all): the trace_id to look at
--- param slow_ns (integer, default 50000): a launch call is slow from here on (HTA's runtime_cutoff)
--- param late_ns (integer, default 100000): a launch delay is an outlier from here on (HTA's launch_delay_cutoff)
+-- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's runtime_cutoff)
+-- param late_ns (integer, default thresholds().late_launch_ns): a launch delay is an outlier from here on (HTA's launch_delay_cutoff)
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column launches (count): calls that enqueued work for it (a graph launch is one)
@@ -40,8 +40,8 @@ delay AS (
            list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits,
            list(launch_end_ns - launch_start_ns) AS calls,
            TRY_CAST(sum(launch_delay_ns) AS BIGINT) AS total, count(*) FILTER (dur_ns < launch_end_ns - launch_start_ns) AS short_ops,
-           count(DISTINCT launch_id) FILTER (launch_end_ns - launch_start_ns >= coalesce(getvariable('slow_ns'), 50000)) AS slow_launches,
-           count(*) FILTER (launch_delay_ns >= coalesce(getvariable('late_ns'), 100000)) AS late_ops
+           count(DISTINCT launch_id) FILTER (launch_end_ns - launch_start_ns >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns)) AS slow_launches,
+           count(*) FILTER (launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns)) AS late_ops
     FROM linked GROUP BY ALL
 ),
 dispatch AS (

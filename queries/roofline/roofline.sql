@@ -1,7 +1,7 @@
 -- question: How fast did each operator work, how fast could the device have done it, and which roof limits it?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many rows
--- param latency_percent (integer, default 10): an operator that reaches less of both roofs is limited by latency
+-- param latency_percent (integer, default thresholds().latency_percent): an operator that reaches less of both roofs is limited by latency
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column operator (text): the operator that does the work
@@ -35,7 +35,7 @@ held AS (
 SELECT
     trace_id, device_id, name AS operator, dims AS shapes, format, calls, gpu_ns, flops, moved_bytes, flops / gpu_ns / 1e3 AS tflop_per_s,
     moved_bytes / gpu_ns AS gb_per_s, math_ns, memory_ns,
-    roof_bound(math_ns, memory_ns, gpu_ns, coalesce(getvariable('latency_percent'), 10)) AS bound,
+    roof_bound(math_ns, memory_ns, gpu_ns, coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS bound,
     CASE WHEN math_ns IS NOT NULL AND memory_ns IS NOT NULL THEN roof_ns / gpu_ns END AS share_of_roof
 FROM held
 ORDER BY gpu_ns DESC, operator, shapes

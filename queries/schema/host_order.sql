@@ -11,7 +11,7 @@ WITH names AS (
         | (enum_code(activity)::BIGINT << 4)
         | CASE WHEN kind = 'cpu_op' THEN 1 ELSE 0 END
         | CASE WHEN kind = 'python' THEN 2 ELSE 0 END
-        | CASE WHEN kind = 'python' AND name LIKE 'nn.Module: %' THEN 4 ELSE 0 END
+        | CASE WHEN kind = 'python' AND is_module_frame(name) THEN 4 ELSE 0 END
         | CASE WHEN activity IN ('input', 'compilation') THEN 8 ELSE 0 END AS ranked
     FROM slice_label WHERE activity IS NOT NULL
 ),

@@ -13,7 +13,7 @@
 -- column backward_gpu_ns (ns): sum of the durations of GPU ops of the backward pass of its operators, inner modules excluded; forward and backward belong together by sequence number
 -- doubts: no_modules, unlinked_gpu_ops
 WITH frame AS (
-    SELECT trace_id, pid, tid, event_id, substr(name, 12) AS name, start_ns, end_ns, dur_ns FROM python_frames
+    SELECT trace_id, pid, tid, event_id, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
     WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 nest AS (FROM nested('frame')),

@@ -35,10 +35,10 @@ WITH found AS (
     FROM event WHERE phase = 'X' AND dur_ns < 0 GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'no_time', 'warning', count(*), 'complete events have no usable timestamp or duration and are left out of all sums'
-    FROM event WHERE phase = 'X' AND (ts_ns IS NULL OR dur_ns IS NULL OR dur_ns > 4000000000000000000) GROUP BY ALL
+    FROM event WHERE phase = 'X' AND (ts_ns IS NULL OR dur_ns IS NULL OR dur_ns > thresholds().late_time_ns) GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'absurd_duration', 'warning', count(*), 'events last longer than a day'
-    FROM slices WHERE dur_ns > 86400000000000 GROUP BY ALL
+    FROM slices WHERE dur_ns > thresholds().absurd_duration_ns GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'stream_overlap', 'info', count(*),
            'GPU ops begin before an earlier one on their stream has ended (dependent launch, or a stream that stands for several)'
@@ -72,13 +72,14 @@ WITH found AS (
     UNION ALL
     SELECT trace_id, 'cold_first_step', 'warning', 1,
            'the first step takes ' || round(arg_min(dur_ns, start_ns) / median(dur_ns), 1) || ' times the median step: warm up before profiling'
-    FROM steps GROUP BY trace_id HAVING count(*) >= 3 AND arg_min(dur_ns, start_ns) > 1.5 * median(dur_ns)
+    FROM steps GROUP BY trace_id HAVING count(*) >= thresholds().cold_steps
+       AND arg_min(dur_ns, start_ns) > thresholds().cold_step_ratio * median(dur_ns)
     UNION ALL
     SELECT trace_id, 'profiler_dilation', 'warning', 1,
            'profiling made a step ' || round(dilation, 2) || ' times as long: the host looks slower than it is'
     FROM (SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS DOUBLE)
                            / nullif(TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE), 0) AS dilation FROM trace)
-    WHERE dilation > 1.1
+    WHERE dilation > thresholds().dilation_ratio
 )
 SELECT trace_id, code, severity, message, count
 FROM found

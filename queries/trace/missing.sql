@@ -12,7 +12,7 @@ WITH named AS (
 ),
 seen AS (
     SELECT
-        trace_id, bool_or(shaped) AS no_shapes, bool_or(kind = 'python' AND starts_with(name, 'nn.Module: ')) AS no_modules,
+        trace_id, bool_or(shaped) AS no_shapes, bool_or(kind = 'python' AND is_module_frame(name)) AS no_modules,
         bool_or(kind = 'annotation') AS no_annotations, bool_or(kind = 'cpu_op') AS no_operators,
         bool_or(kind IN ('runtime', 'driver')) AS no_runtime_calls,
         bool_or(kind IN ('cpu_op', 'annotation') AND compiled_part(kind, name) IS NOT NULL) AS no_compiled_code,

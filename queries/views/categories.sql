@@ -22,8 +22,8 @@ SELECT
     ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, dur_ns,
     correlation, external_id, device_id, stream, args, label_id, activity, class
 FROM event_row JOIN slice_label USING (label_id)
-WHERE dur_ns BETWEEN 0 AND 4000000000000000000
-  AND ts_ns BETWEEN -4000000000000000000 AND 4000000000000000000;
+WHERE dur_ns BETWEEN 0 AND thresholds().late_time_ns
+  AND ts_ns BETWEEN -thresholds().late_time_ns AND thresholds().late_time_ns;
 
 CREATE OR REPLACE VIEW cpu_ops AS
 SELECT
@@ -62,7 +62,7 @@ FROM slices WHERE kind = 'device_sync';
 CREATE OR REPLACE VIEW python_frames AS
 SELECT
     trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns,
-    name LIKE 'nn.Module: %' AS is_module,
+    is_module_frame(name) AS is_module,
     TRY_CAST(args->>'Python id' AS BIGINT) AS python_id,
     TRY_CAST(args->>'Python parent id' AS BIGINT) AS python_parent_id
 FROM slices WHERE kind = 'python';

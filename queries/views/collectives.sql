@@ -73,8 +73,8 @@ SELECT
     upper(nullif(regexp_extract(name, '(?i)_(LL128|LL|SIMPLE)(_|$|\()', 1), '')) AS protocol
 FROM typed;
 
--- The traces that can be of one job: of as many ranks, and recorded within a minute of each other (their
--- hosts' clocks differ). `job` is the first of them.
+-- The traces that can be of one job: of as many ranks, and recorded within thresholds().job_gap_ns of each other
+-- (their hosts' clocks differ). `job` is the first of them.
 CREATE OR REPLACE VIEW jobs AS
 WITH span AS (
     SELECT trace_id, rank, world_size, coalesce(base_time_ns, 0) + s.start_ns AS start_ns, coalesce(base_time_ns, 0) + s.end_ns AS end_ns
@@ -82,7 +82,7 @@ WITH span AS (
 )
 SELECT a.trace_id, min(b.trace_id) AS job
 FROM span AS a JOIN span AS b ON a.world_size IS NOT DISTINCT FROM b.world_size
- AND a.start_ns <= b.end_ns + 60000000000 AND b.start_ns <= a.end_ns + 60000000000
+ AND a.start_ns <= b.end_ns + thresholds().job_gap_ns AND b.start_ns <= a.end_ns + thresholds().job_gap_ns
 GROUP BY a.trace_id;
 
 -- The same collective on the ranks that took part: by its sequence number in its group where the trace has

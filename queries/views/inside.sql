@@ -41,7 +41,7 @@ CREATE OR REPLACE MACRO nested(host_slices) AS TABLE
 WITH edge AS (
     SELECT trace_id, pid, tid, event_id, start_ns AS at_ns, 1 AS step, -dur_ns AS turn, event_id AS by_place FROM query_table(host_slices)
     UNION ALL
-    SELECT trace_id, pid, tid, event_id, end_ns, -1, CASE WHEN dur_ns > 0 THEN dur_ns - 5000000000000000000 ELSE 1 END, -event_id
+    SELECT trace_id, pid, tid, event_id, end_ns, -1, CASE WHEN dur_ns > 0 THEN dur_ns - 2 * thresholds().late_time_ns ELSE 1 END, -event_id
     FROM query_table(host_slices)
 ),
 -- Every thread ends as it began, at depth 0: the counts run through all of them.
@@ -70,7 +70,7 @@ SELECT
     a.trace_id, a.event_id,
     arg_min(o.event_id, level) FILTER (k = 'cpu_op') AS cpu_op_id, arg_min(o.name, level) FILTER (k = 'cpu_op') AS cpu_op,
     arg_min(o.event_id, level) FILTER (k = 'python') AS python_id, arg_min(o.name, level) FILTER (k = 'python') AS python_line,
-    arg_min(substr(o.name, 12), level) FILTER (k = 'python' AND o.name LIKE 'nn.Module: %') AS module
+    arg_min(module_name(o.name), level) FILTER (k = 'python' AND is_module_frame(o.name)) AS module
 FROM around AS a
 LEFT JOIN (SELECT trace_id, event_id, name, kind AS k FROM slices) AS o ON a.trace_id = o.trace_id
     AND a.parent_id = o.event_id

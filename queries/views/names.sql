@@ -103,6 +103,10 @@ CREATE OR REPLACE MACRO is_calling_operator(name) AS
 CREATE OR REPLACE MACRO is_backward_operator(name) AS
     regexp_matches(name, '^autograd::engine|Backward[0-9]*$|^torch::autograd::|^CompiledFunctionBackward');
 
+-- Frames of the Python stack that are calls of modules ("nn.Module: Linear_0"), and the module's name.
+CREATE OR REPLACE MACRO is_module_frame(name) AS starts_with(name, 'nn.Module: ');
+CREATE OR REPLACE MACRO module_name(name) AS substr(name, len('nn.Module: ') + 1);
+
 -- Calls that only ask: occupancy, attributes, properties.
 CREATE OR REPLACE MACRO is_runtime_query(name) AS
     regexp_matches(name, 'Occupancy|GetAttribute|GetProperties|FuncGetAttributes|GetDeviceProperties|FuncSetAttribute|GetFunctionAttributes');
@@ -181,17 +185,6 @@ CREATE OR REPLACE MACRO peak_name(type) AS CASE
 -- Kernels that multiply fp32 in TF32: cuBLAS, CUTLASS and cuDNN say so, or name the tensor core's
 -- instruction for it (m16n8k8, s1688). https://github.com/NVIDIA/cutlass/blob/main/media/docs/cpp/functionality.md
 CREATE OR REPLACE MACRO is_tf32_kernel(name) AS regexp_matches(name, '(?i)tf32|_s1688');
-
--- What bounds a run, in the order in which arrays number them, from 0. The first eight are the host's time, the
--- others the device's; `unknown` is time that the trace does not explain.
-CREATE OR REPLACE MACRO causes() AS ['launch', 'dispatch', 'python', 'sync', 'input', 'allocation', 'compilation', 'copy',
-                                     'communication', 'memory-bandwidth', 'math', 'latency', 'unknown'];
-CREATE OR REPLACE MACRO cause_number(cause) AS (list_position(causes(), cause) - 1)::TINYINT;
-
--- The cause that a thread's activity (host_activity, or `launch_latency` of the device's timeline) amounts to.
-CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity
-    WHEN 'runtime' THEN 'launch' WHEN 'view' THEN 'dispatch' WHEN 'untraced' THEN 'python' WHEN 'launch_latency' THEN 'latency'
-    ELSE activity END;
 
 -- Calls that make a stream wait for an event of another one.
 CREATE OR REPLACE MACRO is_stream_wait(name) AS regexp_matches(name, 'StreamWaitEvent|waitOnEvent|QueueWaitEvent|AppendWaitOnEvents');

@@ -12,9 +12,6 @@ WITH waiting AS (
 SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, start_ns, end_ns, depth
 FROM interval_depth('waiting');
 
--- What makes a queue a full one; the numbers are those of tracekit/thresholds.py.
-CREATE OR REPLACE MACRO full_queue_limits() AS {'queue_depth': 512, 'full_calls': 8, 'full_share': 0.25, 'full_slack': 2};
-
 -- The launch calls of each stream that do not wait for their own op: how many launches before it wait when each
 -- begins (`met`), and how many with itself when it returns (`left_waiting`).
 CREATE OR REPLACE MACRO queued_calls() AS TABLE
@@ -41,12 +38,12 @@ ASOF LEFT JOIN started AS e ON c.trace_id = e.trace_id AND c.device_id = e.devic
 -- return with as many launches waiting as ever do, give or take `full_slack`. NULL: it never was.
 CREATE OR REPLACE MACRO full_queues(calls) AS TABLE
 WITH deepest AS (
-    SELECT *, max(left_waiting) OVER (PARTITION BY trace_id, device_id, stream) - full_queue_limits().full_slack AS near FROM query_table(calls)
+    SELECT *, max(left_waiting) OVER (PARTITION BY trace_id, device_id, stream) - thresholds().full_slack AS near FROM query_table(calls)
 )
 SELECT trace_id, device_id, stream, CASE
-    WHEN count(*) FILTER (left_waiting >= full_queue_limits().queue_depth) > 0
+    WHEN count(*) FILTER (left_waiting >= thresholds().queue_depth) > 0
         AND count(*) FILTER (left_waiting >= near) >= greatest(
-            full_queue_limits().full_calls,
-            full_queue_limits().full_share * count(*) FILTER (left_waiting >= full_queue_limits().queue_depth)
+            thresholds().full_calls,
+            thresholds().full_share * count(*) FILTER (left_waiting >= thresholds().queue_depth)
         ) THEN any_value(near) END AS full_depth
 FROM deepest GROUP BY trace_id, device_id, stream;

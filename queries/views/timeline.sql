@@ -39,10 +39,10 @@ FROM counted WHERE next_ns > at_ns;
 
 -- Idle intervals with the op that ended them and its launch. Joined by order, and the match checked: sorting
 -- goes through the disk where memory is short, a hash table of all launches does not.
--- In a trace of more than 64 devices, the host's time is in too many gaps at once to be stored for each: there,
+-- In a trace of more than thresholds().stepped_devices, the host's time is in too many gaps at once to be stored for each: there,
 -- late gaps have no class here, and one row of the timeline each, without a cause (see gpu_timeline_by_cause).
 CREATE TABLE scratch.gap AS
-WITH crowded AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING count(DISTINCT device_id) > 64)
+WITH crowded AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING count(DISTINCT device_id) > thresholds().stepped_devices)
 SELECT
     i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, CASE WHEN is_match THEN launch_id END AS launch_id,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,

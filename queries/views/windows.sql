@@ -1,6 +1,7 @@
 -- The windows that shares are taken of, per device:
 --   gpu_active  first GPU op's start to last one's end
---   step        a profiler step, as the host ran it: of the first 64 of ranked_devices, where there are more
+--   step        a profiler step, as the host ran it: of the first thresholds().stepped_devices of
+--               ranked_devices, where there are more
 --   trace       the first event's start to the last one's end
 CREATE OR REPLACE TABLE windows AS
 WITH active AS (
@@ -9,7 +10,7 @@ WITH active AS (
 SELECT trace_id, device_id, 'gpu_active' AS kind, 'GPU-active span' AS name, start_ns, end_ns FROM active
 UNION ALL
 SELECT trace_id, device_id, 'step', steps.name, steps.start_ns, steps.end_ns
-FROM steps JOIN ranked_devices USING (trace_id) WHERE place <= 64
+FROM steps JOIN ranked_devices USING (trace_id) WHERE place <= thresholds().stepped_devices
 UNION ALL
 SELECT trace_id, device_id, 'trace', 'whole trace', s.start_ns, s.end_ns
 FROM trace_span AS s JOIN active USING (trace_id);

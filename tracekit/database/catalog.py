@@ -10,6 +10,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from tracekit.database import constants
 from tracekit.errors import TracekitError
 
 Value = str | int | float | bool | None
@@ -70,8 +71,11 @@ def schema(name: str) -> str:
 
 @cache
 def vocabulary() -> dict[str, str]:
-    """The statement files that build macros, views and derived tables, in order, by name."""
-    return {
+    """The statements that build macros, views and derived tables, in order, by file name.
+
+    The first are of no file: constants that Python has, too.
+    """
+    return {"constants": constants.macros()} | {
         name: (_folder() / "views" / f"{name}.sql").read_text(encoding="utf-8")
         for name in VOCABULARY
     }
@@ -112,7 +116,10 @@ def write_stored_digest(digest: str) -> None:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A DuckDB variable that a query reads, with the default that stands in its SQL."""
+    """A DuckDB variable that a query reads, with the default that stands in its SQL.
+
+    Where that is `thresholds().NAME`, `default` is the number.
+    """
 
     name: str
     type: str
@@ -195,7 +202,10 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
         if line.startswith("-- question: "):
             question = line.removeprefix("-- question: ")
         elif match := _PARAMETER.fullmatch(line):
-            parameters.append(Parameter(*match.groups()))
+            name_of, kind, default, help = match.groups()
+            judged = constants.thresholds().get(default.removeprefix("thresholds()."))
+            default = default if judged is None else str(judged)
+            parameters.append(Parameter(name_of, kind, default, help))
         elif match := _COLUMN.fullmatch(line):
             columns.append(Column(*match.groups()))
         elif line.startswith(_DOUBTS):

@@ -142,7 +142,7 @@ def habits_of(device: Device, order: Order, launched: Launched, limits: Threshol
     calls = (device.call_end - device.call)[roomy if roomy.any() else linked]
     return Habits(
         latency_ns=int(np.median(after_call)) if len(after_call) else limits.launch_latency_ns,
-        least_latency_ns=int(np.quantile(after_call, 0.1)) if len(after_call) else 0,
+        least_latency_ns=int(np.quantile(after_call, limits.quick_share)) if len(after_call) else 0,
         gap_ns=int(np.median(gap)) if len(gap) else limits.kernel_gap_ns,
         call_ns=int(np.median(calls)) if len(calls) else 0,
     )

@@ -20,8 +20,7 @@ from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import Bounds, gpu_active_lengths
 
 _HALF = 0.5
-# How many times faster a side is tried to be, and how finely.
-FASTEST = 64.0
+# How finely the speed is told at which the verdict flips.
 _TRIES = 5
 
 
@@ -52,7 +51,7 @@ class Causal:
     gains: Gains
     flip: float | None
     """How many times faster the side that bounds the window has to be for half of the other side to
-    gain more; None: at no speed up to FASTEST times."""
+    gain more; None: at no speed up to `fastest` times (tracekit/thresholds.py)."""
     undilated: tuple[float, float] | None
     """The gains of host and device without the profiler's own cost, where `capture` measured it."""
     path: dict[str, float]
@@ -151,13 +150,14 @@ class WindowGains:
             theirs = window.length(scaled(self.replay, **{side: 1 / faster, other: _HALF}))
             return theirs < mine
 
-        if not flipped(FASTEST):
+        fastest = self.replay.limits.fastest
+        if not flipped(fastest):
             return None
         low, high = 0.0, 1.0
         for _ in range(_TRIES):
             middle = (low + high) / 2
-            low, high = (low, middle) if flipped(FASTEST**middle) else (middle, high)
-        return float(FASTEST**high)
+            low, high = (low, middle) if flipped(fastest**middle) else (middle, high)
+        return float(fastest**high)
 
     def _undilated(self, window: _Window) -> tuple[float, float] | None:
         if self.dilation is None or self.dilation <= 1:

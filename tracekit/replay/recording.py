@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
 
-# Host work so long before the first GPU op or after the last is none of the run's: an event with a
-# wrong time.
-_AROUND_NS = 1_000_000_000_000
 # The columns that are read of GPU ops, in turn.
 _OP = ("event_id", "device_id", "stream", "start_ns", "dur_ns")
 _LAUNCH = (
@@ -112,8 +109,8 @@ def recording_of(database: Reader, trace_id: int, limits: Thresholds) -> Recordi
         "WHERE g.trace_id = getvariable('trace')",
         known,
     )[1][0]
-    origin = start if first is None else max(start, first - _AROUND_NS)
-    until = end if last is None else min(end, last + _AROUND_NS)
+    origin = start if first is None else max(start, first - limits.around_ns)
+    until = end if last is None else min(end, last + limits.around_ns)
     segments = database.fetch(
         "SELECT pid, tid, min(segment), max(segment), count(*) FROM host_segment"
         " WHERE trace_id = getvariable('trace') GROUP BY pid, tid ORDER BY min(segment)",

@@ -17,10 +17,6 @@ from tracekit.replay.host import Host
 from tracekit.replay.rates import Flags, Ints, Numbers
 from tracekit.thresholds import Thresholds
 
-# Threads that may give work, of those that worked first, beside those that launch.
-_MOST = 64
-# Givers that are tried for each worker, in the same order, of those that were there meanwhile.
-_TRIED = 64
 # Threads looked through at once.
 _AT_ONCE = 4_096
 
@@ -50,7 +46,7 @@ def handovers(host: Host, launching: Numbers, limits: Thresholds) -> Handovers:
     is_other = np.array([host.threads[each][0] != host.threads[each][1] for each in thread], bool)
     order = thread[np.lexsort((begun, is_other))].tolist()
     workers = set(launching.tolist())
-    taken = set(order[:_MOST]) | workers
+    taken = set(order[: limits.most_givers]) | workers
     of_process: dict[int, list[int]] = {}
     for each in order:
         if each in taken:
@@ -76,7 +72,7 @@ def _in_process(
             continue
         begin, end = (host.time_of(each) for each in _runs(host, worker))
         best: tuple[float, int, Flags, Ints] | None = None
-        for giver in _there(begin, end, since[:place], until[:place], limits.handed_over_share):
+        for giver in _there(begin, end, since[:place], until[:place], limits):
             still, stretch = _stands_still(host, turn[giver], begin, end)
             share = float((end - begin)[still].sum() / max(1, (end - begin).sum()))
             if share >= limits.handed_over_share and (best is None or share > best[0]):
@@ -95,13 +91,13 @@ def _inner(host: Host, thread: Ints) -> tuple[Ints, Ints]:
     return since - thread * host.span_ns, host.at[last - 1] - thread * host.span_ns
 
 
-def _there(begin: Ints, end: Ints, since: Ints, until: Ints, share: float) -> Iterator[int]:
-    """Threads that could stand still for such a share of a worker's runs: their time has to hold
+def _there(begin: Ints, end: Ints, since: Ints, until: Ints, limits: Thresholds) -> Iterator[int]:
+    """Threads that could stand still for the needed share of a worker's runs: their time has to hold
     the runs from where the rest of the work is left before, to where it is left behind."""
     done = np.cumsum(end - begin)
     if not len(done):
         return
-    left = int(max(0.0, 1 - share) * int(done[-1])) + 1
+    left = int(max(0.0, 1 - limits.handed_over_share) * int(done[-1])) + 1
     first = end[min(int(np.searchsorted(done, left, "right")), len(end) - 1)]
     last = end[int(np.searchsorted(done, done[-1] - left, "left"))]
     tried = 0
@@ -110,7 +106,7 @@ def _there(begin: Ints, end: Ints, since: Ints, until: Ints, share: float) -> It
         for place in np.flatnonzero((since[some] < first) & (until[some] >= last)).tolist():
             yield block + place
             tried += 1
-            if tried == _TRIED:
+            if tried == limits.most_tried:
                 return
 
 

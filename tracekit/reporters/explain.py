@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.database import catalog
-from tracekit.replay.gains import FASTEST, Causal
+from tracekit.replay.gains import Causal
 from tracekit.reporters.console import clipped, console, section
 from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds
@@ -22,7 +22,7 @@ def render(analysis: Analysis, limits: Thresholds) -> None:
     """Prints path, arithmetic and thresholds of one analysis."""
     out = console()
     if analysis.causal is not None:
-        _arithmetic(out, analysis, analysis.causal)
+        _arithmetic(out, analysis, analysis.causal, limits)
         _path(out, analysis.causal)
         _links(out, analysis.causal)
     section(out, "Thresholds (--threshold NAME=VALUE sets one)")
@@ -42,7 +42,7 @@ def render_queries(*, err: bool = False) -> None:
         click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
 
 
-def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:
+def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresholds) -> None:
     """Each gain as the two lengths that it comes from."""
     gains = causal.gains
     section(
@@ -70,7 +70,7 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:
     )
     side = "host" if margin < 0 else "device"
     if causal.flip is None:
-        out.print(f"flip: {side}*K keeps its sign down to K = 1/{FASTEST:.0f}")
+        out.print(f"flip: {side}*K keeps its sign down to K = 1/{limits.fastest:.0f}")
     else:
         out.print(f"flip: {side}*K changes its sign at K = 1/{causal.flip:.2f}")
 

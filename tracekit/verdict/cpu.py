@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
+from tracekit.causes import cause_of
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
 from tracekit.verdict.model import Facts, Host, Saving, Verdict
-
-# What cpu_time counts -> the bottleneck it amounts to.
-_BOTTLENECK = {
-    "dispatch": "dispatch",
-    "view": "dispatch",
-    "python": "python",
-    "untraced": "python",
-    "input": "input",
-    "compilation": "compilation",
-    "runtime": "launch",
-}
 
 
 def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
@@ -57,7 +47,7 @@ def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
     worst = max(overheads, key=lambda name: overheads[name])
     ranked: dict[str, int] = {}
     for name, ns in overheads.items():
-        ranked[_BOTTLENECK[name]] = ranked.get(_BOTTLENECK[name], 0) + ns
+        ranked[cause_of(name)] = ranked.get(cause_of(name), 0) + ns
     savings = [
         Saving(name, ns) for name, ns in sorted(ranked.items(), key=lambda item: -item[1]) if ns > 0
     ]

@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tracekit.replay.gains import FASTEST, Causal, Gains
+from tracekit.causes import OF_DEVICE, OF_HOST
+from tracekit.replay.gains import Causal, Gains
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
 from tracekit.verdict.cpu import judge_host
 from tracekit.verdict.model import Facts, Finding, Gpu, Idle, Saving, Verdict, Window
-
-# Which causes bound a run whose host is the slower side, and which one whose device is.
-_OF_HOST = ("launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "copy")
-_OF_DEVICE = ("communication", "copy", "memory-bandwidth", "math", "latency", "sync")
 
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 
@@ -98,7 +95,7 @@ def _waited_ns(idle: Idle) -> int:
 
 def _bottleneck(regime: str, gains: Gains) -> str:
     """The cause of the regime's side whose removal gains most."""
-    names = _OF_HOST if regime == OVERHEAD else _OF_DEVICE
+    names = OF_HOST if regime == OVERHEAD else OF_DEVICE
     best = max(names, key=lambda name: gains.removed.get(name, 0.0))
     if gains.removed.get(best, 0.0) > 0:
         return best
@@ -163,9 +160,10 @@ def _gain_sentences(
     limits: Thresholds,
 ) -> list[str]:
     gains, window = causal.gains, _replayed_window(facts, causal.gains)
+    host, device = _gained(gains.host, limits), _gained(gains.device, limits)
     sentences = [
-        f"Replayed with the host's work in half the time, {window} is {_gained(gains.host)}; "
-        f"with the device's work in half the time, {_gained(gains.device)}."
+        f"Replayed with the host's work in half the time, {window} is {host}; "
+        f"with the device's work in half the time, {device}."
     ]
     if max(gains.host, gains.device) < limits.small_gain:
         if gpu.busy_ns >= limits.busy_share * facts.window.span_ns:
@@ -187,12 +185,14 @@ def _gain_sentences(
         )
     else:
         side = "host" if regime == OVERHEAD else "device"
-        sentences.append(f"Even {FASTEST:.0f} times as fast, the {side} would be the slower side.")
+        sentences.append(
+            f"Even {limits.fastest:.0f} times as fast, the {side} would be the slower side."
+        )
     if (saved := gains.removed.get(bottleneck, 0.0)) > 0:
         others = [
             f"{name} {_percent(gain)}"
             for name, gain in gains.removed.items()
-            if name != bottleneck and gain >= 0.01
+            if name != bottleneck and gain >= limits.named_gain
         ][:3]
         more = f"; of others: {', '.join(others)}" if others else ""
         sentences.append(
@@ -201,7 +201,7 @@ def _gain_sentences(
         )
     if regime == OVERHEAD and gains.cuda_graph > 0:
         sentences.append(
-            f"With launches free, as in CUDA graphs, it is {_gained(gains.cuda_graph)}."
+            f"With launches free, as in CUDA graphs, it is {_gained(gains.cuda_graph, limits)}."
         )
     return sentences
 
@@ -234,8 +234,8 @@ def _exposed_sentences(gpu: Gpu, span_ns: int, limits: Thresholds) -> list[str]:
     ]
 
 
-def _gained(gain: float) -> str:
-    if abs(gain) < 0.0005:
+def _gained(gain: float, limits: Thresholds) -> str:
+    if abs(gain) < limits.shown_gain:
         return "as long"
     return f"{_percent(abs(gain))} {'shorter' if gain > 0 else 'longer'}"
 
