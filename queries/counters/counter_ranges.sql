@@ -26,7 +26,7 @@ operator AS (
     SELECT trace_id, pid, tid, event_id, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE trace_id IN (SELECT trace_id FROM range)
 ),
 named AS (SELECT trace_id, pid, tid, '' AS name, event_id, name AS operator, start_ns, end_ns FROM operator),
-outermost AS (SELECT * FROM outermost_by_name('named')),
+outermost AS (SELECT * FROM outermost('named', of_name := TRUE)),
 site AS (FROM call_site('launch')),
 called AS (
     SELECT l.trace_id, l.event_id, s.cpu_op, s.python_line, CASE WHEN c.start_ns < o.end_ns THEN o.operator END AS top_level_op

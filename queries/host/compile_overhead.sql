@@ -15,7 +15,7 @@ WITH named AS (
     WHERE kind IN ('cpu_op', 'annotation', 'python') AND compiled_part(kind, name) IS NOT NULL
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-outer_slice AS (SELECT * FROM outermost_by_name('named')),
+outer_slice AS (SELECT * FROM outermost('named', of_name := TRUE)),
 inclusive AS (
     SELECT trace_id, part, name, sum(dur_ns)::BIGINT AS total_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
     FROM launched_inside('outer_slice') GROUP BY ALL

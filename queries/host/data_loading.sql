@@ -13,7 +13,7 @@ WITH input AS (
     WHERE kind IN ('annotation', 'python', 'cpu_op') AND host_activity(kind, s.name) = 'input'
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-fetched AS (SELECT * FROM outermost_by_name('input')),
+fetched AS (SELECT * FROM outermost('input', of_name := TRUE)),
 stepped AS (
     SELECT f.*, CASE WHEN f.start_ns < s.end_ns THEN s.step END AS step FROM fetched AS f
     ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns

@@ -16,7 +16,7 @@ WITH launched AS (
     FROM gpu_op_link JOIN gpu_op_host USING (trace_id, launch_id) GROUP BY ALL
 ),
 named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outermost_by_name('named') GROUP BY ALL)
+inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outermost('named', of_name := TRUE) GROUP BY ALL)
 SELECT
     trace_id, name, count(*) AS count, sum(self_ns)::BIGINT AS self_ns, any_value(total_ns) AS total_ns,
     sum(self_ns)::BIGINT // count(*) AS self_per_call_ns, coalesce(sum(gpu_ops), 0)::BIGINT AS gpu_ops,

@@ -8,8 +8,8 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
 WITH held AS (
     SELECT w.trace_id, gpu_op_ids, busy_ns,
-           (flops * 1e9 / peak_of(p.flop_per_s, CASE WHEN is_matrix THEN peak ELSE 'fp32' END, is_matrix))::BIGINT AS math_ns,
-           ((read_bytes + written_bytes) * 1e9 / p.memory_bytes_per_s)::BIGINT AS memory_ns
+           math_roof_ns(flops, p.flop_per_s, peak, is_matrix)::BIGINT AS math_ns,
+           memory_roof_ns(read_bytes + written_bytes, p.memory_bytes_per_s)::BIGINT AS memory_ns
     FROM measured_work() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 ),
 bound AS (

@@ -13,22 +13,17 @@
 -- column until_ns (ns): work launched before is waited for
 -- doubts: no_runtime_calls, absurd_duration
 WITH recorded AS (
-    SELECT s.trace_id, s.correlation, any_value(coalesce(nullif(s.wait_on_stream, -1), nullif(s.stream, -1))) AS stream, min(r.start_ns) AS record_ns
-    FROM (
-        SELECT trace_id, correlation, stream, TRY_CAST(args->>'wait_on_stream' AS BIGINT) AS wait_on_stream,
-               TRY_CAST(args->>'wait_on_cuda_event_record_corr_id' AS BIGINT) AS record
-        FROM slices WHERE kind = 'device_sync'
-    ) AS s LEFT JOIN (SELECT * FROM runtime_calls WHERE contains(name, 'EventRecord')) AS r ON s.trace_id = r.trace_id AND s.record = r.correlation
-    GROUP BY s.trace_id, s.correlation
+    SELECT trace_id, correlation, any_value(coalesce(nullif(wait_on_stream, -1), nullif(stream, -1))) AS stream,
+           min(record_ns) AS record_ns
+    FROM event_waits GROUP BY trace_id, correlation
 ),
-call AS (
+waiting AS (
     SELECT *, coalesce(activity = 'allocation', FALSE) AND NOT is_synchronizing_free(name) AS is_maybe
     FROM runtime_calls
     WHERE activity IN ('sync', 'allocation') AND trace_id = coalesce(getvariable('trace'), trace_id)
-    -- Of a call inside another (MTIA's synchronize), the outer one waits.
-    QUALIFY (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns, dur_ns DESC
-                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE
-)
+),
+-- Of a call inside another (MTIA's synchronize), the outer one waits.
+call AS (FROM outermost('waiting'))
 SELECT
     c.trace_id, c.event_id, c.name AS call, c.activity AS cause, pid, tid, start_ns, dur_ns,
     CASE WHEN is_maybe OR (contains(c.name, 'Event') AND r.record_ns IS NULL) THEN 'maybe' WHEN contains(c.name, 'Event') THEN 'event'

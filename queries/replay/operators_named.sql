@@ -9,9 +9,11 @@
 -- column start_ns (ns): where it begins
 -- column dur_ns (ns): how long it takes
 -- doubts: no_operators
-SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM cpu_ops
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-  AND lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
-QUALIFY (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns, end_ns DESC
-                                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE
+WITH named AS (
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM cpu_ops
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+      AND lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
+),
+chosen AS (FROM outermost('named'))
+SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM chosen
 ORDER BY trace_id, pid, tid, start_ns

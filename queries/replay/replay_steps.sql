@@ -20,10 +20,9 @@ launching AS (
 range AS (
     SELECT trace_id, name, pid, tid, start_ns, dur_ns, end_ns FROM annotations JOIN launching USING (trace_id, pid, tid)
     WHERE side = 'host' AND trace_id NOT IN (SELECT trace_id FROM step) AND dur_ns > 0
-    QUALIFY (start_ns >= max(end_ns) OVER (PARTITION BY trace_id ORDER BY start_ns, dur_ns DESC
-                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE
-)
+),
+phase AS (FROM outermost('range'))
 FROM step
 UNION ALL
-SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns FROM range
+SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns FROM phase
 ORDER BY trace_id, start_ns

@@ -12,7 +12,7 @@ WITH host AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM annotations
     WHERE side = 'host' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-range AS (SELECT * FROM outermost_by_name('host')),
+range AS (SELECT * FROM outermost('host', of_name := TRUE)),
 cost AS (FROM launched_inside('range')),
 device AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS device_span_ns FROM annotations WHERE side = 'device' GROUP BY ALL)
 SELECT trace_id, name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns,

@@ -18,7 +18,7 @@ WITH named AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
         AND (getvariable('operator') IS NULL OR contains(name, getvariable('operator')))
 ),
-call AS (SELECT * FROM outermost_by_name('named')),
+call AS (SELECT * FROM outermost('named', of_name := TRUE)),
 kernel AS (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, l.event_id, k.name, k.dur_ns
     FROM gpu_op_link AS l JOIN gpu_ops AS k USING (trace_id, event_id)

@@ -23,7 +23,7 @@
 -- column gpu_ops (count): kernels, copies and fills that start in it
 -- column linked (count): those of them whose launch is in the trace
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
--- The partition and the classes of idle time are defined in views/timeline.sql.
+-- The partition is defined in views/timeline.sql (the instants) and views/windows.sql (window_partition).
 WITH op AS (
     SELECT o.trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
            count(l.event_id) AS linked
@@ -50,24 +50,7 @@ counted AS (
            (max(gpu_ops) - min(gpu_ops))::BIGINT AS gpu_ops, (max(linked) - min(linked))::BIGINT AS linked
     FROM so_far WHERE kind IS NOT NULL GROUP BY trace_id, device_id, kind, name, start_ns, end_ns
 ),
-part AS (
-    SELECT
-        trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
-        window_end_ns - window_start_ns AS span_ns,
-        sum_where(ns, activity = 'compute') AS compute_ns,
-        sum_where(ns, activity = 'communication') AS exposed_comm_ns,
-        sum_where(ns, activity = 'copy') AS exposed_memcpy_ns,
-        sum_where(ns, activity = 'idle') AS idle_ns,
-        sum_where(ns, idle_class = 'host_late') AS host_late_ns,
-        sum_where(ns, idle_class = 'device') AS device_ns,
-        sum_where(ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
-        sum_where(ns, idle_class = 'unlinked') AS unlinked_ns,
-        sum_where(ns, idle_class = 'after_last_op') AS after_last_op_ns,
-        sum_where(ns, activity <> 'idle') AS busy_ns
-    FROM window_timeline_parts
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
-    GROUP BY ALL
-)
+part AS (FROM window_partition WHERE kind = coalesce(getvariable('kind'), kind))
 SELECT part.trace_id, rank, part.* EXCLUDE trace_id, kernels, gpu_ops, linked
 FROM part JOIN counted USING (trace_id, device_id, kind, name, start_ns, end_ns) JOIN trace USING (trace_id)
 ORDER BY trace_id, device_id, kind, start_ns, end_ns

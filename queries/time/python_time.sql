@@ -14,7 +14,7 @@ WITH frame AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM python_frames
     WHERE NOT is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-outer_frame AS (SELECT * FROM outermost_by_name('frame')),
+outer_frame AS (SELECT * FROM outermost('frame', of_name := TRUE)),
 inclusive AS (
     SELECT trace_id, name, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
     FROM launched_inside('outer_frame') GROUP BY ALL

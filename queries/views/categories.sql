@@ -58,6 +58,16 @@ SELECT trace_id, event_id, 'device', name, pid, tid, start_ns, end_ns, dur_ns, c
        device_id, stream, TRY_CAST(args->>'wait_on_stream' AS BIGINT)
 FROM slices WHERE kind = 'device_sync';
 
+-- Waits that the device recorded, with the event that each is for: what it waits for was given to a stream before
+-- `record_ns`, when the event was recorded there; NULL: the trace does not say. By the correlation of the call.
+-- https://github.com/pytorch/kineto/blob/main/libkineto/src/CuptiActivity.cpp (wait_on_cuda_event_record_corr_id)
+CREATE OR REPLACE VIEW event_waits AS
+SELECT s.trace_id, s.event_id, s.correlation, s.stream, TRY_CAST(s.args->>'wait_on_stream' AS BIGINT) AS wait_on_stream,
+       r.start_ns AS record_ns
+FROM slices AS s LEFT JOIN (SELECT * FROM runtime_calls WHERE contains(name, 'EventRecord')) AS r
+  ON s.trace_id = r.trace_id AND TRY_CAST(s.args->>'wait_on_cuda_event_record_corr_id' AS BIGINT) = r.correlation
+WHERE s.kind = 'device_sync';
+
 -- Frames of the Python stack; modules are frames too ("nn.Module: Linear_0").
 CREATE OR REPLACE VIEW python_frames AS
 SELECT

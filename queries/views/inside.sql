@@ -27,12 +27,14 @@ ASOF LEFT JOIN launched_so_far AS before
 ASOF LEFT JOIN launched_so_far AS done
   ON s.trace_id = done.trace_id AND s.pid = done.pid AND s.tid = done.tid AND s.end_ns > done.at_ns;
 
--- Of slices (trace_id, pid, tid, name, start_ns, end_ns) those that are not inside one of the same name
--- on their thread: their durations can be summed up by name.
-CREATE OR REPLACE MACRO outermost_by_name(host_slices) AS TABLE
+-- Of slices (trace_id, pid, tid, name, start_ns, end_ns) those that are not inside another of them on their
+-- thread. With `of_name`, inside another of the same name: the durations of what is left add up by name.
+CREATE OR REPLACE MACRO outermost(host_slices, of_name := FALSE) AS TABLE
 SELECT * FROM query_table(host_slices)
-QUALIFY (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, pid, tid, name ORDER BY start_ns, end_ns DESC
-                                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE;
+QUALIFY (start_ns >= max(end_ns) OVER (
+    PARTITION BY trace_id, pid, tid, CASE WHEN of_name THEN name END ORDER BY start_ns, end_ns DESC
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+)) IS NOT FALSE;
 
 -- The slices of a relation (trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns) in their own tree:
 -- `depth` from 1 and the slice of the relation around each. Of slices that begin together the longer is

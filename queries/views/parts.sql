@@ -102,3 +102,23 @@ ASOF LEFT JOIN so_far AS l ON w.trace_id = l.trace_id AND w.device_id = l.device
 ASOF LEFT JOIN so_far AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id AND w.part = f.part AND w.first_number > f.number
 LEFT JOIN cut_at AS c ON w.trace_id = c.trace_id AND w.device_id = c.device_id AND w.part = c.part AND w.first_number = c.number
 WHERE coalesce(l.ns, 0) > coalesce(f.ns, 0);
+
+-- How much of each window its device computed, communicated, copied and was idle: the four add up to the window, and
+-- the classes of idle time to `idle_ns`. Of `device_ns`, `device_in_launch_ns` passed while the op's launch call was
+-- under way: nothing was queued.
+CREATE OR REPLACE VIEW window_partition AS
+SELECT
+    trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
+    window_end_ns - window_start_ns AS span_ns,
+    sum_where(ns, activity = 'compute') AS compute_ns,
+    sum_where(ns, activity = 'communication') AS exposed_comm_ns,
+    sum_where(ns, activity = 'copy') AS exposed_memcpy_ns,
+    sum_where(ns, activity = 'idle') AS idle_ns,
+    sum_where(ns, idle_class = 'host_late') AS host_late_ns,
+    sum_where(ns, idle_class = 'device') AS device_ns,
+    sum_where(ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
+    sum_where(ns, idle_class = 'unlinked') AS unlinked_ns,
+    sum_where(ns, idle_class = 'after_last_op') AS after_last_op_ns,
+    sum_where(ns, activity <> 'idle') AS busy_ns
+FROM window_timeline_parts
+GROUP BY ALL;

@@ -21,18 +21,7 @@ WITH chosen AS (
     SELECT * FROM run_windows
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1
 ),
-part AS (
-    SELECT c.trace_id, c.end_ns - c.start_ns AS span_ns,
-           sum_where(ns, activity <> 'idle') AS busy_ns, sum_where(ns, activity = 'compute') AS compute_ns,
-           sum_where(ns, activity = 'communication') AS exposed_comm_ns, sum_where(ns, activity = 'copy') AS exposed_memcpy_ns,
-           sum_where(ns, activity = 'idle') AS idle_ns, sum_where(ns, idle_class = 'host_late') AS host_late_ns
-    FROM chosen AS c JOIN (
-        SELECT c.trace_id, activity, idle_class, least(t.end_ns, c.end_ns) - greatest(t.start_ns, c.start_ns) AS ns
-        FROM chosen AS c JOIN gpu_timeline AS t ON c.trace_id = t.trace_id AND c.device_id = t.device_id AND t.start_ns < c.end_ns
-            AND t.end_ns > c.start_ns
-    ) USING (trace_id)
-    GROUP BY c.trace_id, c.start_ns, c.end_ns
-),
+part AS (SELECT p.* FROM chosen JOIN window_partition AS p USING (trace_id, device_id, kind, name, start_ns, end_ns)),
 ops AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels, sum_where(dur_ns, kind = 'kernel') AS kernel_ns
     FROM gpu_ops GROUP BY trace_id

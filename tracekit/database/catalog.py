@@ -36,9 +36,9 @@ VOCABULARY = (
     "peaks",
     "work",
     "collectives",
+    "parts",
     "runs",
     "hta",
-    "parts",
 )
 
 # The folders of questions, in the order in which a reader wants them, with what they are about.

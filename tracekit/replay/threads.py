@@ -92,8 +92,8 @@ def _inner(host: Host, thread: Ints) -> tuple[Ints, Ints]:
 
 
 def _there(begin: Ints, end: Ints, since: Ints, until: Ints, limits: Thresholds) -> Iterator[int]:
-    """Threads that could stand still for the needed share of a worker's runs: their time has to hold
-    the runs from where the rest of the work is left before, to where it is left behind."""
+    """Threads that could stand still for enough of a worker's runs: their time has to hold the
+    runs from where the rest of the work is left before, to where it is left behind."""
     done = np.cumsum(end - begin)
     if not len(done):
         return
