@@ -1,9 +1,12 @@
 """The SQL files: one form, and no number that judges outside tracekit/thresholds.py."""
 
+import csv
 import re
 from pathlib import Path
 
 import pytest
+
+from tests import traces
 
 QUERIES = Path(__file__).parents[1] / "queries"
 FILES = sorted(QUERIES.rglob("*.sql"))
@@ -40,3 +43,29 @@ def test_no_number_that_judges_stands_in_a_query(file):
     known = {"views/work.sql": ["2.5"], "views/windows.sql": ["10000"]}
     name = str(file.relative_to(QUERIES))
     assert [n for n in compared + large + parts if n not in known.get(name, [])] == []
+
+
+def test_each_rank_of_kernel_patterns_has_one_class():
+    rows = list(csv.DictReader((QUERIES / "views" / "kernel_patterns.csv").open()))
+    ranks = [int(row["rank"]) for row in rows]
+    assert ranks == sorted(ranks)
+    assert set(ranks) == set(range(1, ranks[-1] + 1))
+    assert len({(row["rank"], row["class"]) for row in rows}) == ranks[-1]
+    assert all(row["known_from"] for row in rows)
+    assert len({row["pattern"] for row in rows}) == len(rows)
+
+
+def test_kernels_are_known_by_the_table_of_patterns(tmp_path):
+    names = ["ncclDevKernel", "TRITON_POI_fused", "sgemm_norm", "convert_f16", "cuConv2d", "what"]
+    with traces.load(
+        tmp_path, [traces.gpu_op(i, 1, i, name=n) for i, n in enumerate(names)]
+    ) as run:
+        known = run.fetch("""
+            SELECT k.name, k.class, arg_min(p.class, rank)
+            FROM kernels AS k LEFT JOIN kernel_patterns AS p
+              ON regexp_matches(k.name, '(?i)' || pattern)
+            GROUP BY ALL ORDER BY ALL
+        """)[1]
+    assert [name for name, *_ in known] == sorted(names)
+    assert all(kind == (listed or "other") for _, kind, listed in known)
+    assert len({kind for _, kind, _ in known}) == 5

@@ -25,31 +25,8 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
              WHEN name = 'dma_request' THEN 'memcpy' ELSE 'kernel' END
     ELSE 'other' END;
 
--- The class of a kernel, by its name; the first that matches.
-CREATE OR REPLACE MACRO kernel_class(name) AS CASE
-    -- Inductor names a kernel after the operators it fuses, collectives they wait for included.
-    -- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/triton.py
-    WHEN regexp_matches(name, '^triton_(poi|red|per|mix)_') THEN 'triton'
-    WHEN regexp_matches(name, '^triton_tem_') THEN 'gemm'
-    -- NCCL, RCCL: https://github.com/NVIDIA/nccl/tree/master/src/device
-    -- MSCCL++: https://github.com/microsoft/mscclpp   NVSHMEM: https://docs.nvidia.com/nvshmem
-    -- DeepEP: https://github.com/deepseek-ai/DeepEP (deep_ep::intranode, deep_ep::internode)
-    -- HCCL: https://docs.habana.ai   quick reduce, cross_device_reduce: https://github.com/vllm-project/vllm/tree/main/csrc
-    -- multimem, one_shot, two_shot: https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/cuda/CUDASymmetricMemoryOps.cu
-    -- lamport, trtllm: https://github.com/flashinfer-ai/flashinfer   userbuffers: https://github.com/NVIDIA/TransformerEngine
-    WHEN regexp_matches(name, '(?i)nccl|rccl|msccl|hccl|nvshmem|deep_?ep\b|deep_ep::|cross_device_reduce|multimem|userbuffers|quick_?reduce::')
-      OR regexp_matches(name, '(?i)(^|[^a-z])all_?(reduce|gather)|reduce_?scatter|(^|[^a-z])all_?to_?all(_|v|\b)') THEN 'communication'
-    -- FlashAttention, cuDNN and memory-efficient attention, paged and MLA decoding.
-    WHEN regexp_matches(name, '(?i)flash|fmha|attention|attn|mha_|paged_|mla_') THEN 'attention'
-    WHEN regexp_matches(name, '(?i)conv(?:[^e]|e[^r]|$)|wgrad|dgrad|fprop|winograd|implicit_gemm|miopen.*(fwd|bwd|wrw)') THEN 'convolution'
-    -- cuBLAS, CUTLASS, cuBLASLt (nvjet), Tensile (Cijk), hipBLASLt, DeepGEMM.
-    WHEN regexp_matches(name, '(?i)gemm|gemv|cutlass|^cijk_|nvjet|_mm_|matmul|splitk|xmma|sm[0-9]+_xmma|ampere_|volta_|turing_.*(fp16|sgemm|h884)') THEN 'gemm'
-    WHEN regexp_matches(name, '(?i)norm') THEN 'normalization'
-    WHEN regexp_matches(name, '(?i)softmax|reduce|reduction|argmax|topk|sort|scan|cumsum') THEN 'reduction'
-    WHEN regexp_matches(name, '(?i)copy|memcpy|memset|fill|cat|transpose|gather|scatter|index|embedding') THEN 'copy'
-    WHEN regexp_matches(name, '(?i)elementwise|pointwise|multi_tensor_apply|activation|gelu|silu|dropout|distribution') THEN 'elementwise'
-    WHEN regexp_matches(name, '(?i)triton') THEN 'triton'
-    ELSE 'other' END;
+-- The class of a kernel, kernel_class(name), is that of the first pattern which its name matches, whatever the case of
+-- letters: queries/views/kernel_patterns.csv lists them by rank, and the view kernel_patterns is that list.
 
 -- What a host slice is busy with, by its kind and name.
 -- CUDA runtime and driver API: https://docs.nvidia.com/cuda/cuda-runtime-api
