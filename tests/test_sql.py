@@ -24,6 +24,27 @@ MEANINGS = [
 ]
 
 
+WIDTH = 110
+WORDS = (
+    "select|from|where|group|order|having|join|left|on|and|or|not|as|with|union|all|case|when|then|"
+    "else|end|create|replace|view|macro|limit|qualify|over|partition|filter|null|between|exists|using"
+)
+
+
+@pytest.mark.parametrize("file", **BY_FILE)
+def test_a_file_is_written_in_one_form(file):
+    """110 columns, keywords in capitals, no tabs or trailing blanks, and a first line that says
+    what the file answers."""
+    lines = file.read_text().splitlines()
+    assert lines[0].startswith("-- ")
+    assert [
+        each for each in lines if len(each) > WIDTH or each != each.rstrip() or "\t" in each
+    ] == []
+    text = re.sub(r"'(?:[^']|'')*'|\"[^\"]*\"", "''", code(file))
+    assert re.findall(rf"\b(?:{WORDS})\b(?!\()", text) == []
+    assert file.read_text().endswith("\n")
+
+
 def code(file: Path) -> str:
     """A file's text without its comments."""
     return re.sub(r"--[^\n]*", "", file.read_text())

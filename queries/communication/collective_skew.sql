@@ -1,7 +1,8 @@
 -- question: Which ranks were late for a collective, and for how long did the others wait?
 -- param top (integer, default 20): how many collectives
 -- column group_key (text): its communicator, or its group's name and ranks; unknown: the traces do not tell
--- column matched_by (text): how it was recognised on each rank: sequence number, place in step, or place in trace
+-- column matched_by (text): how it was recognised on each rank: sequence number, place in step, or place in
+--     trace
 -- column step (id): the profiler step; NULL: matched by sequence number or outside steps
 -- column place (id): that number
 -- column type (text): allreduce, allgather ...
@@ -12,17 +13,19 @@
 -- column late_rank (id): the rank that came last, going by the shortest duration
 -- column start_skew_ns (ns): last start less first, by the hosts' clocks: no better than these agree
 -- doubts: no_communication, one_rank
--- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes longer than
--- the shortest one: that needs no common clock.
+-- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes
+-- longer than the shortest one: that needs no common clock.
 WITH matched AS (
     SELECT job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END AS step, place, type,
            count(DISTINCT trace_id) AS ranks_seen,
            min(dur_ns) AS wire_ns, (sum(dur_ns) - count(*) * min(dur_ns))::BIGINT AS wait_ns,
            max(dur_ns) - min(dur_ns) AS max_wait_ns, arg_min(rank, dur_ns) AS late_rank,
-           max(coalesce(base_time_ns, 0) + start_ns) - min(coalesce(base_time_ns, 0) + start_ns) AS start_skew_ns
+           max(coalesce(base_time_ns, 0) + start_ns) - min(coalesce(base_time_ns, 0)
+               + start_ns) AS start_skew_ns
     FROM matched_collectives() GROUP BY ALL
 )
-SELECT group_key, matched_by, step, place, type, ranks_seen, wire_ns, wait_ns, max_wait_ns, late_rank, start_skew_ns
+SELECT group_key, matched_by, step, place, type, ranks_seen, wire_ns, wait_ns, max_wait_ns, late_rank,
+       start_skew_ns
 FROM matched WHERE ranks_seen > 1
 ORDER BY wait_ns DESC, group_key, step, place
 LIMIT coalesce(getvariable('top'), 20)

@@ -12,16 +12,19 @@
 -- column share_overlapped (fraction of communication_ns): overlapped_ns over it
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH running AS (
-    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, activity AS label, start_ns, end_ns FROM gpu_ops
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, activity AS label, start_ns, end_ns
+    FROM gpu_ops
     WHERE activity <> 'copy' AND trace_id = coalesce(getvariable('trace'), trace_id)
-      AND (trace_id, device_id) IN (SELECT (trace_id, device_id) FROM gpu_ops WHERE activity = 'communication')
+      AND (trace_id, device_id) IN (SELECT (trace_id, device_id) FROM gpu_ops
+          WHERE activity = 'communication')
 ),
 stretch AS (FROM interval_labels('running')),
 cut AS (
     SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, labels,
            least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns) AS ns
     FROM stretch AS s JOIN windows AS w
-      ON s.key.trace_id = w.trace_id AND s.key.device_id = w.device_id AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+      ON s.key.trace_id = w.trace_id AND s.key.device_id = w.device_id AND s.start_ns < w.end_ns
+          AND s.end_ns > w.start_ns
 ),
 summed AS (
     SELECT trace_id, device_id, kind, name, window_start_ns,
@@ -30,7 +33,8 @@ summed AS (
            sum_where(ns, len(labels) = 2) AS overlapped_ns
     FROM cut WHERE kind = coalesce(getvariable('kind'), kind) GROUP BY ALL
 )
-SELECT trace_id, device_id, kind, name, communication_ns, compute_ns, overlapped_ns, communication_ns - overlapped_ns AS exposed_ns,
+SELECT trace_id, device_id, kind, name, communication_ns, compute_ns, overlapped_ns,
+       communication_ns - overlapped_ns AS exposed_ns,
        overlapped_ns / nullif(communication_ns, 0) AS share_overlapped
 FROM summed
 ORDER BY trace_id, device_id, kind, window_start_ns

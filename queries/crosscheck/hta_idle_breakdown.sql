@@ -1,9 +1,11 @@
 -- question: What is HTA's idle time breakdown: which gaps of each stream waited for the host?
 -- param trace (integer, default all): the trace_id to look at
--- param consecutive_kernel_delay_ns (integer, default thresholds().kernel_wait_ns): gaps below this are kernel_wait
+-- param consecutive_kernel_delay_ns (integer, default thresholds().kernel_wait_ns): gaps below this are
+--     kernel_wait
 -- column trace_id (id): the trace
 -- column stream (id): the stream, of whatever device
--- column idle_category (text): host_wait (the op was launched after the one before it ended), kernel_wait (a short gap) or other
+-- column idle_category (text): host_wait (the op was launched after the one before it ended), kernel_wait (a
+--     short gap) or other
 -- column idle_ns (ns): sum of the gaps; a gap before which ops overlapped is negative
 -- HTA calls this get_idle_time_breakdown: it takes GPU ops by their category, one stream at a time, and
 -- the start of the event linked_id for the launch, which for an op without a launch is the trace's first
@@ -13,18 +15,23 @@
 -- The events and their times are those of views/hta.sql.
 WITH held AS (SELECT * FROM hta_events()),
 op AS (
-    SELECT o.trace_id, o.stream, o.event_id, o.start_ns, o.end_ns, l.start_ns AS launch_start_ns, unnest(range(o.copies)) AS copy
+    SELECT o.trace_id, o.stream, o.event_id, o.start_ns, o.end_ns, l.start_ns AS launch_start_ns,
+           unnest(range(o.copies)) AS copy
     FROM held AS o LEFT JOIN held AS l ON o.trace_id = l.trace_id AND o.linked_id = l.event_id
-    WHERE o.stream <> -1 AND o.category IN ('kernel', 'Kernel', 'gpu_memset', 'Memset', 'gpu_memcpy', 'Memcpy', 'mtia_ccp_events')
+    WHERE o.stream <> -1
+        AND o.category IN ('kernel', 'Kernel', 'gpu_memset', 'Memset', 'gpu_memcpy', 'Memcpy',
+            'mtia_ccp_events')
 ),
 following AS (
-    SELECT *, lag(end_ns) OVER (PARTITION BY trace_id, stream ORDER BY start_ns, event_id, copy) AS before_ns FROM op
+    SELECT *, lag(end_ns) OVER (PARTITION BY trace_id, stream ORDER BY start_ns, event_id, copy) AS before_ns
+    FROM op
 ),
 gap AS (
     SELECT
         trace_id, stream, start_ns - before_ns AS gap_ns,
         CASE WHEN launch_start_ns > before_ns THEN 'host_wait'
-             WHEN start_ns - before_ns < coalesce(getvariable('consecutive_kernel_delay_ns'), thresholds().kernel_wait_ns) THEN 'kernel_wait'
+             WHEN start_ns - before_ns < coalesce(getvariable('consecutive_kernel_delay_ns'),
+                 thresholds().kernel_wait_ns) THEN 'kernel_wait'
              ELSE 'other' END AS idle_category
     FROM following
 )

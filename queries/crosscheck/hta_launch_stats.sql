@@ -16,6 +16,8 @@ launched AS (
 SELECT
     c.trace_id, c.correlation, c.dur_ns AS cpu_duration_ns, o.dur_ns AS gpu_duration_ns,
     greatest(0, o.start_ns - c.end_ns) AS launch_delay_ns
-FROM (SELECT *, unnest(range(copies)) FROM held WHERE stream = -1) AS c SEMI JOIN launched USING (trace_id, correlation)
-JOIN (SELECT *, unnest(range(copies)) FROM held WHERE stream <> -1) AS o ON c.trace_id = o.trace_id AND c.correlation = o.correlation
+FROM (SELECT *, unnest(range(copies)) FROM held WHERE stream = -1) AS c
+SEMI JOIN launched USING (trace_id, correlation)
+JOIN (SELECT *, unnest(range(copies)) FROM held WHERE stream <> -1) AS o ON c.trace_id = o.trace_id
+    AND c.correlation = o.correlation
 ORDER BY c.trace_id, c.correlation, c.start_ns, o.start_ns

@@ -3,7 +3,8 @@
 -- column trace_id (id): the trace
 -- column comm_ns (ns): union of what is of type COMMUNICATION by its name
 -- column overlap_ns (ns): the part of it during which COMPUTATION ran too
--- column overlap_percent (percent of comm_ns): overlap_ns over comm_ns, to two decimals; NULL without communication
+-- column overlap_percent (percent of comm_ns): overlap_ns over comm_ns, to two decimals; NULL without
+--     communication
 -- HTA calls this get_comm_comp_overlap and prints only the percentage.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/communication_analysis.py
 -- The events, their times and their types are those of views/hta.sql.
@@ -13,7 +14,8 @@ total AS (
     FROM merged GROUP BY trace_id
 ),
 running AS (FROM hta_running('merged')),
-overlap AS (SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM running WHERE types & 3 = 3 GROUP BY trace_id)
+overlap AS (SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM running WHERE types & 3 = 3
+    GROUP BY trace_id)
 SELECT
     trace_id, comm_ns, coalesce(overlap_ns, 0) AS overlap_ns,
     round_even(100 * (coalesce(overlap_ns, 0)::DOUBLE / nullif(comm_ns, 0)), 2) AS overlap_percent

@@ -17,17 +17,21 @@ launch AS (
     WHERE linked_id > 0 AND is_hta_queue_launch(name)
 ),
 op AS (
-    SELECT trace_id, correlation, stream, start_ns, copies FROM held SEMI JOIN launch USING (trace_id, correlation)
+    SELECT trace_id, correlation, stream, start_ns, copies FROM held
+    SEMI JOIN launch USING (trace_id, correlation)
     WHERE stream <> -1
 ),
 change AS (
-    SELECT l.trace_id, stream, l.start_ns AS at_ns, copies AS step FROM launch AS l JOIN op USING (trace_id, correlation)
+    SELECT l.trace_id, stream, l.start_ns AS at_ns, copies AS step FROM launch AS l
+    JOIN op USING (trace_id, correlation)
     UNION ALL
     SELECT trace_id, stream, start_ns, -copies FROM op
 ),
 instant AS (
-    SELECT trace_id, stream, at_ns, sum(abs(step))::BIGINT AS changes, sum(step) AS step FROM change GROUP BY ALL
+    SELECT trace_id, stream, at_ns, sum(abs(step))::BIGINT AS changes, sum(step) AS step FROM change
+    GROUP BY ALL
 )
-SELECT trace_id, stream, at_ns, changes, (sum(step) OVER (PARTITION BY trace_id, stream ORDER BY at_ns))::BIGINT AS queue_length
+SELECT trace_id, stream, at_ns, changes,
+       (sum(step) OVER (PARTITION BY trace_id, stream ORDER BY at_ns))::BIGINT AS queue_length
 FROM instant
 ORDER BY trace_id, stream, at_ns

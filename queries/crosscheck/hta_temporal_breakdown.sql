@@ -5,13 +5,15 @@
 -- column compute_ns (ns): union of what is of type COMPUTATION by its name
 -- column non_compute_ns (ns): the rest; the three add up to kernel_ns
 -- column kernel_ns (ns): from the first GPU event to the end of the last interval of the union
--- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails where there is no GPU event.
+-- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails where there is no GPU
+-- event.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
 -- The events, their times and their types are those of views/hta.sql.
 WITH total AS (
     SELECT
         trace_id,
-        arg_max(end_ns, start_ns) FILTER (kernel_type = 'ANY') - min(start_ns) FILTER (kernel_type = 'ANY') AS kernel_ns,
+        arg_max(end_ns, start_ns) FILTER (kernel_type = 'ANY')
+        - min(start_ns) FILTER (kernel_type = 'ANY') AS kernel_ns,
         sum_where(end_ns - start_ns, kernel_type = 'ANY') AS busy_ns,
         sum_where(end_ns - start_ns, kernel_type = 'COMPUTATION') AS compute_ns
     FROM hta_intervals(['ANY', 'COMPUTATION']) GROUP BY trace_id

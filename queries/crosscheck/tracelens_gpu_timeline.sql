@@ -1,7 +1,8 @@
 -- question: What is TraceLens's GPU timeline?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
--- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again; a second row where there are any
+-- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again; a
+--     second row where there are any
 -- column computation_ns (ns): union of kernels and fills without 'nccl' in their name
 -- column exposed_comm_ns (ns): union of those with it, not covered by computation
 -- column exposed_memcpy_ns (ns): union of copies, covered by neither
@@ -12,10 +13,13 @@
 -- column total_memcpy_ns (ns): union of copies, covered or not
 -- All devices and streams are one. Left out are ops whose launch is not in the trace, and all but a graph's
 -- kernels that no arrow (flow ac2g) joins with their launch.
--- https://github.com/AMD-AGI/TraceLens/blob/main/TraceLens/TreePerf/gpu_event_analyser.py (the types and unions)
--- https://github.com/AMD-AGI/TraceLens/blob/main/TraceLens/Trace2Tree/trace_to_tree.py (add_gpu_ops_to_tree: which ops it links)
+-- https://github.com/AMD-AGI/TraceLens/blob/main/TraceLens/TreePerf/gpu_event_analyser.py (the types and
+-- unions)
+-- https://github.com/AMD-AGI/TraceLens/blob/main/TraceLens/Trace2Tree/trace_to_tree.py (add_gpu_ops_to_tree:
+-- which ops it links)
 WITH rerun AS (
-    SELECT trace_id, pid, tid, start_ns, end_ns FROM python_frames WHERE name LIKE '%torch/utils/checkpoint.py%: recompute_fn'
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM python_frames
+    WHERE name LIKE '%torch/utils/checkpoint.py%: recompute_fn'
 ),
 arrow AS (
     SELECT trace_id, flow_id AS correlation FROM flows WHERE category = 'ac2g'
@@ -24,7 +28,8 @@ arrow AS (
 linked AS (
     SELECT
         o.trace_id, o.event_id, o.start_ns, o.end_ns,
-        CASE WHEN o.kind = 'memcpy' THEN 'memcpy' WHEN contains(o.name, 'nccl') THEN 'communication' ELSE 'computation' END AS type,
+        CASE WHEN o.kind = 'memcpy' THEN 'memcpy' WHEN contains(o.name, 'nccl') THEN 'communication'
+            ELSE 'computation' END AS type,
         EXISTS (SELECT 1 FROM rerun AS r WHERE r.trace_id = l.trace_id AND r.pid = l.pid AND r.tid = l.tid
                 AND l.launch_start_ns >= r.start_ns AND l.launch_start_ns < r.end_ns) AS is_recompute
     FROM gpu_ops AS o JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
@@ -33,10 +38,12 @@ linked AS (
            OR (o.kind = 'kernel' AND contains(lower(launch_name), 'graphlaunch')))
 ),
 running AS (
-    SELECT {'trace_id': trace_id, 'is_recompute': is_recompute} AS key, type AS label, start_ns, end_ns FROM linked
+    SELECT {'trace_id': trace_id, 'is_recompute': is_recompute} AS key, type AS label, start_ns, end_ns
+    FROM linked
 ),
 total AS (SELECT key, max(end_ns) - min(start_ns) AS total_ns FROM running GROUP BY key),
-stretch AS (SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS ns FROM interval_labels('running') GROUP BY key, labels),
+stretch AS (SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS ns FROM interval_labels('running')
+    GROUP BY key, labels),
 part AS (
     SELECT
         key,

@@ -2,9 +2,12 @@
 -- param a (integer, default 1): the trace_id of the one to compare with
 -- param b (integer, default 2): the trace_id of the one that is compared
 -- param top (integer, default 20): how many kernels
--- column kernel (text): matrix products, convolutions and attention by operator and shapes where both traces tell these of nine tenths of their time, collectives by type, others by name without numbers, parameters and architecture
+-- column kernel (text): matrix products, convolutions and attention by operator and shapes where both traces
+--     tell these of nine tenths of their time, collectives by type, others by name without numbers,
+--     parameters and architecture
 -- column class (text): its class
--- column change (text): added, removed, count, time or same; time is of kernels run equally often, count of others
+-- column change (text): added, removed, count, time or same; time is of kernels run equally often, count of
+--     others
 -- column a_count (count per step): how often it ran in a, over its steps (over 1 where it marks none)
 -- column b_count (count per step): in b
 -- column a_ns (ns): sum of its durations in a, over its steps
@@ -18,7 +21,8 @@ kernel AS (
     SELECT side, steps, g.name, g.class, g.dur_ns, o.name AS operator,
            CASE WHEN class IN ('gemm', 'convolution', 'attention')
                AND work_kind(o.name) IS NOT NULL THEN (o.args->'Input Dims')::VARCHAR END AS dims
-    FROM gpu_ops AS g JOIN run USING (trace_id) LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    FROM gpu_ops AS g JOIN run USING (trace_id) LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id
+        AND g.event_id = l.event_id
     LEFT JOIN gpu_op_host AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
     LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     WHERE g.kind = 'kernel'
@@ -37,16 +41,20 @@ keyed AS (
     FROM kernel LEFT JOIN told ON TRUE
 ),
 summed AS (
-    SELECT side, kernel, any_value(class) AS class, count(*) / steps AS count, (sum(dur_ns) // steps)::BIGINT AS ns, min(name) AS name
+    SELECT side, kernel, any_value(class) AS class, count(*) / steps AS count,
+           (sum(dur_ns) // steps)::BIGINT AS ns, min(name) AS name
     FROM keyed GROUP BY side, kernel, steps
 ),
 compared AS (
-    SELECT kernel, any_value(class) AS class, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
+    SELECT kernel, any_value(class) AS class, of_side(count, side, 'a') AS a_count,
+           of_side(count, side, 'b') AS b_count,
            of_side(ns, side, 'a') AS a_ns,
-           of_side(ns, side, 'b') AS b_ns, any_value(name) FILTER (side = 'a') AS a_name, any_value(name) FILTER (side = 'b') AS b_name
+           of_side(ns, side, 'b') AS b_ns, any_value(name) FILTER (side = 'a') AS a_name,
+           any_value(name) FILTER (side = 'b') AS b_name
     FROM summed GROUP BY kernel
 )
-SELECT kernel, class, change_of(a_count, b_count, b_ns - a_ns) AS change, a_count, b_count, a_ns, b_ns, b_ns - a_ns AS change_ns,
+SELECT kernel, class, change_of(a_count, b_count, b_ns - a_ns) AS change, a_count, b_count, a_ns, b_ns,
+       b_ns - a_ns AS change_ns,
        a_name, b_name
 FROM compared
 ORDER BY abs(change_ns) DESC, kernel

@@ -18,13 +18,15 @@ frame AS (
 ),
 cost AS (FROM launched_inside('frame')),
 summed AS (
-    SELECT side, name, count(*) / steps AS count, (sum(dur_ns) // steps)::BIGINT AS host_ns, (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
+    SELECT side, name, count(*) / steps AS count, (sum(dur_ns) // steps)::BIGINT AS host_ns,
+           (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
     FROM cost JOIN run USING (trace_id) GROUP BY side, name, steps
 ),
 compared AS (
     SELECT name AS module, of_side(count, side, 'a') AS a_calls, of_side(count, side, 'b') AS b_calls,
            of_side(host_ns, side, 'a') AS a_host_ns,
-           of_side(host_ns, side, 'b') AS b_host_ns, of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns
+           of_side(host_ns, side, 'b') AS b_host_ns, of_side(gpu_ns, side, 'a') AS a_gpu_ns,
+           of_side(gpu_ns, side, 'b') AS b_gpu_ns
     FROM summed GROUP BY name
 )
 SELECT *, b_host_ns + b_gpu_ns - a_host_ns - a_gpu_ns AS change_ns

@@ -3,7 +3,8 @@
 -- param b (integer, default 2): the trace_id of the one that is compared
 -- param top (integer, default 20): how many operators
 -- column operator (text): its name
--- column change (text): added, removed, count, time or same; time is of operators called equally often, count of others
+-- column change (text): added, removed, count, time or same; time is of operators called equally often, count
+--     of others
 -- column a_count (count per step): calls in a, over its steps (over 1 where it marks none)
 -- column b_count (count per step): in b
 -- column a_self_ns (ns): host time in it and in nothing that it called, over the steps of a
@@ -21,17 +22,20 @@ launched AS (
 summed AS (
     SELECT side, o.name, count(*) / steps AS count, (sum(coalesce(self_ns, 0)) // steps)::BIGINT AS self_ns,
            (sum(coalesce(gpu_ns, 0)) // steps)::BIGINT AS gpu_ns
-    FROM cpu_ops AS o JOIN run USING (trace_id) LEFT JOIN host_slice AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
+    FROM cpu_ops AS o JOIN run USING (trace_id) LEFT JOIN host_slice AS h ON o.trace_id = h.trace_id
+        AND o.event_id = h.event_id
     LEFT JOIN launched AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     GROUP BY side, o.name, steps
 ),
 compared AS (
     SELECT name AS operator, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
            of_side(self_ns, side, 'a') AS a_self_ns,
-           of_side(self_ns, side, 'b') AS b_self_ns, of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns
+           of_side(self_ns, side, 'b') AS b_self_ns, of_side(gpu_ns, side, 'a') AS a_gpu_ns,
+           of_side(gpu_ns, side, 'b') AS b_gpu_ns
     FROM summed GROUP BY name
 )
-SELECT operator, change_of(a_count, b_count, abs(b_self_ns - a_self_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change, a_count, b_count,
+SELECT operator, change_of(a_count, b_count, abs(b_self_ns - a_self_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
+       a_count, b_count,
        a_self_ns, b_self_ns, a_gpu_ns, b_gpu_ns,
        b_self_ns + b_gpu_ns - a_self_ns - a_gpu_ns AS change_ns
 FROM compared

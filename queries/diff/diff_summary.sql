@@ -6,12 +6,15 @@
 -- column b (the metric's unit): its value in b
 -- column change (the metric's unit): b less a
 -- column ratio (b over a): NULL where a is 0
--- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step, profiler_dilation
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step,
+--     profiler_dilation
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 figure AS (
     SELECT trace_id, metric, figure, place FROM (
-        SELECT *, generate_subscripts(metrics, 1) AS place, unnest(metrics) AS metric, unnest(figures) AS figure FROM (
-            SELECT trace_id, json_keys(row) AS metrics, list_transform(json_keys(row), lambda m: (row->m)::BIGINT) AS figures
+        SELECT *, generate_subscripts(metrics, 1) AS place, unnest(metrics) AS metric,
+               unnest(figures) AS figure FROM (
+            SELECT trace_id, json_keys(row) AS metrics,
+                   list_transform(json_keys(row), lambda m: (row->m)::BIGINT) AS figures
             FROM (SELECT trace_id, to_json(f) AS row FROM run_figures() AS f)
         )
     ) WHERE metric <> 'trace_id'

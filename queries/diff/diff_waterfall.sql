@@ -1,41 +1,55 @@
 -- question: From a's step time to b's: which part of the device's time makes the difference?
 -- param a (integer, default 1): the trace_id of the one to compare with
 -- param b (integer, default 2): the trace_id of the one that is compared
--- column bar (count): place of the bar: a's whole window first, then its parts, work first, then b's whole window
--- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they overlap), communication, copy, idle by cause
--- column window (text): the windows compared: the median step of each; the GPU-active spans where one of them marks no steps
+-- column bar (count): place of the bar: a's whole window first, then its parts, work first, then b's whole
+--     window
+-- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they
+--     overlap), communication, copy, idle by cause
+-- column window (text): the windows compared: the median step of each; the GPU-active spans where one of them
+--     marks no steps
 -- column a_ns (ns): of a's window
 -- column b_ns (ns): of b's window
 -- column change_ns (ns): b_ns less a_ns: the bar's height
 -- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
-WITH win AS MATERIALIZED (FROM compared_windows(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
+WITH win AS MATERIALIZED (FROM compared_windows(coalesce(getvariable('a'), 1),
+    coalesce(getvariable('b'), 2))),
 kernel AS (
-    SELECT w.side AS key, class AS label, greatest(g.start_ns, w.start_ns) AS start_ns, least(g.end_ns, w.end_ns) AS end_ns
-    FROM gpu_ops AS g JOIN win AS w ON g.trace_id = w.trace_id AND g.device_id = w.device_id AND g.start_ns < w.end_ns
+    SELECT w.side AS key, class AS label, greatest(g.start_ns, w.start_ns) AS start_ns,
+           least(g.end_ns, w.end_ns) AS end_ns
+    FROM gpu_ops AS g JOIN win AS w ON g.trace_id = w.trace_id AND g.device_id = w.device_id
+        AND g.start_ns < w.end_ns
         AND g.end_ns > w.start_ns
     WHERE g.activity = 'compute'
 ),
 class AS (FROM interval_labels('kernel')),
 part AS (
-    SELECT key AS side, 'compute: ' || CASE WHEN len(labels) = 1 THEN labels[1] ELSE 'several classes' END AS part, 1 AS rank,
+    SELECT key AS side,
+           'compute: ' || CASE WHEN len(labels) = 1 THEN labels[1] ELSE 'several classes' END AS part,
+           1 AS rank,
            end_ns - start_ns AS ns FROM class
     UNION ALL
-    SELECT w.side, CASE activity WHEN 'idle' THEN 'idle: ' || CASE WHEN idle_class = 'host_late' THEN cause ELSE idle_class END
+    SELECT w.side,
+           CASE activity
+               WHEN 'idle' THEN 'idle: ' || CASE WHEN idle_class = 'host_late' THEN cause ELSE idle_class END
         ELSE activity END,
            CASE activity WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 4 END,
            least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns)
     FROM gpu_timeline_by_cause AS t
-    JOIN win AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND t.start_ns < w.end_ns AND t.end_ns > w.start_ns
+    JOIN win AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND t.start_ns < w.end_ns
+        AND t.end_ns > w.start_ns
     WHERE activity <> 'compute'
 ),
 changed AS (
-    SELECT part, rank, sum_where(ns, side = 'a') AS a_ns, sum_where(ns, side = 'b') AS b_ns, b_ns - a_ns AS change_ns
+    SELECT part, rank, sum_where(ns, side = 'a') AS a_ns, sum_where(ns, side = 'b') AS b_ns,
+           b_ns - a_ns AS change_ns
     FROM part GROUP BY part, rank
 ),
 whole AS (
-    SELECT any_value(name) FILTER (side = 'a') || ' of a, ' || any_value(name) FILTER (side = 'b') || ' of b' AS window_name,
-           any_value(end_ns - start_ns) FILTER (side = 'a') AS a_ns, any_value(end_ns - start_ns) FILTER (side = 'b') AS b_ns
+    SELECT any_value(name) FILTER (side = 'a') || ' of a, ' || any_value(name) FILTER (side = 'b')
+        || ' of b' AS window_name,
+           any_value(end_ns - start_ns) FILTER (side = 'a') AS a_ns,
+           any_value(end_ns - start_ns) FILTER (side = 'b') AS b_ns
     FROM win HAVING count(DISTINCT side) = 2
 ),
 bar AS (

@@ -17,8 +17,10 @@
 -- column dispatch_ns (ns): their time in no inner slice
 -- column sync_ns (ns): host time in calls that wait for the device
 -- column copied_bytes (bytes): copied to, from and on devices
--- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step, profiler_dilation
-SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns,
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step,
+--     profiler_dilation
+SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns,
+       host_late_ns,
        active_ns, kernels, kernel_ns, launches, operators, dispatch_ns, sync_ns, copied_bytes
 FROM run_figures()
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)

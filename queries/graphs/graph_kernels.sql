@@ -10,13 +10,16 @@
 -- column count (count): how often it ran in them
 -- column total_ns (ns): sum of its durations
 -- column per_replay_ns (ns): total_ns over replays
--- column share_of_graphs (fraction of the graphs' GPU time): total_ns over the sum over all ops of graphs on the device
+-- column share_of_graphs (fraction of the graphs' GPU time): total_ns over the sum over all ops of graphs on
+--     the device
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
 SELECT
-    g.trace_id, g.device_id, launch_name AS launch, g.name, g.class, count(DISTINCT launch_id) AS replays, count(*) AS count,
+    g.trace_id, g.device_id, launch_name AS launch, g.name, g.class, count(DISTINCT launch_id) AS replays,
+    count(*) AS count,
     sum(g.dur_ns)::BIGINT AS total_ns,
     sum(g.dur_ns)::BIGINT // count(DISTINCT launch_id) AS per_replay_ns,
-    sum(g.dur_ns) / nullif(sum(sum(g.dur_ns)) OVER (PARTITION BY g.trace_id, g.device_id), 0) AS share_of_graphs
+    sum(g.dur_ns)
+    / nullif(sum(sum(g.dur_ns)) OVER (PARTITION BY g.trace_id, g.device_id), 0) AS share_of_graphs
 FROM gpu_op_link AS l JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
 WHERE contains(launch_name, 'GraphLaunch') AND l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 GROUP BY g.trace_id, g.device_id, launch_name, g.name, g.class

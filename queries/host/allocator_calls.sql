@@ -1,4 +1,5 @@
--- question: Where does the host allocate or free device memory through the runtime, past the caching allocator?
+-- question: Where does the host allocate or free device memory through the runtime, past the caching
+--     allocator?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column call (text): the runtime or driver call

@@ -24,10 +24,12 @@ tree AS (
     SELECT l.trace_id, l.event_id, list_append(t.path, l.name)
     FROM tree AS t JOIN linked AS l ON t.trace_id = l.trace_id AND t.event_id = l.parent_id
 )
-SELECT trace_id, path, len(path) AS depth, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, sum(self_ns)::BIGINT AS self_ns,
+SELECT trace_id, path, len(path) AS depth, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns,
+       sum(self_ns)::BIGINT AS self_ns,
        sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
 FROM tree JOIN cost USING (trace_id, event_id) JOIN host_slice USING (trace_id, event_id)
-WHERE (getvariable('operator') IS NULL OR len(list_filter(path, lambda name: contains(name, getvariable('operator')))) > 0)
+WHERE (getvariable('operator') IS NULL
+    OR len(list_filter(path, lambda name: contains(name, getvariable('operator')))) > 0)
 GROUP BY trace_id, path
 ORDER BY total_ns DESC, path
 LIMIT coalesce(getvariable('top'), 20)

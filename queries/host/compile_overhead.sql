@@ -1,7 +1,9 @@
 -- question: What does torch.compile cost the host at run time: guards, prologues, wrappers, recompilation?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
--- column part (text): guards (is the compiled code still valid?), prologue (unpacking of inputs), wrapper (the compiled region and its autograd function), generated (Inductor's code, that launches), compilation (Dynamo, Inductor and Triton at work)
+-- column part (text): guards (is the compiled code still valid?), prologue (unpacking of inputs), wrapper
+--     (the compiled region and its autograd function), generated (Inductor's code, that launches),
+--     compilation (Dynamo, Inductor and Triton at work)
 -- column name (text): the slice
 -- column count (count): how often
 -- column total_ns (ns): sum of its durations; inside one of its name it counts once
@@ -11,16 +13,19 @@
 -- doubts: no_compiled_code
 -- The slices' names: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo, _functorch and _inductor.
 WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled_part(kind, name) AS part FROM slices
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled_part(kind, name) AS part
+    FROM slices
     WHERE kind IN ('cpu_op', 'annotation', 'python') AND compiled_part(kind, name) IS NOT NULL
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 outer_slice AS (SELECT * FROM outermost('named', of_name := TRUE)),
 inclusive AS (
-    SELECT trace_id, part, name, sum(dur_ns)::BIGINT AS total_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
+    SELECT trace_id, part, name, sum(dur_ns)::BIGINT AS total_ns, sum(gpu_ops)::BIGINT AS gpu_ops,
+           sum(gpu_ns)::BIGINT AS gpu_ns
     FROM launched_inside('outer_slice') GROUP BY ALL
 )
-SELECT trace_id, part, name, count(*) AS count, any_value(total_ns) AS total_ns, coalesce(sum(self_ns), 0)::BIGINT AS self_ns,
+SELECT trace_id, part, name, count(*) AS count, any_value(total_ns) AS total_ns,
+       coalesce(sum(self_ns), 0)::BIGINT AS self_ns,
        any_value(gpu_ops) AS gpu_ops, any_value(gpu_ns) AS gpu_ns
 FROM named LEFT JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, part, name)
 GROUP BY trace_id, part, name

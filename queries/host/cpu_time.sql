@@ -3,7 +3,8 @@
 -- column trace_id (id): the trace
 -- column pid (id): process of that thread
 -- column tid (id): that thread
--- column kind (text): host_active (the profiler's steps, or first operator to last where none are marked), step or trace
+-- column kind (text): host_active (the profiler's steps, or first operator to last where none are marked),
+--     step or trace
 -- column name (text): the window's name
 -- column start_ns (ns): where the window begins
 -- column end_ns (ns): where it ends
@@ -17,10 +18,12 @@
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
 -- column runtime_ns (ns): calls of a device's runtime or driver
--- column untraced_ns (ns): in no recorded slice but ranges that the user opened: Python, or native code, that was not recorded
+-- column untraced_ns (ns): in no recorded slice but ranges that the user opened: Python, or native code, that
+--     was not recorded
 -- doubts: no_operators, begin_end_events
 -- An operator computes when it is no metadata operator and spends at least as long in itself as in the
--- computing operators it calls; the own time of a small one contains its dispatch, which no trace tells apart.
+-- computing operators it calls; the own time of a small one contains its dispatch, which no trace tells
+-- apart.
 WITH operator AS MATERIALIZED (
     SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
            is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame
@@ -28,11 +31,14 @@ WITH operator AS MATERIALIZED (
     WHERE h.trace_id = coalesce(getvariable('trace'), h.trace_id)
 ),
 called AS (
-    SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view GROUP BY ALL
+    SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
+    GROUP BY ALL
 ),
 thread AS (
-    SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-    FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM operator GROUP BY ALL) GROUP BY ALL
+    SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, min(start_ns) AS start_ns,
+           max(end_ns) AS end_ns
+    FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+        FROM operator GROUP BY ALL) GROUP BY ALL
 ),
 role AS (
     SELECT trace_id, event_id, o.start_ns, CASE WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
@@ -40,14 +46,17 @@ role AS (
     FROM operator AS o JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
     UNION ALL
     -- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
-    SELECT trace_id, event_id, NULL, 'compute' FROM annotations WHERE side = 'host' AND name LIKE '## Call CompiledFxGraph%'
+    SELECT trace_id, event_id, NULL, 'compute' FROM annotations
+    WHERE side = 'host' AND name LIKE '## Call CompiledFxGraph%'
 ),
 step AS (SELECT trace_id, name, start_ns, end_ns FROM steps),
 win AS (
-    SELECT trace_id, 'host_active' AS kind, 'profiler steps' AS name, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM step
+    SELECT trace_id, 'host_active' AS kind, 'profiler steps' AS name, min(start_ns) AS start_ns,
+           max(end_ns) AS end_ns FROM step
     GROUP BY ALL
     UNION ALL
-    SELECT trace_id, 'host_active', 'first operator to last', start_ns, end_ns FROM thread WHERE trace_id NOT IN (SELECT trace_id FROM step)
+    SELECT trace_id, 'host_active', 'first operator to last', start_ns, end_ns FROM thread
+    WHERE trace_id NOT IN (SELECT trace_id FROM step)
     UNION ALL
     SELECT trace_id, 'step', name, start_ns, end_ns FROM step
     UNION ALL
@@ -63,16 +72,19 @@ segment AS (
 ),
 summed AS (
     SELECT number, role, sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
-    FROM numbered AS w JOIN segment AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+    FROM numbered AS w JOIN segment AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
+        AND s.end_ns > w.start_ns
     GROUP BY number, role
 ),
 begun AS (
     SELECT number, count(*) AS operators
-    FROM numbered AS w JOIN role AS r ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns AND r.start_ns < w.end_ns GROUP BY number
+    FROM numbered AS w JOIN role AS r ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns
+        AND r.start_ns < w.end_ns GROUP BY number
 ),
 launched AS (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id)
 SELECT
-    trace_id, pid, tid, kind, name, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS span_ns, coalesce(any_value(operators), 0) AS operators,
+    trace_id, pid, tid, kind, name, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS span_ns,
+    coalesce(any_value(operators), 0) AS operators,
     coalesce(any_value(launches), 0) AS launches,
     sum_where(ns, role = 'compute') AS compute_ns,
     sum_where(ns, role = 'dispatch') AS dispatch_ns,

@@ -1,6 +1,8 @@
 -- question: How long did launch calls block because the queue was full?
 -- param trace (integer, default all): the trace_id to look at
--- param limit (integer, default full_depth): how many launches a stream's queue takes before the host must wait; full_depth: as many as its own calls show, which return again and again with so many waiting, from 512 on
+-- param limit (integer, default full_depth): how many launches a stream's queue takes before the host must
+--     wait; full_depth: as many as its own calls show, which return again and again with so many waiting,
+--     from 512 on
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column stream (id): the stream
@@ -17,7 +19,8 @@ met AS (
     FROM call AS c JOIN found USING (trace_id, device_id, stream)
 ),
 usual AS (
-    SELECT trace_id, device_id, stream, percentile(list(call_ns) FILTER (NOT is_full), 50) AS usual_call_ns FROM met GROUP BY ALL
+    SELECT trace_id, device_id, stream, percentile(list(call_ns) FILTER (NOT is_full), 50) AS usual_call_ns
+    FROM met GROUP BY ALL
 )
 SELECT
     trace_id, device_id, stream, count(*) AS launches, count(*) FILTER (is_full) AS at_limit,

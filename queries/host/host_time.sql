@@ -4,7 +4,8 @@
 -- column pid (id): process
 -- column tid (id): thread
 -- column launches (count): calls on this thread that enqueued work for a device
--- column activity (text): dispatch (operators' own time), launch, runtime, sync, copy, allocation, python, input, compilation or untraced
+-- column activity (text): dispatch (operators' own time), launch, runtime, sync, copy, allocation, python,
+--     input, compilation or untraced
 -- column host_ns (ns): time of the thread; a thread's activities add up to the trace's span exactly
 -- column share_of_span (fraction of the trace's span): host_ns over the trace's first event to last
 -- column per_launch_ns (ns): host_ns over launches: for `dispatch`, the CPU dispatch time per launch
@@ -13,7 +14,8 @@ WITH launched AS (
     SELECT trace_id, pid, tid, count(*) AS launches FROM launches GROUP BY ALL
 )
 SELECT
-    s.trace_id, s.pid, s.tid, coalesce(launches, 0) AS launches, activity, sum(s.end_ns - s.start_ns)::BIGINT AS host_ns,
+    s.trace_id, s.pid, s.tid, coalesce(launches, 0) AS launches, activity,
+    sum(s.end_ns - s.start_ns)::BIGINT AS host_ns,
     sum(s.end_ns - s.start_ns) / any_value(span.end_ns - span.start_ns) AS share_of_span,
     sum(s.end_ns - s.start_ns)::BIGINT // nullif(launches, 0) AS per_launch_ns
 FROM host_segment AS s JOIN trace_span AS span USING (trace_id)

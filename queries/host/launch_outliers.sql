@@ -1,8 +1,10 @@
 -- question: Which launches were slow, late to start, or of kernels too short to pay?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many launches
--- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's runtime_cutoff)
--- param late_ns (integer, default thresholds().late_launch_ns): a launch delay is an outlier from here on (HTA's launch_delay_cutoff)
+-- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's
+--     runtime_cutoff)
+-- param late_ns (integer, default thresholds().late_launch_ns): a launch delay is an outlier from here on
+--     (HTA's launch_delay_cutoff)
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column launch_id (id): the launch call's event
@@ -24,19 +26,22 @@ WITH first_op AS (
 ),
 launch AS (
     SELECT
-        trace_id, l.device_id, launch_id, event_id, launch_name, launch_start_ns, launch_end_ns - launch_start_ns AS call_ns,
+        trace_id, l.device_id, launch_id, event_id, launch_name, launch_start_ns,
+        launch_end_ns - launch_start_ns AS call_ns,
         op.dur_ns, launch_delay_ns,
         call_ns >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns) AS is_slow,
         launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns) AS is_late,
         op.dur_ns < call_ns AS is_short
-    FROM first_op JOIN gpu_op_link AS l USING (trace_id, event_id, launch_id) JOIN event AS op USING (trace_id, event_id)
+    FROM first_op JOIN gpu_op_link AS l USING (trace_id, event_id, launch_id)
+    JOIN event AS op USING (trace_id, event_id)
 ),
 worst AS (
     SELECT * FROM launch WHERE is_slow OR is_late OR is_short
     ORDER BY greatest(call_ns, launch_delay_ns) DESC, launch_id LIMIT coalesce(getvariable('top'), 20)
 )
 SELECT
-    w.trace_id, w.device_id, w.launch_id, w.launch_name AS launch, w.launch_start_ns AS start_ns, call_ns, o.name AS gpu_op,
+    w.trace_id, w.device_id, w.launch_id, w.launch_name AS launch, w.launch_start_ns AS start_ns, call_ns,
+    o.name AS gpu_op,
     w.dur_ns AS gpu_ns,
     w.launch_delay_ns, is_slow, is_late, is_short, cpu_op, step
 FROM worst AS w JOIN gpu_op_origin AS o ON w.trace_id = o.trace_id AND w.event_id = o.event_id

@@ -1,7 +1,9 @@
 -- question: How many launches were there, how long from launch to start, and how deep was the queue?
 -- param trace (integer, default all): the trace_id to look at
--- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's runtime_cutoff)
--- param late_ns (integer, default thresholds().late_launch_ns): a launch delay is an outlier from here on (HTA's launch_delay_cutoff)
+-- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's
+--     runtime_cutoff)
+-- param late_ns (integer, default thresholds().late_launch_ns): a launch delay is an outlier from here on
+--     (HTA's launch_delay_cutoff)
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column launches (count): calls that enqueued work for it (a graph launch is one)
@@ -10,7 +12,8 @@
 -- column delay_p90_ns (ns): nine tenths of the delays are below
 -- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
 -- column queue_wait_p50_ns (ns): start of the op less end of its launch call, not below 0
--- column queue_depth_p50 (count): launches on a stream whose work the device has not begun, at each launch, itself included
+-- column queue_depth_p50 (count): launches on a stream whose work the device has not begun, at each launch,
+--     itself included
 -- column queue_depth_max (count): the largest of these
 -- column launch_call_p50_ns (ns): the host's time in one launch call
 -- column short_ops (count): GPU ops that took less time than the call that launched them
@@ -31,7 +34,8 @@ waiting AS (FROM launch_queue()),
 queue AS (
     SELECT c.trace_id, c.device_id, list(CASE WHEN c.start_ns < w.end_ns THEN depth ELSE 0 END) AS depths
     FROM call AS c ASOF LEFT JOIN waiting AS w
-      ON c.trace_id = w.trace_id AND c.device_id = w.device_id AND c.stream = w.stream AND c.start_ns >= w.start_ns
+      ON c.trace_id = w.trace_id AND c.device_id = w.device_id AND c.stream = w.stream
+          AND c.start_ns >= w.start_ns
     GROUP BY ALL
 ),
 delay AS (
@@ -39,9 +43,15 @@ delay AS (
            count(DISTINCT launch_id) AS launches, count(*) AS n,
            list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits,
            list(launch_end_ns - launch_start_ns) AS calls,
-           TRY_CAST(sum(launch_delay_ns) AS BIGINT) AS total, count(*) FILTER (dur_ns < launch_end_ns - launch_start_ns) AS short_ops,
-           count(DISTINCT launch_id) FILTER (launch_end_ns - launch_start_ns >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns)) AS slow_launches,
-           count(*) FILTER (launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns)) AS late_ops
+           TRY_CAST(sum(launch_delay_ns) AS BIGINT) AS total,
+           count(*) FILTER (dur_ns < launch_end_ns - launch_start_ns) AS short_ops,
+           count(DISTINCT launch_id) FILTER (
+               launch_end_ns - launch_start_ns
+                   >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns)
+           ) AS slow_launches,
+           count(*) FILTER (
+               launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns)
+           ) AS late_ops
     FROM linked GROUP BY ALL
 ),
 dispatch AS (
@@ -49,7 +59,8 @@ dispatch AS (
     FROM host_segment WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM linked) GROUP BY ALL
 )
 SELECT
-    d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns, percentile(delays, 90) AS delay_p90_ns,
+    d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns,
+    percentile(delays, 90) AS delay_p90_ns,
     d.total AS delay_total_ns, percentile(waits, 50) AS queue_wait_p50_ns,
     percentile(depths, 50)::BIGINT AS queue_depth_p50, list_max(depths)::BIGINT AS queue_depth_max,
     percentile(calls, 50) AS launch_call_p50_ns,

@@ -1,4 +1,5 @@
--- question: Which operators ask the runtime about occupancy or device attributes, and what do the questions cost?
+-- question: Which operators ask the runtime about occupancy or device attributes, and what do the questions
+--     cost?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column call (text): the runtime or driver call

@@ -1,6 +1,8 @@
 -- question: How deep was each stream's launch queue: on average, at most, and for how long empty or full?
 -- param trace (integer, default all): the trace_id to look at
--- param limit (integer, default full_depth): how many launches a stream's queue takes before the host must wait; full_depth: as many as its own calls show, which return again and again with so many waiting, from 512 on
+-- param limit (integer, default full_depth): how many launches a stream's queue takes before the host must
+--     wait; full_depth: as many as its own calls show, which return again and again with so many waiting,
+--     from 512 on
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column stream (id): the stream
@@ -25,11 +27,15 @@ ranked AS (
     FROM at_depth
 )
 SELECT
-    trace_id, device_id, stream, any_value(total)::BIGINT AS span_ns, sum(depth * ns) / nullif(any_value(total), 0) AS mean_depth,
-    min(depth) FILTER (2 * up_to >= total) AS p50_depth, min(depth) FILTER (10 * up_to >= 9 * total) AS p90_depth, max(depth) AS max_depth,
-    sum_where(ns, depth = 0) AS empty_ns, coalesce(sum(ns) FILTER (depth = 0), 0) / nullif(any_value(total), 0) AS share_empty,
+    trace_id, device_id, stream, any_value(total)::BIGINT AS span_ns,
+    sum(depth * ns) / nullif(any_value(total), 0) AS mean_depth,
+    min(depth) FILTER (2 * up_to >= total) AS p50_depth,
+    min(depth) FILTER (10 * up_to >= 9 * total) AS p90_depth, max(depth) AS max_depth,
+    sum_where(ns, depth = 0) AS empty_ns,
+    coalesce(sum(ns) FILTER (depth = 0), 0) / nullif(any_value(total), 0) AS share_empty,
     sum_where(ns, depth >= coalesce(getvariable('limit'), full_depth)) AS full_ns,
-    coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), full_depth)), 0) / nullif(any_value(total), 0) AS share_full
+    coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), full_depth)), 0)
+        / nullif(any_value(total), 0) AS share_full
 FROM ranked LEFT JOIN found USING (trace_id, device_id, stream)
 GROUP BY trace_id, device_id, stream
 ORDER BY trace_id, device_id, stream

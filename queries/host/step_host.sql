@@ -7,14 +7,17 @@
 -- column waiting_ns (ns): of that, in synchronizations and copies that block
 -- doubts: no_steps, no_runtime_calls
 WITH step AS (
-    SELECT trace_id, name, pid, start_ns, end_ns FROM steps WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, name, pid, start_ns, end_ns FROM steps
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 waiting AS (FROM waiting_calls()),
 inside AS (
     SELECT s.trace_id, s.name, s.start_ns, sum(w.dur_ns)::BIGINT AS ns
-    FROM step AS s JOIN waiting AS w ON s.trace_id = w.trace_id AND s.pid = w.pid AND w.start_ns >= s.start_ns AND w.end_ns <= s.end_ns
+    FROM step AS s JOIN waiting AS w ON s.trace_id = w.trace_id AND s.pid = w.pid AND w.start_ns >= s.start_ns
+        AND w.end_ns <= s.end_ns
     GROUP BY ALL
 )
-SELECT trace_id, s.name AS step, s.start_ns, s.end_ns - s.start_ns AS host_ns, coalesce(inside.ns, 0) AS waiting_ns
+SELECT trace_id, s.name AS step, s.start_ns, s.end_ns - s.start_ns AS host_ns,
+       coalesce(inside.ns, 0) AS waiting_ns
 FROM step AS s LEFT JOIN inside USING (trace_id, name, start_ns)
 ORDER BY trace_id, s.start_ns

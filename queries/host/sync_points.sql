@@ -9,15 +9,18 @@
 -- column host_ns (ns): time of the host in them
 -- column max_ns (ns): the longest
 -- column covered_ns (ns): of host_ns, time in which some device was busy: it was waited for
--- column gpu_idle_ns (ns): time for which a device then waited because the host was in this call, or had not come back from it
+-- column gpu_idle_ns (ns): time for which a device then waited because the host was in this call, or had not
+--     come back from it
 -- doubts: no_runtime_calls, no_stacks
 WITH chosen AS (FROM waiting_calls()),
 wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),
-work AS (SELECT trace_id AS key, start_ns, end_ns FROM gpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+work AS (SELECT trace_id AS key, start_ns, end_ns FROM gpu_ops
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 covered AS (SELECT key AS trace_id, event_id, covered_ns AS ns FROM interval_covered('wait', 'work')),
 costed AS (FROM costed_calls('chosen'))
 SELECT
-    trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, max(dur_ns) AS max_ns,
+    trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
+    max(dur_ns) AS max_ns,
     sum(covered.ns)::BIGINT AS covered_ns, sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
 FROM costed JOIN covered USING (trace_id, event_id)
 GROUP BY trace_id, name, cpu_op, python_line

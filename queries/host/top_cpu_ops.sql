@@ -15,13 +15,16 @@ WITH launched AS (
     SELECT trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches
     FROM gpu_op_link JOIN gpu_op_host USING (trace_id, launch_id) GROUP BY ALL
 ),
-named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outermost('named', of_name := TRUE) GROUP BY ALL)
+named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outermost('named', of_name := TRUE)
+    GROUP BY ALL)
 SELECT
     trace_id, name, count(*) AS count, sum(self_ns)::BIGINT AS self_ns, any_value(total_ns) AS total_ns,
     sum(self_ns)::BIGINT // count(*) AS self_per_call_ns, coalesce(sum(gpu_ops), 0)::BIGINT AS gpu_ops,
     coalesce(sum(launches), 0) / count(*) AS launches_per_call, is_metadata_operator(name) AS is_metadata
-FROM cpu_ops JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, name) LEFT JOIN launched USING (trace_id, event_id)
+FROM cpu_ops JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, name)
+LEFT JOIN launched USING (trace_id, event_id)
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 GROUP BY trace_id, name
 ORDER BY self_ns DESC, name

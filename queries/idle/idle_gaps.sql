@@ -8,8 +8,10 @@
 -- column idle_class (text): host_late, device or unlinked
 -- column main_cause (text): the cause with the largest part of it (host_late only)
 -- column main_cause_ns (ns): that part
--- column recoverable_ns (ns): what a host that launches in time would give back: the gap less launch latency and waits of the device's own; NULL: unlinked, nobody knows
--- column culprit (text): the host slice in which most of the gap passed: operator, Python line, synchronizing call
+-- column recoverable_ns (ns): what a host that launches in time would give back: the gap less launch latency
+--     and waits of the device's own; NULL: unlinked, nobody knows
+-- column culprit (text): the host slice in which most of the gap passed: operator, Python line, synchronizing
+--     call
 -- column ended_by (text): the GPU op that ended it
 -- column cpu_op (text): the operator that launched that op
 -- column python_line (text): the Python frame that did
@@ -27,7 +29,8 @@ WITH piece AS (
 gap AS (
     SELECT trace_id, device_id, op_id, any_value(idle_class) AS idle_class, min(start_ns) AS start_ns,
            sum(ns)::BIGINT AS gap_ns, arg_max(host_event_id, ns) AS culprit_id,
-           CASE WHEN any_value(idle_class) <> 'unlinked' THEN sum_where(ns, cause <> 'launch_latency') END AS recoverable_ns
+           CASE WHEN any_value(idle_class) <> 'unlinked'
+               THEN sum_where(ns, cause <> 'launch_latency') END AS recoverable_ns
     FROM piece
     GROUP BY trace_id, device_id, op_id
     ORDER BY gap_ns DESC, start_ns

@@ -1,4 +1,5 @@
--- question: From busy to the whole window: which part of a GPU's time is work, and which cause is each idle part?
+-- question: From busy to the whole window: which part of a GPU's time is work, and which cause is each idle
+--     part?
 -- param trace (integer, default all): the trace_id to look at
 -- param kind (text, default all): gpu_active, step or trace: only windows of this kind
 -- column trace_id (id): the trace
@@ -6,7 +7,8 @@
 -- column kind (text): the window's kind: gpu_active, step or trace
 -- column name (text): the window's name
 -- column bar (count): place of the bar, from 1: work first, then idle causes, the longest first
--- column part (text): compute, communication, copy, or the cause of idle time: what the host did (host late), device, unlinked, after_last_op
+-- column part (text): compute, communication, copy, or the cause of idle time: what the host did (host late),
+--     device, unlinked, after_last_op
 -- column idle_class (text): host_late, device, unlinked, after_last_op; NULL for work
 -- column part_ns (ns): the bar's height
 -- column until_ns (ns): the bars up to this one; the last is the window's length exactly
@@ -14,7 +16,8 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 WITH part AS (
     SELECT trace_id, device_id, kind, name, window_start_ns, window_end_ns,
-           CASE WHEN activity <> 'idle' THEN activity WHEN idle_class = 'host_late' THEN cause ELSE idle_class END AS part,
+           CASE WHEN activity <> 'idle' THEN activity WHEN idle_class = 'host_late' THEN cause
+               ELSE idle_class END AS part,
            idle_class, sum(ns)::BIGINT AS part_ns
     FROM window_timeline_parts
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
@@ -24,13 +27,15 @@ placed AS (
     SELECT *, row_number() OVER (
         PARTITION BY trace_id, device_id, kind, name, window_start_ns, window_end_ns
         ORDER BY idle_class IS NOT NULL,
-        CASE WHEN idle_class IS NULL THEN array_position(['compute', 'communication', 'copy'], part) END, part_ns DESC, part
+        CASE WHEN idle_class IS NULL THEN array_position(['compute', 'communication', 'copy'], part) END,
+        part_ns DESC, part
     ) AS bar
     FROM part
 )
 SELECT
     trace_id, device_id, kind, name, bar, part, idle_class, part_ns,
-    (sum(part_ns) OVER (PARTITION BY trace_id, device_id, kind, name, window_start_ns, window_end_ns ORDER BY bar))::BIGINT AS until_ns,
+    (sum(part_ns) OVER (PARTITION BY trace_id, device_id, kind, name, window_start_ns, window_end_ns
+        ORDER BY bar))::BIGINT AS until_ns,
     part_ns / nullif(window_end_ns - window_start_ns, 0) AS share_of_window
 FROM placed
 ORDER BY trace_id, device_id, kind, window_start_ns, window_end_ns, bar

@@ -1,4 +1,5 @@
--- question: Which neighbouring operators hand intermediates over through memory, and what would fusing them save?
+-- question: Which neighbouring operators hand intermediates over through memory, and what would fusing them
+--     save?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many pairs
 -- column trace_id (id): the trace
@@ -9,7 +10,8 @@
 -- column count (count): how often they follow each other so
 -- column intermediate_bytes (bytes): written by the first and read back by the second, all times together
 -- column gpu_ns (ns): of both operators
--- column saved_ns (ns): at most: of each operator's time, the intermediate's share of the bytes that it moves; nothing else may read it
+-- column saved_ns (ns): at most: of each operator's time, the intermediate's share of the bytes that it
+--     moves; nothing else may read it
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
 WITH pair AS (FROM fusable_pairs())
 SELECT

@@ -7,13 +7,16 @@
 -- column peak_at_ns (ns): when the most was allocated, for the first time
 -- column peak_bytes (bytes): how much, as the allocator counts
 -- column reserved_bytes (bytes): held by the caching allocator then
--- column operator (text): the operator that allocated; `before recording` is what was live when recording began
+-- column operator (text): the operator that allocated; `before recording` is what was live when recording
+--     began
 -- column tensors (count): allocations of it that were live at the peak
 -- column live_bytes (bytes): how much these take; a device's rows add up to the peak (over all operators)
 -- doubts: no_memory_events
-WITH memory AS (SELECT * FROM memory_events WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND allocated_bytes IS NOT NULL),
+WITH memory AS (SELECT * FROM memory_events WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    AND allocated_bytes IS NOT NULL),
 peak AS (
-    SELECT trace_id, device_type, device_id, p.allocated_bytes AS peak_bytes, p.ts_ns AS at_ns, p.event_id AS peak_id, p.reserved_bytes
+    SELECT trace_id, device_type, device_id, p.allocated_bytes AS peak_bytes, p.ts_ns AS at_ns,
+           p.event_id AS peak_id, p.reserved_bytes
     FROM (
         SELECT trace_id, device_type, device_id, arg_max(m, (allocated_bytes, -ts_ns, -event_id)) AS p
         FROM memory AS m GROUP BY trace_id, device_type, device_id
@@ -22,7 +25,8 @@ peak AS (
 -- An address is live from its allocation to the next event of it.
 held AS MATERIALIZED (
     SELECT *, lead(ts_ns) OVER later AS next_ns, lead(event_id) OVER later AS next_id
-    FROM memory WINDOW later AS (PARTITION BY trace_id, device_type, device_id, address ORDER BY ts_ns, event_id)
+    FROM memory WINDOW later AS (PARTITION BY trace_id, device_type, device_id, address
+        ORDER BY ts_ns, event_id)
 ),
 -- With the innermost slice of the thread then.
 placed AS MATERIALIZED (
@@ -32,22 +36,28 @@ placed AS MATERIALIZED (
 live AS MATERIALIZED (
     SELECT h.trace_id, h.device_type, h.device_id, h.slice_id, h.bytes
     FROM placed AS h JOIN peak AS p USING (trace_id, device_type, device_id)
-    WHERE h.bytes > 0 AND (h.ts_ns, h.event_id) <= (p.at_ns, p.peak_id) AND (next_ns IS NULL OR (next_ns, next_id) > (p.at_ns, p.peak_id))
+    WHERE h.bytes > 0 AND (h.ts_ns, h.event_id) <= (p.at_ns, p.peak_id)
+        AND (next_ns IS NULL OR (next_ns, next_id) > (p.at_ns, p.peak_id))
 ),
 slice AS (SELECT DISTINCT trace_id, slice_id AS event_id FROM live WHERE slice_id IS NOT NULL),
 site AS (FROM call_site('slice')),
 owner AS (
-    SELECT p.trace_id, p.device_type, p.device_id, p.bytes, coalesce(o.name, c.cpu_op, 'no operator') AS operator
+    SELECT p.trace_id, p.device_type, p.device_id, p.bytes,
+           coalesce(o.name, c.cpu_op, 'no operator') AS operator
     FROM live AS p LEFT JOIN cpu_ops AS o ON p.trace_id = o.trace_id AND p.slice_id = o.event_id
     LEFT JOIN site AS c ON p.trace_id = c.trace_id AND p.slice_id = c.event_id
 ),
 summed AS (
-    SELECT trace_id, device_type, device_id, operator, count(*) AS tensors, sum(bytes)::BIGINT AS live_bytes FROM owner GROUP BY ALL
+    SELECT trace_id, device_type, device_id, operator, count(*) AS tensors, sum(bytes)::BIGINT AS live_bytes
+    FROM owner GROUP BY ALL
     UNION ALL
-    SELECT trace_id, device_type, device_id, 'before recording', NULL, any_value(peak_bytes) - coalesce(sum(o.bytes), 0)::BIGINT
+    SELECT trace_id, device_type, device_id, 'before recording', NULL,
+           any_value(peak_bytes) - coalesce(sum(o.bytes), 0)::BIGINT
     FROM peak LEFT JOIN owner AS o USING (trace_id, device_type, device_id) GROUP BY ALL
 )
-SELECT trace_id, device_type, device_id, at_ns AS peak_at_ns, peak_bytes, reserved_bytes, operator, tensors, live_bytes
+SELECT trace_id, device_type, device_id, at_ns AS peak_at_ns, peak_bytes, reserved_bytes, operator, tensors,
+       live_bytes
 FROM peak JOIN summed USING (trace_id, device_type, device_id)
-QUALIFY row_number() OVER (PARTITION BY trace_id, device_type, device_id ORDER BY live_bytes DESC, operator) <= coalesce(getvariable('top'), 20)
+QUALIFY row_number() OVER (PARTITION BY trace_id, device_type, device_id ORDER BY live_bytes DESC, operator)
+    <= coalesce(getvariable('top'), 20)
 ORDER BY trace_id, device_type, device_id, live_bytes DESC, operator

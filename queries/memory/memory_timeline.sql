@@ -8,7 +8,8 @@
 -- column allocated_bytes (bytes): allocated by tensors after it, as the allocator counts
 -- column reserved_bytes (bytes): held by the caching allocator then
 -- doubts: no_memory_events
-SELECT trace_id, device_type, device_id, ts_ns AS at_ns, bytes AS change_bytes, allocated_bytes, reserved_bytes
+SELECT trace_id, device_type, device_id, ts_ns AS at_ns, bytes AS change_bytes, allocated_bytes,
+       reserved_bytes
 FROM memory_events
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ORDER BY trace_id, device_type, device_id, ts_ns, event_id

@@ -9,7 +9,8 @@
 -- column bytes_per_s (bytes per second): bytes over total_ns, of the copies that tell their bytes
 -- doubts: no_copies
 SELECT
-    trace_id, device_id, copy_kind, count(*) AS count, sum(bytes)::BIGINT AS bytes, sum(dur_ns)::BIGINT AS total_ns,
+    trace_id, device_id, copy_kind, count(*) AS count, sum(bytes)::BIGINT AS bytes,
+    sum(dur_ns)::BIGINT AS total_ns,
     sum(bytes) * 1e9 / nullif(sum(dur_ns) FILTER (bytes IS NOT NULL), 0) AS bytes_per_s
 FROM (
     SELECT trace_id, device_id, copy_kind, bytes, dur_ns FROM memcpys

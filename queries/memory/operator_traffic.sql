@@ -4,7 +4,8 @@
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column operator (text): the operator
--- column kind (text): the kind of work: mm, convolution, attention, normalization, elementwise, reduction, copy ...
+-- column kind (text): the kind of work: mm, convolution, attention, normalization, elementwise, reduction,
+--     copy ...
 -- column calls (count): how often
 -- column read_bytes (bytes): of its inputs, each read once
 -- column written_bytes (bytes): of its outputs, each written once
@@ -14,10 +15,12 @@
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 WITH work AS (FROM measured_work())
 SELECT
-    w.trace_id, w.device_id, w.name AS operator, kind, count(*) AS calls, sum(read_bytes)::BIGINT AS read_bytes,
+    w.trace_id, w.device_id, w.name AS operator, kind, count(*) AS calls,
+    sum(read_bytes)::BIGINT AS read_bytes,
     sum(written_bytes)::BIGINT AS written_bytes,
     sum(busy_ns)::BIGINT AS gpu_ns, sum(read_bytes + written_bytes) / sum(busy_ns) AS gb_per_s,
-    sum(read_bytes + written_bytes) / sum(busy_ns) * 1e9 / any_value(p.memory_bytes_per_s) AS share_of_bandwidth
+    sum(read_bytes + written_bytes) / sum(busy_ns) * 1e9
+        / any_value(p.memory_bytes_per_s) AS share_of_bandwidth
 FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 GROUP BY w.trace_id, w.device_id, w.name, kind
 ORDER BY gpu_ns DESC, operator

@@ -1,10 +1,12 @@
 -- question: What limits each GPU op?
 -- param trace (integer, default all): the trace_id to look at
--- param latency_percent (integer, default thresholds().latency_percent): an op that reaches less of both roofs is limited by latency
+-- param latency_percent (integer, default thresholds().latency_percent): an op that reaches less of both
+--     roofs is limited by latency
 -- param short_ns (integer, default thresholds().launch_floor_ns): so is one of unknown work that is shorter
 -- column trace_id (id): the trace
 -- column event_id (id): the GPU op; rows are in the order of device_work
--- column cause (text): communication, copy, math, memory-bandwidth or latency; by the roofline where the operator's work and the device's peaks are known, by its class elsewhere
+-- column cause (text): communication, copy, math, memory-bandwidth or latency; by the roofline where the
+--     operator's work and the device's peaks are known, by its class elsewhere
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
 WITH held AS (
     SELECT w.trace_id, gpu_op_ids, busy_ns,
@@ -13,7 +15,9 @@ WITH held AS (
     FROM measured_work() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 ),
 bound AS (
-    SELECT trace_id, unnest(gpu_op_ids) AS event_id, roof_bound(math_ns, memory_ns, busy_ns, coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS roof
+    SELECT trace_id, unnest(gpu_op_ids) AS event_id,
+           roof_bound(math_ns, memory_ns, busy_ns,
+               coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS roof
     FROM held
 )
 SELECT

@@ -15,7 +15,8 @@
 -- column is_blocking (boolean): the call did not return before the op had ended
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 SELECT
-    op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, l.launch_id, l.pid, l.tid, l.launch_start_ns, l.launch_end_ns,
+    op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, l.launch_id, l.pid, l.tid,
+    l.launch_start_ns, l.launch_end_ns,
     contains(l.launch_name, 'GraphLaunch') AS is_graph, l.is_blocking
 FROM gpu_ops AS op LEFT JOIN gpu_op_link AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
 WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)

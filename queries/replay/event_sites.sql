@@ -12,7 +12,8 @@ WITH given AS (
     SELECT trace_id, event_id, name, event_kind(category, name) AS kind
     FROM event
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-      AND event_id IN (SELECT TRY_CAST(unnest(string_split(coalesce(getvariable('events'), ''), ',')) AS BIGINT))
+      AND event_id IN (SELECT TRY_CAST(unnest(string_split(coalesce(getvariable('events'), ''),
+          ',')) AS BIGINT))
 ),
 at_host AS (
     SELECT g.trace_id, g.event_id AS given_id, coalesce(l.launch_id, g.event_id) AS event_id
@@ -20,7 +21,8 @@ at_host AS (
 ),
 site AS (FROM call_site('at_host'))
 SELECT
-    g.trace_id, g.event_id, g.name, CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE s.cpu_op END AS cpu_op, s.module,
+    g.trace_id, g.event_id, g.name, CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE s.cpu_op END AS cpu_op,
+    s.module,
     CASE WHEN g.kind = 'python' THEN g.name ELSE s.python_line END AS python_line
 FROM given AS g JOIN at_host AS h ON g.trace_id = h.trace_id AND g.event_id = h.given_id
 LEFT JOIN site AS s ON h.trace_id = s.trace_id AND h.event_id = s.event_id

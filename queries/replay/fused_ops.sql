@@ -3,16 +3,19 @@
 -- param pattern (text, default '*'): a glob pattern that both operators' names match; case does not matter
 -- column trace_id (id): the trace
 -- column event_id (id): the GPU op
--- column saved_share (fraction of its time): the intermediates' share of the bytes that its operator moves, by shapes
+-- column saved_share (fraction of its time): the intermediates' share of the bytes that its operator moves,
+--     by shapes
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
 WITH pair AS (FROM fusable_pairs()),
 side AS (
-    SELECT trace_id, first_op_id AS event_id, name, first AS other, intermediate, first_bytes AS moved FROM pair
+    SELECT trace_id, first_op_id AS event_id, name, first AS other, intermediate, first_bytes AS moved
+    FROM pair
     UNION ALL
     SELECT trace_id, second_op_id, first, name, intermediate, second_bytes FROM pair
 )
 SELECT trace_id, event_id, least(1, sum(intermediate) / any_value(moved)) AS saved_share
 FROM side
-WHERE lower(name) GLOB lower(coalesce(getvariable('pattern'), '*')) AND lower(other) GLOB lower(coalesce(getvariable('pattern'), '*'))
+WHERE lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
+    AND lower(other) GLOB lower(coalesce(getvariable('pattern'), '*'))
 GROUP BY trace_id, event_id
 ORDER BY trace_id, event_id

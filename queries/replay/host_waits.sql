@@ -8,12 +8,15 @@
 -- column tid (id): the thread
 -- column start_ns (ns): where it begins
 -- column dur_ns (ns): how long it takes
--- column scope (text): device (all that was launched), stream (what was launched to one), event (what was launched before one was recorded) or maybe (it waits where its end follows that of the device's last op)
+-- column scope (text): device (all that was launched), stream (what was launched to one), event (what was
+--     launched before one was recorded) or maybe (it waits where its end follows that of the device's last
+--     op)
 -- column stream (id): the stream waited for; NULL: the trace does not say
 -- column until_ns (ns): work launched before is waited for
 -- doubts: no_runtime_calls, absurd_duration
 WITH recorded AS (
-    SELECT trace_id, correlation, any_value(coalesce(nullif(wait_on_stream, -1), nullif(stream, -1))) AS stream,
+    SELECT trace_id, correlation,
+           any_value(coalesce(nullif(wait_on_stream, -1), nullif(stream, -1))) AS stream,
            min(record_ns) AS record_ns
     FROM event_waits GROUP BY trace_id, correlation
 ),
@@ -26,8 +29,10 @@ waiting AS (
 call AS (FROM outermost('waiting'))
 SELECT
     c.trace_id, c.event_id, c.name AS call, c.activity AS cause, pid, tid, start_ns, dur_ns,
-    CASE WHEN is_maybe OR (contains(c.name, 'Event') AND r.record_ns IS NULL) THEN 'maybe' WHEN contains(c.name, 'Event') THEN 'event'
-         WHEN contains(c.name, 'Stream') OR contains(c.name, 'Queue') THEN 'stream' ELSE 'device' END AS scope,
+    CASE WHEN is_maybe OR (contains(c.name, 'Event') AND r.record_ns IS NULL) THEN 'maybe'
+        WHEN contains(c.name, 'Event') THEN 'event'
+         WHEN contains(c.name, 'Stream') OR contains(c.name, 'Queue') THEN 'stream'
+             ELSE 'device' END AS scope,
     r.stream, coalesce(r.record_ns, start_ns) AS until_ns
 FROM call AS c LEFT JOIN recorded AS r ON c.trace_id = r.trace_id AND c.correlation = r.correlation
 ORDER BY c.trace_id, pid, tid, start_ns

@@ -1,10 +1,12 @@
 -- question: Which GPU ops are of such a class?
 -- param trace (integer, default all): the trace_id to look at
--- param pattern (text, default '*'): a glob pattern of the class: gemm, attention, convolution, normalization, reduction, elementwise, copy, communication, triton, memcpy, memset or other
+-- param pattern (text, default '*'): a glob pattern of the class: gemm, attention, convolution,
+--     normalization, reduction, elementwise, copy, communication, triton, memcpy, memset or other
 -- column trace_id (id): the trace
 -- column event_id (id): the GPU op
 -- column class (text): its class, by its name
 -- doubts: no_gpu_ops
 SELECT trace_id, event_id, class FROM gpu_ops
-WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND class GLOB lower(coalesce(getvariable('pattern'), '*'))
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    AND class GLOB lower(coalesce(getvariable('pattern'), '*'))
 ORDER BY trace_id, event_id

@@ -10,7 +10,8 @@
 -- column dur_ns (ns): how long it takes
 -- doubts: no_modules
 WITH named AS (
-    SELECT trace_id, event_id, module_name(name) AS name, pid, tid, start_ns, end_ns, dur_ns FROM python_frames
+    SELECT trace_id, event_id, module_name(name) AS name, pid, tid, start_ns, end_ns, dur_ns
+    FROM python_frames
     WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
       AND lower(module_name(name)) GLOB lower(coalesce(getvariable('pattern'), '*'))
 ),

@@ -1,7 +1,8 @@
 -- question: Which steps does a run consist of, or, where none are marked, which ranges?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
--- column kind (text): step, for the profiler's steps; phase, for the outermost ranges of the thread that launches most
+-- column kind (text): step, for the profiler's steps; phase, for the outermost ranges of the thread that
+--     launches most
 -- column name (text): its name
 -- column pid (id): the process
 -- column tid (id): the thread
@@ -18,7 +19,8 @@ launching AS (
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY count(*) DESC, pid, tid) = 1
 ),
 range AS (
-    SELECT trace_id, name, pid, tid, start_ns, dur_ns, end_ns FROM annotations JOIN launching USING (trace_id, pid, tid)
+    SELECT trace_id, name, pid, tid, start_ns, dur_ns, end_ns FROM annotations
+    JOIN launching USING (trace_id, pid, tid)
     WHERE side = 'host' AND trace_id NOT IN (SELECT trace_id FROM step) AND dur_ns > 0
 ),
 phase AS (FROM outermost('range'))

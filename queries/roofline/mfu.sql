@@ -7,13 +7,16 @@
 -- column name (text): the window's name
 -- column span_ns (ns): its length
 -- column device (text): the device's name in the trace
--- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: those that the host calls in a step, those whose GPU ops begin in another window
+-- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: those
+--     that the host calls in a step, those whose GPU ops begin in another window
 -- column tflop_per_s (10^12 operations per second): flops over span_ns
--- column share_of_peak (fraction of the dense peak): time that flops would take at the peaks of their formats, over span_ns; NULL: peaks unknown
--- column share_counted (fraction of kernel time): of kernels that belong to the window so, time of those whose operator's FLOPs are known; the rest counts as none
+-- column share_of_peak (fraction of the dense peak): time that flops would take at the peaks of their
+--     formats, over span_ns; NULL: peaks unknown
+-- column share_counted (fraction of kernel time): of kernels that belong to the window so, time of those
+--     whose operator's FLOPs are known; the rest counts as none
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
--- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work done,
--- recomputation included (there: hardware FLOPs utilization).
+-- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work
+-- done, recomputation included (there: hardware FLOPs utilization).
 WITH work AS MATERIALIZED (FROM measured_work()),
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (
@@ -23,15 +26,17 @@ done AS (
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_matrix
     UNION ALL
-    SELECT k.trace_id, k.device_id, k.start_ns, launch_start_ns, 0, 0, dur_ns, CASE WHEN w.event_id IS NULL THEN 0 ELSE dur_ns END
+    SELECT k.trace_id, k.device_id, k.start_ns, launch_start_ns, 0, 0, dur_ns,
+           CASE WHEN w.event_id IS NULL THEN 0 ELSE dur_ns END
     FROM gpu_ops AS k LEFT JOIN counted AS w ON k.trace_id = w.trace_id AND k.event_id = w.event_id
     LEFT JOIN gpu_op_link AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
     WHERE k.kind = 'kernel' AND k.trace_id IN (SELECT trace_id FROM work)
 ),
 measured AS (
-    SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns, w.end_ns, sum(flops) AS flops, count(*) FILTER (peak_ns IS NULL) AS unknown,
+    SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns, w.end_ns, sum(flops) AS flops,
+           count(*) FILTER (peak_ns IS NULL) AS unknown,
            sum(peak_ns) AS peak_ns, sum(kernel_ns) AS kernel_ns, sum(counted_ns) AS counted_ns
-    FROM windows AS w JOIN done AS d ON w.trace_id = d.trace_id AND w.device_id = d.device_id 
+    FROM windows AS w JOIN done AS d ON w.trace_id = d.trace_id AND w.device_id = d.device_id
      AND CASE kind WHEN 'step' THEN d.host_ns ELSE d.at_ns END >= w.start_ns
      AND CASE kind WHEN 'step' THEN d.host_ns ELSE d.at_ns END < w.end_ns
     WHERE kind = coalesce(getvariable('kind'), kind)
@@ -40,6 +45,7 @@ measured AS (
 SELECT
     m.trace_id, m.device_id, kind, m.name, m.end_ns - m.start_ns AS span_ns, p.device, flops,
     flops / (m.end_ns - m.start_ns) / 1e3 AS tflop_per_s,
-    CASE WHEN unknown = 0 THEN peak_ns / (m.end_ns - m.start_ns) END AS share_of_peak, counted_ns / nullif(kernel_ns, 0) AS share_counted
+    CASE WHEN unknown = 0 THEN peak_ns / (m.end_ns - m.start_ns) END AS share_of_peak,
+    counted_ns / nullif(kernel_ns, 0) AS share_counted
 FROM measured AS m LEFT JOIN device_peaks AS p ON m.trace_id = p.trace_id AND m.device_id = p.device_id
 ORDER BY m.trace_id, m.device_id, kind, m.start_ns

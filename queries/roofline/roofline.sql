@@ -1,12 +1,15 @@
--- question: How fast did each operator work, how fast could the device have done it, and which roof limits it?
+-- question: How fast did each operator work, how fast could the device have done it, and which roof limits
+--     it?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many rows
--- param latency_percent (integer, default thresholds().latency_percent): an operator that reaches less of both roofs is limited by latency
+-- param latency_percent (integer, default thresholds().latency_percent): an operator that reaches less of
+--     both roofs is limited by latency
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column operator (text): the operator that does the work
 -- column shapes (JSON): dimensions of its inputs
--- column format (text): the number format whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
+-- column format (text): the number format whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64,
+--     int8 ...
 -- column calls (count): how often
 -- column gpu_ns (ns): sum over calls of the union of each call's GPU ops
 -- column flops (floating-point operations): of all calls, by shapes
@@ -15,13 +18,15 @@
 -- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; more than the memory's where caches serve
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown
 -- column memory_ns (ns): moved_bytes over the device's memory bandwidth; NULL: unknown
--- column bound (text): math or memory, the roof that takes longer; latency where both are far below the time taken; NULL: peaks unknown
+-- column bound (text): math or memory, the roof that takes longer; latency where both are far below the time
+--     taken; NULL: peaks unknown
 -- column share_of_roof (fraction of the time taken): the longer of math_ns and memory_ns over gpu_ns
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Roofline: Williams, Waterman, Patterson 2009 (https://doi.org/10.1145/1498765.1498785). Work that is no
 -- matrix product is held against the vector units' fp32 peak.
 WITH work AS (
-    SELECT trace_id, device_id, name, dims, is_matrix, roof_format(peak, is_matrix) AS format, count(*) AS calls,
+    SELECT trace_id, device_id, name, dims, is_matrix, roof_format(peak, is_matrix) AS format,
+           count(*) AS calls,
            sum(busy_ns)::BIGINT AS gpu_ns,
            sum(flops) AS flops, sum(read_bytes + written_bytes)::BIGINT AS moved_bytes
     FROM measured_work() GROUP BY ALL
@@ -33,9 +38,11 @@ held AS (
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 )
 SELECT
-    trace_id, device_id, name AS operator, dims AS shapes, format, calls, gpu_ns, flops, moved_bytes, flops / gpu_ns / 1e3 AS tflop_per_s,
+    trace_id, device_id, name AS operator, dims AS shapes, format, calls, gpu_ns, flops, moved_bytes,
+    flops / gpu_ns / 1e3 AS tflop_per_s,
     moved_bytes / gpu_ns AS gb_per_s, math_ns, memory_ns,
-    roof_bound(math_ns, memory_ns, gpu_ns, coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS bound,
+    roof_bound(math_ns, memory_ns, gpu_ns,
+        coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS bound,
     CASE WHEN math_ns IS NOT NULL AND memory_ns IS NOT NULL THEN roof_ns / gpu_ns END AS share_of_roof
 FROM held
 ORDER BY gpu_ns DESC, operator, shapes

@@ -71,7 +71,8 @@ CREATE TABLE IF NOT EXISTS event_row (
 -- A trace event: all of them, as in the file.
 -- https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format)
 CREATE OR REPLACE VIEW event AS
-SELECT e.trace_id, event_id, phase, category, name, pid, tid, ts_ns, dur_ns, correlation, external_id, device_id, stream,
+SELECT e.trace_id, event_id, phase, category, name, pid, tid, ts_ns, dur_ns, correlation, external_id,
+       device_id, stream,
        flow_id, flow_bind, scope, args, raw
 FROM event_row AS e JOIN label USING (label_id);
 
@@ -89,7 +90,7 @@ CREATE TABLE IF NOT EXISTS hardware (
     name                VARCHAR NOT NULL,
     pattern             VARCHAR NOT NULL,   -- a regular expression that the device's name matches
     memory_bytes_per_s  DOUBLE,
-    flop_per_s          MAP(VARCHAR, DOUBLE) NOT NULL,   -- dense, by number format: bf16, fp16, tf32, fp32 ...
+    flop_per_s          MAP(VARCHAR, DOUBLE) NOT NULL,   -- dense, by format: bf16, fp16, tf32, fp32 ...
     source              VARCHAR NOT NULL,
     note                VARCHAR
 );

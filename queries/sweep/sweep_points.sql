@@ -1,4 +1,5 @@
--- question: How fast was each point of a sweep, against a baseline and its own spread, and what did its trace show?
+-- question: How fast was each point of a sweep, against a baseline and its own spread, and what did its trace
+--     show?
 -- param trace (integer, default all): the trace_id to look at
 -- param baseline (text, default first): the workload that speed-ups are over
 -- column trace_id (id): its trace; of a point that was tried again, the latest
@@ -17,8 +18,10 @@
 -- column spread (fraction of step_ns): between a quarter and three quarters of the sorted rounds
 -- column rounds (count): rounds in which it took turns with the other variants of its shape
 -- column rows_per_s (rows per second): batch times seq over step_ns
--- column host_ns (ns): until the host had issued the step's work, without the profiler; NULL on a CPU, which computes meanwhile
--- column speedup (baseline's time over its own): the median over rounds; NULL where the baseline was not in them
+-- column host_ns (ns): until the host had issued the step's work, without the profiler; NULL on a CPU, which
+--     computes meanwhile
+-- column speedup (baseline's time over its own): the median over rounds; NULL where the baseline was not in
+--     them
 -- column speedup_low (baseline's time over its own): a quarter of the rounds are below
 -- column speedup_high (baseline's time over its own): three quarters are below
 -- column profiled_step_ns (ns): a step under the profiler
@@ -31,19 +34,25 @@
 -- column traffic_bytes_per_s (bytes per second): that over step_ns
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, profiler_dilation
 WITH noted AS (
-    SELECT trace_id, metadata->'tracekit' AS facts, metadata->'tracekit'->'sweep' AS sweep, metadata->'tracekit'->'parameters' AS sizes
+    SELECT trace_id, metadata->'tracekit' AS facts, metadata->'tracekit'->'sweep' AS sweep,
+           metadata->'tracekit'->'parameters' AS sizes
     FROM trace
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND json_type(metadata->'tracekit'->'sweep') = 'OBJECT'
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND json_type(metadata->'tracekit'->'sweep') = 'OBJECT'
 ),
 point AS (
     SELECT
         trace_id, facts->>'workload' AS workload, facts->>'variant' AS variant, sweep->>'device' AS device,
-        TRY_CAST(sizes->>'batch' AS BIGINT) AS batch, TRY_CAST(sizes->>'seq' AS BIGINT) AS seq, TRY_CAST(sizes->>'dim' AS BIGINT) AS dim,
-        TRY_CAST(sizes->>'hidden' AS BIGINT) AS hidden, sizes->>'dtype' AS dtype, sizes->>'activation' AS activation,
-        sweep->>'reason' AS reason, coalesce(is_true(sweep->>'is_wrong'), FALSE) AS is_wrong, sweep->>'baseline' AS first,
+        TRY_CAST(sizes->>'batch' AS BIGINT) AS batch, TRY_CAST(sizes->>'seq' AS BIGINT) AS seq,
+        TRY_CAST(sizes->>'dim' AS BIGINT) AS dim,
+        TRY_CAST(sizes->>'hidden' AS BIGINT) AS hidden, sizes->>'dtype' AS dtype,
+        sizes->>'activation' AS activation,
+        sweep->>'reason' AS reason, coalesce(is_true(sweep->>'is_wrong'), FALSE) AS is_wrong,
+        sweep->>'baseline' AS first,
         coalesce((sizes->>'device') = 'cpu', FALSE) AS is_cpu,
         TRY_CAST(facts->>'profiled_step_ns' AS BIGINT) AS profiled_step_ns,
-        from_json(sweep->'rounds', '[{"workload": "VARCHAR", "step_ns": ["BIGINT"], "host_ns": ["BIGINT"]}]') AS rounds
+        from_json(sweep->'rounds',
+            '[{"workload": "VARCHAR", "step_ns": ["BIGINT"], "host_ns": ["BIGINT"]}]') AS rounds
     FROM noted
     QUALIFY row_number() OVER (
         PARTITION BY device, workload, batch, seq, dim, hidden, dtype, activation ORDER BY trace_id DESC
@@ -58,21 +67,29 @@ speed AS (
     SELECT trace_id, own.steps, own.hosts, percentile(own.steps, 50) AS step_ns,
            list_transform(list_zip(base.steps, own.steps), lambda x: x[1] / nullif(x[2], 0)) AS ratios
     FROM point JOIN timed AS own USING (trace_id, workload)
-    LEFT JOIN timed AS base ON own.trace_id = base.trace_id AND base.workload = coalesce(getvariable('baseline'), first)
+    LEFT JOIN timed AS base ON own.trace_id = base.trace_id
+        AND base.workload = coalesce(getvariable('baseline'), first)
 ),
 work AS (FROM measured_work()),
 traffic AS (SELECT trace_id, sum(read_bytes + written_bytes)::BIGINT AS n FROM work GROUP BY trace_id),
 operator AS (SELECT trace_id, count(*) AS n FROM cpu_ops GROUP BY trace_id),
 figure AS (FROM run_figures())
 SELECT
-    trace_id, workload, variant, device, batch, seq, dim, hidden, dtype, activation, reason, is_wrong, step_ns,
-    (percentile(s.steps, 75) - percentile(s.steps, 25)) / nullif(step_ns, 0) AS spread, len(s.steps) AS rounds,
+    trace_id, workload, variant, device, batch, seq, dim, hidden, dtype, activation, reason, is_wrong,
+    step_ns,
+    (percentile(s.steps, 75) - percentile(s.steps, 25)) / nullif(step_ns, 0) AS spread,
+    len(s.steps) AS rounds,
     batch * seq * 1e9 / nullif(step_ns, 0) AS rows_per_s,
     CASE WHEN NOT is_cpu THEN percentile(s.hosts, 50) END AS host_ns,
-    percentile(ratios, 50) AS speedup, percentile(ratios, 25) AS speedup_low, percentile(ratios, 75) AS speedup_high,
-    profiled_step_ns, profiled_step_ns / nullif(step_ns, 0) AS dilation, operator.n / run_steps.steps AS operators,
-    f.launches / run_steps.steps AS launches, f.kernels / run_steps.steps AS kernels, f.kernel_ns // run_steps.steps AS kernel_ns,
-    traffic.n // run_steps.steps AS traffic_bytes, traffic_bytes * 1e9 / nullif(step_ns, 0) AS traffic_bytes_per_s
-FROM point JOIN run_steps USING (trace_id) LEFT JOIN speed AS s USING (trace_id) LEFT JOIN operator USING (trace_id)
+    percentile(ratios, 50) AS speedup, percentile(ratios, 25) AS speedup_low,
+    percentile(ratios, 75) AS speedup_high,
+    profiled_step_ns, profiled_step_ns / nullif(step_ns, 0) AS dilation,
+    operator.n / run_steps.steps AS operators,
+    f.launches / run_steps.steps AS launches, f.kernels / run_steps.steps AS kernels,
+    f.kernel_ns // run_steps.steps AS kernel_ns,
+    traffic.n // run_steps.steps AS traffic_bytes,
+    traffic_bytes * 1e9 / nullif(step_ns, 0) AS traffic_bytes_per_s
+FROM point JOIN run_steps USING (trace_id) LEFT JOIN speed AS s USING (trace_id)
+LEFT JOIN operator USING (trace_id)
 LEFT JOIN figure AS f USING (trace_id) LEFT JOIN traffic USING (trace_id)
 ORDER BY device, dtype, activation, batch, seq, dim, hidden, trace_id

@@ -3,9 +3,11 @@
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column classes (list of text): kernel classes, memcpy and memset that ran at once; empty: the GPU was idle
--- column overlap (text): compute, communication or copy alone, an overlap of these (compute + communication ...), or idle
+-- column overlap (text): compute, communication or copy alone, an overlap of these (compute + communication
+--     ...), or idle
 -- column covered_ns (ns): time covered by exactly these; the rows of a device add up to its GPU-active span
--- column share_of_active (fraction of the GPU-active span): covered_ns over first GPU op's start to last one's end
+-- column share_of_active (fraction of the GPU-active span): covered_ns over first GPU op's start to last
+--     one's end
 -- doubts: no_gpu_ops, absurd_duration, stream_overlap
 WITH running AS (
     SELECT {'trace_id': trace_id, 'device_id': o.device_id} AS key,
@@ -16,7 +18,8 @@ WITH running AS (
 active AS (SELECT key, max(end_ns) - min(start_ns) AS span_ns FROM running GROUP BY key),
 busy AS (FROM interval_union('running')),
 covered AS (
-    SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS covered_ns FROM interval_labels('running') GROUP BY key, labels
+    SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS covered_ns FROM interval_labels('running')
+    GROUP BY key, labels
     UNION ALL
     SELECT key, [], any_value(span_ns) - coalesce(sum(u.end_ns - u.start_ns), 0)::BIGINT
     FROM active LEFT JOIN busy AS u USING (key) GROUP BY key
@@ -24,7 +27,8 @@ covered AS (
 SELECT
     key.trace_id, key.device_id, labels AS classes,
     concat_ws(' + ',
-        CASE WHEN len(list_filter(labels, lambda x: x NOT IN ('communication', 'memcpy', 'memset'))) > 0 THEN 'compute' END,
+        CASE WHEN len(list_filter(labels, lambda x: x NOT IN ('communication', 'memcpy', 'memset'))) > 0
+            THEN 'compute' END,
         CASE WHEN list_contains(labels, 'communication') THEN 'communication' END,
         CASE WHEN list_has_any(labels, ['memcpy', 'memset']) THEN 'copy' END,
         CASE WHEN len(labels) = 0 THEN 'idle' END) AS overlap,

@@ -2,10 +2,12 @@
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column device_id (id): the device
--- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy, communication, triton or other, by name
+-- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy,
+--     communication, triton or other, by name
 -- column count (count): kernels
 -- column total_ns (ns): sum of their durations
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over the device's sum of kernel durations
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over the device's sum of kernel
+--     durations
 -- column covered_ns (ns): time in which at least one of them ran
 -- column alone_ns (ns): of that, time in which no kernel of another class ran
 -- column overlapped_ns (ns): the rest of covered_ns
@@ -19,11 +21,13 @@ covered AS (
            sum_where(end_ns - start_ns, len(labels) = 1) AS alone_ns
     FROM interval_labels('kernel') GROUP BY key, label
 ),
-summed AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, class AS label, count, total_ns FROM kernel_time())
+summed AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, class AS label, count, total_ns
+    FROM kernel_time())
 SELECT
     key.trace_id, key.device_id, label AS class, count, total_ns,
     total_ns / nullif(sum(total_ns) OVER (PARTITION BY key), 0) AS share_of_kernel_time,
-    coalesce(covered_ns, 0) AS covered_ns, coalesce(alone_ns, 0) AS alone_ns, coalesce(covered_ns - alone_ns, 0) AS overlapped_ns
+    coalesce(covered_ns, 0) AS covered_ns, coalesce(alone_ns, 0) AS alone_ns,
+    coalesce(covered_ns - alone_ns, 0) AS overlapped_ns
 FROM summed LEFT JOIN covered USING (key, label)
 WHERE key.trace_id = coalesce(getvariable('trace'), key.trace_id)
 ORDER BY key, total_ns DESC, class

@@ -1,7 +1,8 @@
 -- question: Which kernels took far longer than the same kernel usually does?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many kernels
--- param fence (integer, default thresholds().outlier_fence): how many interquartile ranges above the third quartile is far (Tukey 1977: 3 is "far out")
+-- param fence (integer, default thresholds().outlier_fence): how many interquartile ranges above the third
+--     quartile is far (Tukey 1977: 3 is "far out")
 -- param least (integer, default thresholds().outlier_runs): runs of a kernel below which there is no usual
 -- column trace_id (id): the trace
 -- column device_id (id): the device
@@ -20,19 +21,24 @@ WITH kernel AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 usual AS (
-    SELECT trace_id, shape, count(*) AS runs, percentile(list(dur_ns), 25) AS q1_ns, percentile(list(dur_ns), 50) AS q2_ns,
+    SELECT trace_id, shape, count(*) AS runs, percentile(list(dur_ns), 25) AS q1_ns,
+           percentile(list(dur_ns), 50) AS q2_ns,
            percentile(list(dur_ns), 75) AS q3_ns
-    FROM kernel GROUP BY trace_id, shape HAVING count(*) >= coalesce(getvariable('least'), thresholds().outlier_runs)
+    FROM kernel GROUP BY trace_id, shape
+    HAVING count(*) >= coalesce(getvariable('least'), thresholds().outlier_runs)
 ),
 outlier AS (
-    SELECT k.trace_id, k.device_id, k.event_id, k.name, k.start_ns, k.dur_ns, q2_ns, k.dur_ns - q2_ns AS excess_ns, runs
+    SELECT k.trace_id, k.device_id, k.event_id, k.name, k.start_ns, k.dur_ns, q2_ns,
+           k.dur_ns - q2_ns AS excess_ns, runs
     FROM kernel AS k JOIN usual AS u ON k.trace_id = u.trace_id AND k.shape = u.shape
     WHERE k.dur_ns > q3_ns + coalesce(getvariable('fence'), thresholds().outlier_fence) * (q3_ns - q1_ns)
       -- Kernels that always take the same time have no range: a thousandth more is no outlier.
-      AND k.dur_ns > q2_ns + greatest(thresholds().outlier_excess_ns, thresholds().outlier_excess_share * q2_ns)
+      AND k.dur_ns > q2_ns
+          + greatest(thresholds().outlier_excess_ns, thresholds().outlier_excess_share * q2_ns)
     ORDER BY excess_ns DESC, k.start_ns
     LIMIT coalesce(getvariable('top'), 20)
 )
-SELECT r.trace_id, r.device_id, r.event_id, r.name, r.start_ns, r.dur_ns, q2_ns AS usual_ns, excess_ns, runs, cpu_op, step
+SELECT r.trace_id, r.device_id, r.event_id, r.name, r.start_ns, r.dur_ns, q2_ns AS usual_ns, excess_ns, runs,
+       cpu_op, step
 FROM outlier AS r LEFT JOIN gpu_op_origin AS o ON r.trace_id = o.trace_id AND r.event_id = o.event_id
 ORDER BY excess_ns DESC, r.start_ns

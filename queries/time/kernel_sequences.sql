@@ -1,7 +1,8 @@
 -- question: Which sequences of kernels do operators launch again and again?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many sequences
--- param operator (text, default all): only under operators whose name contains this; by default under outermost ones
+-- param operator (text, default all): only under operators whose name contains this; by default under
+--     outermost ones
 -- param shortest (integer, default 2): the fewest kernels in a sequence
 -- column trace_id (id): the trace
 -- column operator (text): the operator, with all that it calls on its thread
@@ -12,7 +13,8 @@
 -- column per_call_ns (ns): total_ns over count
 -- doubts: no_gpu_ops, unlinked_gpu_ops
 WITH named AS (
-    SELECT trace_id, pid, tid, CASE WHEN getvariable('operator') IS NULL THEN '' ELSE name END AS name, name AS operator, event_id,
+    SELECT trace_id, pid, tid, CASE WHEN getvariable('operator') IS NULL THEN '' ELSE name END AS name,
+           name AS operator, event_id,
            start_ns, end_ns
     FROM cpu_ops
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
@@ -25,8 +27,10 @@ kernel AS (
     WHERE l.kind = 'kernel'
 ),
 sequence AS (
-    SELECT c.trace_id, c.operator, c.event_id, list(k.name ORDER BY launch_start_ns, k.event_id) AS kernels, sum(k.dur_ns) AS ns
-    FROM kernel AS k ASOF JOIN call AS c ON k.trace_id = c.trace_id AND k.pid = c.pid AND k.tid = c.tid AND k.launch_start_ns >= c.start_ns
+    SELECT c.trace_id, c.operator, c.event_id, list(k.name ORDER BY launch_start_ns, k.event_id) AS kernels,
+           sum(k.dur_ns) AS ns
+    FROM kernel AS k ASOF JOIN call AS c ON k.trace_id = c.trace_id AND k.pid = c.pid AND k.tid = c.tid
+        AND k.launch_start_ns >= c.start_ns
     WHERE k.launch_start_ns < c.end_ns
     GROUP BY c.trace_id, c.operator, c.event_id
 )

@@ -2,7 +2,8 @@
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column device_id (id): the device
--- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy, communication, triton or other, by name
+-- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy,
+--     communication, triton or other, by name
 -- column count (count): kernels
 -- column total_ns (ns): sum of their durations
 -- doubts: no_gpu_ops, absurd_duration

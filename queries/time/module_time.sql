@@ -10,14 +10,17 @@
 -- column host_self_ns (ns): the same without inner modules
 -- column gpu_ns (ns): sum of the durations of GPU ops that the calls launched, inner modules included
 -- column gpu_self_ns (ns): the same without inner modules
--- column backward_gpu_ns (ns): sum of the durations of GPU ops of the backward pass of its operators, inner modules excluded; forward and backward belong together by sequence number
+-- column backward_gpu_ns (ns): sum of the durations of GPU ops of the backward pass of its operators, inner
+--     modules excluded; forward and backward belong together by sequence number
 -- doubts: no_modules, unlinked_gpu_ops
 WITH frame AS (
-    SELECT trace_id, pid, tid, event_id, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
+    SELECT trace_id, pid, tid, event_id, module_name(name) AS name, start_ns, end_ns, dur_ns
+    FROM python_frames
     WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 nest AS (FROM nested('frame')),
-tree AS (SELECT n.*, p.name AS parent FROM nest AS n LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id),
+tree AS (SELECT n.*, p.name AS parent FROM nest AS n LEFT JOIN frame AS p ON n.trace_id = p.trace_id
+    AND n.parent_id = p.event_id),
 cost AS (SELECT * FROM launched_inside('frame')),
 inner_cost AS (
     SELECT n.trace_id, n.parent_id AS event_id, sum(c.dur_ns) AS host_ns, sum(c.gpu_ns) AS gpu_ns
@@ -25,7 +28,8 @@ inner_cost AS (
 ),
 forward_op AS (
     SELECT trace_id, event_id, sequence_number, start_ns FROM cpu_ops
-    WHERE sequence_number IS NOT NULL AND NOT is_backward_operator(name) AND trace_id IN (SELECT trace_id FROM frame)
+    WHERE sequence_number IS NOT NULL AND NOT is_backward_operator(name)
+        AND trace_id IN (SELECT trace_id FROM frame)
 ),
 site AS (FROM call_site('forward_op')),
 forward AS (
@@ -44,10 +48,12 @@ backward AS (
     FROM backward_cost JOIN forward USING (trace_id, sequence_number) GROUP BY ALL
 )
 SELECT
-    c.trace_id, c.name AS module, mode(n.parent ORDER BY n.parent) AS parent, min(n.depth)::BIGINT AS depth, count(*) AS calls,
+    c.trace_id, c.name AS module, mode(n.parent ORDER BY n.parent) AS parent, min(n.depth)::BIGINT AS depth,
+    count(*) AS calls,
     sum(c.dur_ns)::BIGINT AS host_ns,
     sum(c.dur_ns - coalesce(i.host_ns, 0))::BIGINT AS host_self_ns, sum(c.gpu_ns)::BIGINT AS gpu_ns,
-    sum(c.gpu_ns - coalesce(i.gpu_ns, 0))::BIGINT AS gpu_self_ns, coalesce(any_value(b.gpu_ns), 0)::BIGINT AS backward_gpu_ns
+    sum(c.gpu_ns - coalesce(i.gpu_ns, 0))::BIGINT AS gpu_self_ns,
+    coalesce(any_value(b.gpu_ns), 0)::BIGINT AS backward_gpu_ns
 FROM cost AS c JOIN tree AS n USING (trace_id, event_id) LEFT JOIN inner_cost AS i USING (trace_id, event_id)
 LEFT JOIN backward AS b ON c.trace_id = b.trace_id AND c.name = b.name
 GROUP BY c.trace_id, c.name

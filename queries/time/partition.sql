@@ -25,28 +25,33 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- The partition is defined in views/timeline.sql (the instants) and views/windows.sql (window_partition).
 WITH op AS (
-    SELECT o.trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
+    SELECT o.trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
+           count(*) AS gpu_ops,
            count(l.event_id) AS linked
     FROM gpu_ops AS o LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     GROUP BY ALL
 ),
 -- Ops and the borders of windows in one order: an op on a border belongs to the window that it opens.
 point AS (
-    SELECT trace_id, device_id, start_ns AS at_ns, 1 AS turn, kernels, gpu_ops, linked, NULL AS kind, NULL AS name,
+    SELECT trace_id, device_id, start_ns AS at_ns, 1 AS turn, kernels, gpu_ops, linked, NULL AS kind,
+           NULL AS name,
            NULL::BIGINT AS start_ns, NULL::BIGINT AS end_ns
     FROM op
     UNION ALL
-    SELECT trace_id, device_id, unnest([start_ns, end_ns]), unnest([0, CASE kind WHEN 'gpu_active' THEN 2 ELSE 0 END]),
+    SELECT trace_id, device_id, unnest([start_ns, end_ns]),
+           unnest([0, CASE kind WHEN 'gpu_active' THEN 2 ELSE 0 END]),
            0, 0, 0, kind, name, start_ns, end_ns
     FROM windows
 ),
 so_far AS (
-    SELECT * REPLACE (sum(kernels) OVER in_order AS kernels, sum(gpu_ops) OVER in_order AS gpu_ops, sum(linked) OVER in_order AS linked)
+    SELECT * REPLACE (sum(kernels) OVER in_order AS kernels, sum(gpu_ops) OVER in_order AS gpu_ops,
+        sum(linked) OVER in_order AS linked)
     FROM point
     WINDOW in_order AS (PARTITION BY trace_id, device_id ORDER BY at_ns, turn ROWS UNBOUNDED PRECEDING)
 ),
 counted AS (
-    SELECT trace_id, device_id, kind, name, start_ns, end_ns, (max(kernels) - min(kernels))::BIGINT AS kernels,
+    SELECT trace_id, device_id, kind, name, start_ns, end_ns,
+           (max(kernels) - min(kernels))::BIGINT AS kernels,
            (max(gpu_ops) - min(gpu_ops))::BIGINT AS gpu_ops, (max(linked) - min(linked))::BIGINT AS linked
     FROM so_far WHERE kind IS NOT NULL GROUP BY trace_id, device_id, kind, name, start_ns, end_ns
 ),

@@ -16,14 +16,17 @@ WITH frame AS (
 ),
 outer_frame AS (SELECT * FROM outermost('frame', of_name := TRUE)),
 inclusive AS (
-    SELECT trace_id, name, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
+    SELECT trace_id, name, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops,
+           sum(gpu_ns)::BIGINT AS gpu_ns
     FROM launched_inside('outer_frame') GROUP BY ALL
 ),
 own AS (
-    SELECT trace_id, name, count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns, coalesce(sum(idle_ns), 0)::BIGINT AS gpu_idle_ns
+    SELECT trace_id, name, count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns,
+           coalesce(sum(idle_ns), 0)::BIGINT AS gpu_idle_ns
     FROM python_frames JOIN host_slice USING (trace_id, event_id)
     LEFT JOIN (
-        SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS idle_ns FROM gpu_timeline_by_cause
+        SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS idle_ns
+        FROM gpu_timeline_by_cause
         WHERE idle_class = 'host_late' GROUP BY ALL
     ) USING (trace_id, event_id)
     WHERE NOT is_module GROUP BY ALL

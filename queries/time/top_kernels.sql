@@ -3,14 +3,16 @@
 -- param top (integer, default 20): how many kernels
 -- column trace_id (id): the trace
 -- column name (text): the kernel
--- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy, communication, triton or other, by its name
+-- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy,
+--     communication, triton or other, by its name
 -- column count (count): how often it ran
 -- column total_ns (ns): sum of its durations
 -- column mean_ns (ns): rounded down
 -- column p50_ns (ns): half of its durations are below: element n // 2 of the sorted ones
 -- column p99_ns (ns): 99 of 100 are
 -- column max_ns (ns): the longest
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels' durations in the trace
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
+--     durations in the trace
 -- column cpu_op (text): the operator that launched it most often
 -- doubts: no_gpu_ops, absurd_duration
 WITH top AS (
@@ -32,8 +34,10 @@ launched AS (
     JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     GROUP BY op.trace_id, op.name, o.name
 ),
-launcher AS (SELECT trace_id, name, arg_min(cpu_op, (-times, cpu_op)) AS cpu_op FROM launched GROUP BY trace_id, name)
+launcher AS (SELECT trace_id, name, arg_min(cpu_op, (-times, cpu_op)) AS cpu_op FROM launched
+    GROUP BY trace_id, name)
 SELECT
-    trace_id, name, class, count, total_ns, total_ns // count AS mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time, cpu_op
+    trace_id, name, class, count, total_ns, total_ns // count AS mean_ns, p50_ns, p99_ns, max_ns,
+    share_of_kernel_time, cpu_op
 FROM top LEFT JOIN launcher USING (trace_id, name)
 ORDER BY total_ns DESC, name

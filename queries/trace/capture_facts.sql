@@ -1,4 +1,5 @@
--- question: What did `tracekit capture` note about the run: workload, sizes, step time with and without the profiler?
+-- question: What did `tracekit capture` note about the run: workload, sizes, step time with and without the
+--     profiler?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column facts (JSON): the trace's own `tracekit` metadata; NULL for a trace that tracekit did not capture

@@ -3,7 +3,8 @@
 -- param severity (text, default all): error, warning or info; errors alone are found at once
 -- column trace_id (id): the trace
 -- column code (text): the kind of finding
--- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (more could be known)
+-- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (more could
+--     be known)
 -- column message (text): what was found, and what it means
 -- column count (count): how many times
 WITH found AS (
@@ -31,27 +32,34 @@ WITH found AS (
     FROM launches AS l ANTI JOIN gpu_op_link AS k ON l.trace_id = k.trace_id AND l.event_id = k.launch_id
     WHERE activity = 'graph' GROUP BY ALL
     UNION ALL
-    SELECT trace_id, 'negative_duration', 'warning', count(*), 'events have a negative duration and are left out of all sums'
+    SELECT trace_id, 'negative_duration', 'warning', count(*),
+           'events have a negative duration and are left out of all sums'
     FROM event WHERE phase = 'X' AND dur_ns < 0 GROUP BY ALL
     UNION ALL
-    SELECT trace_id, 'no_time', 'warning', count(*), 'complete events have no usable timestamp or duration and are left out of all sums'
-    FROM event WHERE phase = 'X' AND (ts_ns IS NULL OR dur_ns IS NULL OR dur_ns > thresholds().late_time_ns) GROUP BY ALL
+    SELECT trace_id, 'no_time', 'warning', count(*),
+           'complete events have no usable timestamp or duration and are left out of all sums'
+    FROM event WHERE phase = 'X' AND (ts_ns IS NULL OR dur_ns IS NULL OR dur_ns > thresholds().late_time_ns)
+    GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'absurd_duration', 'warning', count(*), 'events last longer than a day'
     FROM slices WHERE dur_ns > thresholds().absurd_duration_ns GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'stream_overlap', 'info', count(*),
-           'GPU ops begin before an earlier one on their stream has ended (dependent launch, or a stream that stands for several)'
+           'GPU ops begin before an earlier one on their stream has ended (dependent launch, or a stream '
+           || 'that stands for several)'
     FROM (SELECT *, max(end_ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id
-                                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end_ns FROM gpu_ops)
+                                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end_ns
+                                      FROM gpu_ops)
     WHERE start_ns < earlier_end_ns GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'starts_before_launch', 'warning', count(*),
-           'GPU ops start before their launch call began, by up to ' || -min(launch_delay_ns) || ' ns: device and host clocks differ'
+           'GPU ops start before their launch call began, by up to ' || -min(launch_delay_ns)
+           || ' ns: device and host clocks differ'
     FROM gpu_op_link WHERE launch_delay_ns < 0 GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'begin_end_events', 'warning', count(*),
-           'events mark a begin or an end (phases B and E) instead of a duration: they are kept and not analysed'
+           'events mark a begin or an end (phases B and E) instead of a duration: they are kept and not '
+           || 'analysed'
     FROM event WHERE phase IN ('B', 'E') GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'ambiguous_correlation', 'warning', count(*),
@@ -64,21 +72,29 @@ WITH found AS (
     SELECT trace_id, 'no_gpu_ops', 'info', 1, 'no GPU op is in the trace'
     FROM trace WHERE events > 0 AND trace_id NOT IN (SELECT trace_id FROM gpu_ops)
     UNION ALL
-    SELECT trace_id, 'no_steps', 'info', 1, 'no profiler steps are marked: call profiler.step() once per iteration to see each'
+    SELECT trace_id, 'no_steps', 'info', 1,
+           'no profiler steps are marked: call profiler.step() once per iteration to see each'
     FROM trace WHERE events > 0 AND trace_id NOT IN (SELECT trace_id FROM steps)
     UNION ALL
-    SELECT trace_id, 'no_stacks', 'info', 1, 'no Python stacks were recorded: time between operators cannot be told apart (with_stack=True)'
+    SELECT trace_id, 'no_stacks', 'info', 1,
+           'no Python stacks were recorded: time between operators cannot be told apart (with_stack=True)'
     FROM trace WHERE events > 0 AND trace_id NOT IN (SELECT trace_id FROM python_frames)
     UNION ALL
     SELECT trace_id, 'cold_first_step', 'warning', 1,
-           'the first step takes ' || round(arg_min(dur_ns, start_ns) / median(dur_ns), 1) || ' times the median step: warm up before profiling'
+           'the first step takes ' || round(arg_min(dur_ns, start_ns) / median(dur_ns), 1)
+           || ' times the median step: warm up before profiling'
     FROM steps GROUP BY trace_id HAVING count(*) >= thresholds().cold_steps
        AND arg_min(dur_ns, start_ns) > thresholds().cold_step_ratio * median(dur_ns)
     UNION ALL
     SELECT trace_id, 'profiler_dilation', 'warning', 1,
-           'profiling made a step ' || round(dilation, 2) || ' times as long: the host looks slower than it is'
-    FROM (SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS DOUBLE)
-                           / nullif(TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE), 0) AS dilation FROM trace)
+           'profiling made a step ' || round(dilation, 2)
+           || ' times as long: the host looks slower than it is'
+    FROM (
+        SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS DOUBLE) AS profiled_ns,
+               TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE) AS plain_ns,
+               profiled_ns / nullif(plain_ns, 0) AS dilation
+        FROM trace
+    )
     WHERE dilation > thresholds().dilation_ratio
 )
 SELECT trace_id, code, severity, message, count

@@ -12,20 +12,26 @@ WITH named AS (
 ),
 seen AS (
     SELECT
-        trace_id, bool_or(shaped) AS no_shapes, bool_or(kind = 'python' AND is_module_frame(name)) AS no_modules,
+        trace_id, bool_or(shaped) AS no_shapes,
+        bool_or(kind = 'python' AND is_module_frame(name)) AS no_modules,
         bool_or(kind = 'annotation') AS no_annotations, bool_or(kind = 'cpu_op') AS no_operators,
         bool_or(kind IN ('runtime', 'driver')) AS no_runtime_calls,
-        bool_or(kind IN ('cpu_op', 'annotation') AND compiled_part(kind, name) IS NOT NULL) AS no_compiled_code,
-        bool_or(kind IN ('cpu_op', 'annotation', 'python') AND host_activity(kind, name) = 'input') AS no_data_loading,
-        bool_or(phase = 'i' AND name = '[memory]') AS no_memory_events, bool_or(kind IN ('memcpy', 'memset')) AS no_copies,
+        bool_or(kind IN ('cpu_op', 'annotation')
+            AND compiled_part(kind, name) IS NOT NULL) AS no_compiled_code,
+        bool_or(kind IN ('cpu_op', 'annotation', 'python')
+            AND host_activity(kind, name) = 'input') AS no_data_loading,
+        bool_or(phase = 'i' AND name = '[memory]') AS no_memory_events,
+        bool_or(kind IN ('memcpy', 'memset')) AS no_copies,
         bool_or(kind = 'kernel' AND kernel_class(name) = 'communication') AS no_communication,
         bool_or(kind IN ('runtime', 'driver') AND contains(name, 'GraphLaunch')) AS no_graphs,
         bool_or(kind = 'counter_range' OR phase = 'C') AS no_counters,
         trace_id IN (SELECT trace_id FROM device_peaks WHERE hardware IS NOT NULL) AS unknown_device,
-        trace_id IN (SELECT a.trace_id FROM jobs AS a JOIN jobs AS b ON a.job = b.job AND a.trace_id <> b.trace_id) AS one_rank
+        trace_id IN (SELECT a.trace_id FROM jobs AS a
+            JOIN jobs AS b ON a.job = b.job AND a.trace_id <> b.trace_id) AS one_rank
     FROM named GROUP BY trace_id
 ),
-absent AS (SELECT trace_id, code FROM (UNPIVOT seen ON * EXCLUDE trace_id INTO NAME code VALUE is_there) WHERE NOT is_there),
+absent AS (SELECT trace_id, code FROM (UNPIVOT seen ON * EXCLUDE trace_id INTO NAME code VALUE is_there)
+    WHERE NOT is_there),
 explained (code, message) AS (VALUES
     ('no_shapes', 'no input shapes were recorded (record_shapes=True)'),
     ('no_modules', 'no calls of nn.Module were recorded (with_stack=True, with_modules=True)'),
@@ -39,7 +45,8 @@ explained (code, message) AS (VALUES
     ('no_communication', 'no collective ran on a device'),
     ('no_graphs', 'no CUDA graph was launched'),
     ('no_counters', 'no counters were recorded'),
-    ('unknown_device', 'the peaks of its device are not known, so work is held against nothing (--hardware adds a device)'),
+    ('unknown_device',
+        'the peaks of its device are not known, so work is held against nothing (--hardware adds a device)'),
     ('one_rank', 'no other rank of its job is in the database: load the traces of several ranks together')
 )
 SELECT trace_id, code, message

@@ -17,7 +17,8 @@
 WITH counted AS (
     SELECT
         trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
-        count(*) FILTER (kind IN ('kernel', 'memcpy', 'memset')) AS gpu_ops, count(*) FILTER (kind = 'cpu_op') AS cpu_ops
+        count(*) FILTER (kind IN ('kernel', 'memcpy', 'memset')) AS gpu_ops,
+        count(*) FILTER (kind = 'cpu_op') AS cpu_ops
     FROM slices GROUP BY trace_id
 ),
 launched AS (SELECT trace_id, count(*) AS linked FROM gpu_op_link GROUP BY trace_id),
@@ -34,7 +35,8 @@ SELECT
     coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops,
     coalesce(linked, 0) AS linked, coalesce(cpu_ops, 0) AS cpu_ops, coalesce(steps, 0) AS steps,
     span.end_ns - span.start_ns AS span_ns, span.start_ns, base_time_ns
-FROM trace LEFT JOIN trace_span AS span USING (trace_id) LEFT JOIN counted USING (trace_id) LEFT JOIN launched USING (trace_id)
+FROM trace LEFT JOIN trace_span AS span USING (trace_id) LEFT JOIN counted USING (trace_id)
+LEFT JOIN launched USING (trace_id)
 LEFT JOIN stepped USING (trace_id) LEFT JOIN listed USING (trace_id)
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ORDER BY trace_id

@@ -1,11 +1,12 @@
--- What labels of slices mean: the kind of event, what the host is busy with, the class of a kernel. Each name is
--- looked at once.
+-- What labels of slices mean: the kind of event, what the host is busy with, the class of a kernel. Each name
+-- is looked at once.
 CREATE OR REPLACE TABLE slice_label AS
 WITH slice AS (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X'),
 meaning AS (
     SELECT
         kind, name,
-        CASE WHEN kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver') THEN host_activity(kind, name) END::host_activity AS activity,
+        CASE WHEN kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver')
+            THEN host_activity(kind, name) END::host_activity AS activity,
         CASE WHEN kind = 'kernel' THEN coalesce(kernel_class(name), 'other') END AS class
     FROM (SELECT DISTINCT kind, name FROM slice)
 )
@@ -34,7 +35,8 @@ FROM slices WHERE kind = 'cpu_op';
 
 -- Runtime and driver calls, all of them.
 CREATE OR REPLACE VIEW runtime_calls AS
-SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, label_id, activity, args
+SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, label_id,
+       activity, args
 FROM slices WHERE kind IN ('runtime', 'driver');
 
 -- Calls that enqueue work for a device: kernels, graphs, copies and fills.
@@ -58,14 +60,18 @@ SELECT trace_id, event_id, 'device', name, pid, tid, start_ns, end_ns, dur_ns, c
        device_id, stream, TRY_CAST(args->>'wait_on_stream' AS BIGINT)
 FROM slices WHERE kind = 'device_sync';
 
--- Waits that the device recorded, with the event that each is for: what it waits for was given to a stream before
--- `record_ns`, when the event was recorded there; NULL: the trace does not say. By the correlation of the call.
--- https://github.com/pytorch/kineto/blob/main/libkineto/src/CuptiActivity.cpp (wait_on_cuda_event_record_corr_id)
+-- Waits that the device recorded, with the event that each is for: what it waits for was given to a stream
+-- before `record_ns`, when the event was recorded there; NULL: the trace does not say. By the correlation of
+-- the call.
+-- https://github.com/pytorch/kineto/blob/main/libkineto/src/CuptiActivity.cpp
+-- (wait_on_cuda_event_record_corr_id)
 CREATE OR REPLACE VIEW event_waits AS
-SELECT s.trace_id, s.event_id, s.correlation, s.stream, TRY_CAST(s.args->>'wait_on_stream' AS BIGINT) AS wait_on_stream,
+SELECT s.trace_id, s.event_id, s.correlation, s.stream,
+       TRY_CAST(s.args->>'wait_on_stream' AS BIGINT) AS wait_on_stream,
        r.start_ns AS record_ns
 FROM slices AS s LEFT JOIN (SELECT * FROM runtime_calls WHERE contains(name, 'EventRecord')) AS r
-  ON s.trace_id = r.trace_id AND TRY_CAST(s.args->>'wait_on_cuda_event_record_corr_id' AS BIGINT) = r.correlation
+  ON s.trace_id = r.trace_id AND TRY_CAST(s.args->>'wait_on_cuda_event_record_corr_id' AS BIGINT)
+      = r.correlation
 WHERE s.kind = 'device_sync';
 
 -- Frames of the Python stack; modules are frames too ("nn.Module: Linear_0").
@@ -83,30 +89,36 @@ SELECT trace_id, event_id, CASE kind WHEN 'annotation' THEN 'host' ELSE 'device'
        name, pid, tid, start_ns, end_ns, dur_ns, external_id
 FROM slices WHERE kind IN ('annotation', 'gpu_annotation');
 
--- The profiler's steps, as the host ran them, each once. Marks of one name that overlap in time (nested, or of
--- several threads) are one step: from the first begin to the last end, with the event and the thread of the
--- first to begin. A mark without length is none.
+-- The profiler's steps, as the host ran them, each once. Marks of one name that overlap in time (nested, or
+-- of several threads) are one step: from the first begin to the last end, with the event and the thread of
+-- the first to begin. A mark without length is none.
 CREATE OR REPLACE VIEW steps AS
 WITH mark AS (
-    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, {'start': start_ns, 'length': -dur_ns, 'pid': pid, 'tid': tid, 'id': event_id} AS place
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns,
+           {'start': start_ns, 'length': -dur_ns, 'pid': pid, 'tid': tid, 'id': event_id} AS place
     FROM annotations WHERE side = 'host' AND name LIKE 'ProfilerStep#%' AND dur_ns > 0
 ),
 opening AS (
     SELECT *, (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, name ORDER BY place
-                                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE AS opens
+                                             ROWS BETWEEN UNBOUNDED PRECEDING
+                                                 AND 1 PRECEDING)) IS NOT FALSE AS opens
     FROM mark
 ),
 numbered AS (
-    SELECT *, count(*) FILTER (opens) OVER (PARTITION BY trace_id, name ORDER BY place ROWS UNBOUNDED PRECEDING) AS number FROM opening
+    SELECT *, count(*) FILTER (opens) OVER (PARTITION BY trace_id, name
+        ORDER BY place ROWS UNBOUNDED PRECEDING) AS number FROM opening
 )
-SELECT trace_id, arg_min(event_id, place) AS event_id, TRY_CAST(split_part(name, '#', 2) AS BIGINT) AS step, name,
-       arg_min(pid, place) AS pid, arg_min(tid, place) AS tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+SELECT trace_id, arg_min(event_id, place) AS event_id, TRY_CAST(split_part(name, '#', 2) AS BIGINT) AS step,
+       name,
+       arg_min(pid, place) AS pid, arg_min(tid, place) AS tid, min(start_ns) AS start_ns,
+       max(end_ns) AS end_ns,
        max(end_ns) - min(start_ns) AS dur_ns
 FROM numbered GROUP BY trace_id, name, number;
 
 -- Arrows between events (ac2g: launch to GPU op; fwdbwd: forward to backward): one row per end.
 CREATE OR REPLACE VIEW flows AS
-SELECT trace_id, event_id, category, CASE phase WHEN 's' THEN 'start' WHEN 't' THEN 'step' ELSE 'end' END AS side,
+SELECT trace_id, event_id, category,
+       CASE phase WHEN 's' THEN 'start' WHEN 't' THEN 'step' ELSE 'end' END AS side,
        flow_id, pid, tid, ts_ns
 FROM event WHERE phase IN ('s', 't', 'f');
 

@@ -13,11 +13,17 @@ CREATE OR REPLACE MACRO collective_type(name) AS CASE
     WHEN regexp_matches(name, '(?i)barrier') THEN 'barrier'
     WHEN regexp_matches(name, '(?i)(^|_)reduce(_|$)') THEN 'reduce' END;
 
+-- Which of some words (alternatives of a regular expression) a kernel's name has between underscores.
+CREATE OR REPLACE MACRO part_of_name(name, words) AS
+    upper(nullif(regexp_extract(name, '(?i)_(' || words || ')(_|$|\()', 1), ''));
+
 -- Bytes of an element, by c10's name of its type.
 CREATE OR REPLACE MACRO message_element_bytes(dtype) AS CASE
-    WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4 WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2
+    WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4
+        WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2
         WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat') THEN 8
-    WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1 WHEN dtype = 'ComplexDouble' THEN 16 END;
+    WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1
+        WHEN dtype = 'ComplexDouble' THEN 16 END;
 
 -- Of the bandwidth that one rank sees, what the slowest link carries, in a group of n ranks.
 -- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
@@ -27,17 +33,21 @@ CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
     WHEN type IN ('broadcast', 'reduce', 'sendrecv') THEN 1 END;
 
 -- Its arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) stand on the
--- kernel, or on the operator that launched it (record_param_comms). `message_bytes` is what bandwidths are taken of: the larger side of the exchange.
+-- kernel, or on the operator that launched it (record_param_comms). `message_bytes` is what bandwidths are
+-- taken of: the larger side of the exchange.
 CREATE OR REPLACE MACRO collectives() AS TABLE
 WITH scope AS (
     -- What the framework opens around a collective; the last opened one that holds the launch tells its type.
     SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
-    WHERE kind IN ('cpu_op', 'annotation') AND regexp_matches(name, '^(nccl|gloo|rccl|c10d|_c10d_functional|symm_mem)::?')
+    WHERE kind IN ('cpu_op', 'annotation')
+        AND regexp_matches(name, '^(nccl|gloo|rccl|c10d|_c10d_functional|symm_mem)::?')
 ),
 told AS (
     SELECT
-        g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns, l.launch_start_ns, l.pid, l.tid,
-        CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args
+        g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns,
+        l.launch_start_ns, l.pid, l.tid,
+        CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args
+            WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args
     FROM gpu_ops AS g JOIN event_row AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
     LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN gpu_op_host AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
@@ -53,7 +63,8 @@ scoped AS (
 typed AS (
     SELECT
         *, args->>'Collective name' AS collective,
-        coalesce(collective_type(args->>'Collective name'), collective_type(scope), collective_type(name), 'other') AS type,
+        coalesce(collective_type(args->>'Collective name'), collective_type(scope), collective_type(name),
+            'other') AS type,
         args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements,
         TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
         TRY_CAST(args->>'Group size' AS BIGINT) AS group_size,
@@ -68,16 +79,18 @@ typed AS (
 )
 SELECT
     * EXCLUDE (args, scope_args, scope_bytes),
-    coalesce(greatest(in_elements, out_elements) * message_element_bytes(dtype), scope_bytes) AS message_bytes,
-    upper(nullif(regexp_extract(name, '(?i)_(RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT)(_|$|\()', 1), '')) AS algorithm,
-    upper(nullif(regexp_extract(name, '(?i)_(LL128|LL|SIMPLE)(_|$|\()', 1), '')) AS protocol
+    coalesce(greatest(in_elements, out_elements) * message_element_bytes(dtype),
+        scope_bytes) AS message_bytes,
+    part_of_name(name, 'RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT') AS algorithm,
+    part_of_name(name, 'LL128|LL|SIMPLE') AS protocol
 FROM typed;
 
--- The traces that can be of one job: of as many ranks, and recorded within thresholds().job_gap_ns of each other
--- (their hosts' clocks differ). `job` is the first of them.
+-- The traces that can be of one job: of as many ranks, and recorded within thresholds().job_gap_ns of each
+-- other (their hosts' clocks differ). `job` is the first of them.
 CREATE OR REPLACE VIEW jobs AS
 WITH span AS (
-    SELECT trace_id, rank, world_size, coalesce(base_time_ns, 0) + s.start_ns AS start_ns, coalesce(base_time_ns, 0) + s.end_ns AS end_ns
+    SELECT trace_id, rank, world_size, coalesce(base_time_ns, 0) + s.start_ns AS start_ns,
+           coalesce(base_time_ns, 0) + s.end_ns AS end_ns
     FROM trace JOIN trace_span AS s USING (trace_id)
 )
 SELECT a.trace_id, min(b.trace_id) AS job
@@ -91,7 +104,8 @@ CREATE OR REPLACE MACRO matched_collectives() AS TABLE
 WITH collective AS (FROM collectives()),
 stepped AS (
     SELECT c.*, j.job, t.rank, t.base_time_ns,
-           coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''), 'unknown') AS group_key,
+           coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''),
+               'unknown') AS group_key,
            CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
     FROM collective AS c JOIN trace AS t USING (trace_id) JOIN jobs AS j USING (trace_id)
     ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
@@ -99,5 +113,6 @@ stepped AS (
 SELECT
     *, CASE WHEN sequence IS NOT NULL THEN 'sequence number' WHEN step IS NOT NULL THEN 'place in step'
         ELSE 'place in trace' END AS matched_by,
-    coalesce(sequence, row_number() OVER (PARTITION BY trace_id, group_key, step, type ORDER BY start_ns, event_id)) AS place
+    coalesce(sequence,
+        row_number() OVER (PARTITION BY trace_id, group_key, step, type ORDER BY start_ns, event_id)) AS place
 FROM stepped;

@@ -8,7 +8,8 @@ SELECT
     CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
          ELSE 'compute' END::device_activity AS activity,
     coalesce(class, kind)::gpu_op_class AS class,
-    name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns, correlation, external_id
+    name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns,
+    correlation, external_id
 FROM slices WHERE kind IN ('kernel', 'memcpy', 'memset');
 
 -- Kernels by class: their number and the sum of their durations, of each device.
@@ -16,12 +17,14 @@ CREATE OR REPLACE MACRO kernel_time() AS TABLE
 SELECT trace_id, device_id, class, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns
 FROM gpu_ops WHERE kind = 'kernel' GROUP BY ALL;
 
--- The devices of each trace by place: the one with most kernel time first; of equals the one with most time in GPU
--- ops, then the one with the smallest number. Whatever speaks of one device of several takes the first.
+-- The devices of each trace by place: the one with most kernel time first; of equals the one with most time
+-- in GPU ops, then the one with the smallest number. Whatever speaks of one device of several takes the
+-- first.
 CREATE OR REPLACE VIEW ranked_devices AS
 SELECT trace_id, device_id,
        row_number() OVER (PARTITION BY trace_id
-                          ORDER BY sum(dur_ns) FILTER (kind = 'kernel') DESC NULLS LAST, sum(dur_ns) DESC, device_id) AS place
+                          ORDER BY sum(dur_ns) FILTER (kind = 'kernel') DESC NULLS LAST, sum(dur_ns) DESC,
+                              device_id) AS place
 FROM gpu_ops GROUP BY trace_id, device_id;
 
 CREATE OR REPLACE VIEW main_device AS
@@ -29,7 +32,8 @@ SELECT trace_id, device_id FROM ranked_devices WHERE place = 1;
 
 CREATE OR REPLACE VIEW kernels AS
 SELECT
-    o.trace_id, o.event_id, o.name, class, o.device_id, o.stream, start_ns, end_ns, o.dur_ns, o.correlation, o.external_id,
+    o.trace_id, o.event_id, o.name, class, o.device_id, o.stream, start_ns, end_ns, o.dur_ns, o.correlation,
+    o.external_id,
     args->'grid' AS grid, args->'block' AS block,
     TRY_CAST(args->>'registers per thread' AS BIGINT) AS registers_per_thread,
     TRY_CAST(args->>'shared memory' AS BIGINT) AS shared_memory_bytes, args
@@ -59,13 +63,15 @@ CREATE OR REPLACE TABLE gpu_op_link AS
 WITH call AS (
     SELECT
         trace_id, correlation, min(event_id) AS launch_id, min(pid) AS pid, arg_min(tid, event_id) AS tid,
-        arg_min(label_id, event_id) AS label_id, arg_min(start_ns, event_id) AS start_ns, arg_min(end_ns, event_id) AS end_ns
+        arg_min(label_id, event_id) AS label_id, arg_min(start_ns, event_id) AS start_ns,
+        arg_min(end_ns, event_id) AS end_ns
     FROM runtime_calls WHERE correlation IS NOT NULL
     GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
 )
 SELECT
     op.trace_id, op.event_id, op.kind, op.device_id, op.stream,
-    launch_id, pid, tid, n.name AS launch_name, call.start_ns AS launch_start_ns, call.end_ns AS launch_end_ns,
+    launch_id, pid, tid, n.name AS launch_name, call.start_ns AS launch_start_ns,
+    call.end_ns AS launch_end_ns,
     op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
     -- The host did not go on before the copy was done.

@@ -1,5 +1,6 @@
 -- What the host did, thread by thread. Derived once: nesting is costly and much depends on it. The tables
--- of segments, slices and launches are filled by tracekit/ingest/host_tree.py: a stack says in one pass what SQL says badly.
+-- of segments, slices and launches are filled by tracekit/ingest/host_tree.py: a stack says in one pass what
+-- SQL says badly.
 
 CREATE TABLE scratch.slice_thread AS
 SELECT trace_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
@@ -14,7 +15,8 @@ SELECT trace_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM scratch.s
 
 -- The threads of the host, numbered. Each has the time of its trace.
 CREATE OR REPLACE TABLE host_thread AS
-SELECT row_number() OVER (ORDER BY trace_id, pid, tid)::INTEGER AS thread, trace_id, pid, tid, span.start_ns, span.end_ns
+SELECT row_number() OVER (ORDER BY trace_id, pid, tid)::INTEGER AS thread, trace_id, pid, tid, span.start_ns,
+       span.end_ns
 FROM scratch.slice_thread JOIN trace_span AS span USING (trace_id) WHERE is_host;
 
 -- The time of each thread cut wherever a slice begins or ends, from the trace's start to its end, without
@@ -25,13 +27,17 @@ CREATE OR REPLACE TABLE thread_segment (
     thread INTEGER, segment BIGINT, start_ns BIGINT, end_ns BIGINT, event_id BIGINT, activity_code UTINYINT
 );
 CREATE OR REPLACE VIEW host_segment AS
-SELECT trace_id, pid, tid, segment, s.start_ns, s.end_ns, event_id, host_activity_of(activity_code) AS activity
+SELECT trace_id, pid, tid, segment, s.start_ns, s.end_ns, event_id,
+       host_activity_of(activity_code) AS activity
 FROM thread_segment AS s JOIN host_thread USING (thread);
 
 -- Host slices in their tree: depth from 1, the enclosing slice, and time not spent in inner slices.
-CREATE OR REPLACE TABLE thread_slice (thread INTEGER, event_id BIGINT, depth INTEGER, parent_id BIGINT, self_ns BIGINT);
+CREATE OR REPLACE TABLE thread_slice (thread INTEGER, event_id BIGINT, depth INTEGER, parent_id BIGINT,
+    self_ns BIGINT);
 CREATE OR REPLACE VIEW host_slice AS
-SELECT trace_id, event_id, pid, tid, depth, parent_id, self_ns FROM thread_slice JOIN host_thread USING (thread);
+SELECT trace_id, event_id, pid, tid, depth, parent_id, self_ns FROM thread_slice
+JOIN host_thread USING (thread);
 
 -- Launches of GPU ops with what is innermost around them: the operator, the Python frame and the module.
-CREATE OR REPLACE TABLE gpu_op_host (trace_id INTEGER, launch_id BIGINT, cpu_op_id BIGINT, python_id BIGINT, module_id BIGINT);
+CREATE OR REPLACE TABLE gpu_op_host (trace_id INTEGER, launch_id BIGINT, cpu_op_id BIGINT, python_id BIGINT,
+    module_id BIGINT);

@@ -13,16 +13,20 @@ CREATE OR REPLACE MACRO hta_kernel_type(name) AS CASE
 
 -- The launches that HTA's launch statistics know, and those that its queue length knows.
 CREATE OR REPLACE MACRO is_hta_launch(name) AS name IN (
-    'cudaLaunchKernel', 'cudaLaunchKernelExC', 'cudaMemcpyAsync', 'cudaMemsetAsync', 'runFunction - job_prep_and_submit_for_execution'
+    'cudaLaunchKernel', 'cudaLaunchKernelExC', 'cudaMemcpyAsync', 'cudaMemsetAsync',
+    'runFunction - job_prep_and_submit_for_execution'
 );
 CREATE OR REPLACE MACRO is_hta_queue_launch(name) AS is_hta_launch(name) OR name IN (
-    'cuLaunchKernel', 'hipLaunchKernel', 'hipExtModuleLaunchKernel', 'hipMemsetAsync', 'hipMemcpyAsync', 'hipMemcpyWithStream'
+    'cuLaunchKernel', 'hipLaunchKernel', 'hipExtModuleLaunchKernel', 'hipMemsetAsync', 'hipMemcpyAsync',
+    'hipMemcpyWithStream'
 );
 
 -- HTA's events, of one trace or of all:
 --   stream      args.stream; -1 where there is none or it is no number. HTA takes all others for GPU work
---   on_device   HTA links it with host events: it has a stream and a correlation, or is an Event or Context Sync
---   linked_id   the last event of the other side with its correlation; 0 where there is none; -1 without a correlation
+--   on_device   HTA links it with host events: it has a stream and a correlation, or is an Event or a
+--               Context Sync
+--   linked_id   the last event of the other side with its correlation; 0 where there is none; -1 without
+--               a correlation
 --   copies      how often HTA holds the event
 -- Where any timestamp of the file has a fraction, times shrink to whole microseconds: the start is rounded
 -- up and the end down, after a sum in doubles. What lies within one microsecond lasts less than nothing.
@@ -37,20 +41,24 @@ parsed AS (
     SELECT
         trace_id, event_id, category, name,
         CASE WHEN is_rounded THEN ceil(microseconds(ts_ns)::DOUBLE)::BIGINT * 1000 ELSE ts_ns END AS start_ns,
-        CASE WHEN is_rounded THEN floor(microseconds(ts_ns)::DOUBLE + microseconds(dur_ns)::DOUBLE)::BIGINT * 1000
+        CASE WHEN is_rounded THEN
+                  floor(microseconds(ts_ns)::DOUBLE + microseconds(dur_ns)::DOUBLE)::BIGINT * 1000
              ELSE ts_ns + dur_ns END AS end_ns,
         CASE WHEN stream IS NULL THEN -1
-             WHEN json_type(args, '$.stream') = 'VARCHAR' AND NOT regexp_full_match(args->>'stream', '\s*[+-]?[0-9]+\s*') THEN -1
+             WHEN json_type(args, '$.stream') = 'VARCHAR'
+                 AND NOT regexp_full_match(args->>'stream', '\s*[+-]?[0-9]+\s*') THEN -1
              ELSE stream END AS stream,
         coalesce(correlation, -1) AS correlation
     FROM event JOIN form USING (trace_id)
     WHERE ts_ns IS NOT NULL AND dur_ns IS NOT NULL AND category IS NOT NULL AND category <> 'Trace'
 ),
 sided AS (
-    SELECT *, (stream >= 0 AND correlation >= 0) OR name IN ('Event Sync', 'Context Sync') AS on_device FROM parsed
+    SELECT *, (stream >= 0 AND correlation >= 0) OR name IN ('Event Sync', 'Context Sync') AS on_device
+    FROM parsed
 ),
 partner AS (
-    SELECT trace_id, correlation, max(event_id) FILTER (on_device) AS device_id, max(event_id) FILTER (NOT on_device) AS host_id
+    SELECT trace_id, correlation, max(event_id) FILTER (on_device) AS device_id,
+           max(event_id) FILTER (NOT on_device) AS host_id
     FROM sided WHERE correlation <> -1 GROUP BY trace_id, correlation
 ),
 last_step AS (
@@ -73,7 +81,8 @@ copied AS (
 )
 SELECT
     s.*, end_ns - start_ns AS dur_ns,
-    CASE WHEN correlation = -1 THEN -1 ELSE coalesce(CASE WHEN on_device THEN host_id ELSE device_id END, 0) END AS linked_id,
+    CASE WHEN correlation = -1 THEN -1
+        ELSE coalesce(CASE WHEN on_device THEN host_id ELSE device_id END, 0) END AS linked_id,
     copies
 FROM sided AS s JOIN copied USING (trace_id, event_id) LEFT JOIN partner USING (trace_id, correlation);
 
@@ -82,29 +91,35 @@ FROM sided AS s JOIN copied USING (trace_id, event_id) LEFT JOIN partner USING (
 -- All devices and streams are one. An interval may last less than nothing: see above.
 CREATE OR REPLACE MACRO hta_intervals(types) AS TABLE
 WITH op AS (
-    SELECT trace_id, unnest(list_intersect([hta_kernel_type(name), 'ANY'], types)) AS kernel_type, event_id, start_ns, end_ns
+    SELECT trace_id, unnest(list_intersect([hta_kernel_type(name), 'ANY'], types)) AS kernel_type, event_id,
+           start_ns, end_ns
     FROM hta_events() WHERE stream <> -1
 ),
-kept_apart AS (SELECT trace_id, kernel_type, (row_number() OVER ())::HUGEINT << 64 AS shift FROM (SELECT DISTINCT trace_id, kernel_type FROM op)),
+kept_apart AS (SELECT trace_id, kernel_type, (row_number() OVER ())::HUGEINT << 64 AS shift
+    FROM (SELECT DISTINCT trace_id, kernel_type FROM op)),
 -- An interval opens a new one when it starts after all before it have ended.
 reached AS (
     SELECT *, max(shift + end_ns) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS reach
     FROM (SELECT * FROM op JOIN kept_apart USING (trace_id, kernel_type) ORDER BY shift, start_ns, event_id)
 ),
 opening AS (SELECT *, shift + start_ns > lag(reach) OVER () AS opens FROM reached),
-merged AS (SELECT *, count(*) FILTER (opens) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS place FROM opening)
-SELECT trace_id, kernel_type, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM merged GROUP BY trace_id, kernel_type, place;
+merged AS (SELECT *, count(*) FILTER (opens) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS place
+    FROM opening)
+SELECT trace_id, kernel_type, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM merged
+GROUP BY trace_id, kernel_type, place;
 
--- How long which types of such intervals ran at once: `types` is the sum of 1 (COMPUTATION), 2 (COMMUNICATION)
--- and 4 (MEMORY).
+-- How long which types of such intervals ran at once: `types` is the sum of 1 (COMPUTATION), 2
+-- (COMMUNICATION) and 4 (MEMORY).
 CREATE OR REPLACE MACRO hta_running(merged) AS TABLE
 WITH typed AS (
-    SELECT *, CASE kernel_type WHEN 'COMPUTATION' THEN 1 WHEN 'COMMUNICATION' THEN 2 WHEN 'MEMORY' THEN 4 END AS bit
+    SELECT *, CASE kernel_type WHEN 'COMPUTATION' THEN 1 WHEN 'COMMUNICATION' THEN 2
+        WHEN 'MEMORY' THEN 4 END AS bit
     FROM query_table(merged) WHERE bit IS NOT NULL
 ),
 edge AS (
     SELECT trace_id, at_ns, sum(step) AS step
-    FROM (SELECT trace_id, start_ns AS at_ns, bit AS step FROM typed UNION ALL SELECT trace_id, end_ns, -bit FROM typed)
+    FROM (SELECT trace_id, start_ns AS at_ns, bit AS step FROM typed UNION ALL SELECT trace_id, end_ns, -bit
+        FROM typed)
     GROUP BY trace_id, at_ns
 )
 SELECT trace_id, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns, (sum(step) OVER later)::BIGINT AS types

@@ -8,7 +8,8 @@ SELECT
     (sum(gpu_ops) OVER so_far)::BIGINT AS gpu_ops, (sum(kernels) OVER so_far)::BIGINT AS kernels,
     (sum(gpu_ns) OVER so_far)::BIGINT AS gpu_ns
 FROM (
-    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, count(*) AS gpu_ops, count(*) FILTER (l.kind = 'kernel') AS kernels,
+    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, count(*) AS gpu_ops,
+           count(*) FILTER (l.kind = 'kernel') AS kernels,
            sum(dur_ns) AS gpu_ns
     FROM gpu_op_link AS l JOIN gpu_ops AS op USING (trace_id, event_id) GROUP BY ALL
 )
@@ -41,9 +42,11 @@ QUALIFY (start_ns >= max(end_ns) OVER (
 -- the outer one, then the earlier in the file.
 CREATE OR REPLACE MACRO nested(host_slices) AS TABLE
 WITH edge AS (
-    SELECT trace_id, pid, tid, event_id, start_ns AS at_ns, 1 AS step, -dur_ns AS turn, event_id AS by_place FROM query_table(host_slices)
+    SELECT trace_id, pid, tid, event_id, start_ns AS at_ns, 1 AS step, -dur_ns AS turn, event_id AS by_place
+    FROM query_table(host_slices)
     UNION ALL
-    SELECT trace_id, pid, tid, event_id, end_ns, -1, CASE WHEN dur_ns > 0 THEN dur_ns - 2 * thresholds().late_time_ns ELSE 1 END, -event_id
+    SELECT trace_id, pid, tid, event_id, end_ns, -1,
+           CASE WHEN dur_ns > 0 THEN dur_ns - 2 * thresholds().late_time_ns ELSE 1 END, -event_id
     FROM query_table(host_slices)
 ),
 -- Every thread ends as it began, at depth 0: the counts run through all of them.
@@ -56,22 +59,26 @@ counted AS (
 opening AS (SELECT * FROM counted WHERE step = 1)
 SELECT i.trace_id, i.event_id, i.depth, o.event_id AS parent_id
 FROM opening AS i ASOF LEFT JOIN opening AS o
-  ON i.trace_id = o.trace_id AND i.pid = o.pid AND i.tid = o.tid AND i.depth - 1 = o.depth AND i.place > o.place;
+  ON i.trace_id = o.trace_id AND i.pid = o.pid AND i.tid = o.tid AND i.depth - 1 = o.depth
+      AND i.place > o.place;
 
 -- The operator, Python frame and module around events of the host (a relation with trace_id and event_id,
 -- by its name), wherever the trace has them: ids, NULL where there is none.
 CREATE OR REPLACE MACRO call_site(calls) AS TABLE
 WITH RECURSIVE around AS (
     SELECT c.trace_id, c.event_id, h.parent_id, 1 AS level
-    FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c JOIN host_slice AS h USING (trace_id, event_id)
+    FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c
+    JOIN host_slice AS h USING (trace_id, event_id)
     UNION ALL
     SELECT a.trace_id, a.event_id, h.parent_id, level + 1
     FROM around AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.parent_id = h.event_id
 )
 SELECT
     a.trace_id, a.event_id,
-    arg_min(o.event_id, level) FILTER (k = 'cpu_op') AS cpu_op_id, arg_min(o.name, level) FILTER (k = 'cpu_op') AS cpu_op,
-    arg_min(o.event_id, level) FILTER (k = 'python') AS python_id, arg_min(o.name, level) FILTER (k = 'python') AS python_line,
+    arg_min(o.event_id, level) FILTER (k = 'cpu_op') AS cpu_op_id,
+    arg_min(o.name, level) FILTER (k = 'cpu_op') AS cpu_op,
+    arg_min(o.event_id, level) FILTER (k = 'python') AS python_id,
+    arg_min(o.name, level) FILTER (k = 'python') AS python_line,
     arg_min(module_name(o.name), level) FILTER (k = 'python' AND is_module_frame(o.name)) AS module
 FROM around AS a
 LEFT JOIN (SELECT trace_id, event_id, name, kind AS k FROM slices) AS o ON a.trace_id = o.trace_id
@@ -82,9 +89,11 @@ GROUP BY a.trace_id, a.event_id;
 -- made, and the time for which a device then waited because its launching thread was in one: `gpu_idle_ns`.
 CREATE OR REPLACE MACRO costed_calls(calls) AS TABLE
 WITH site AS (FROM call_site(calls)),
-idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL)
+idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns
+    FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL)
 SELECT c.trace_id, c.event_id, c.name, c.dur_ns, cpu_op, python_line, coalesce(gpu_idle_ns, 0) AS gpu_idle_ns
-FROM query_table(calls) AS c LEFT JOIN site USING (trace_id, event_id) LEFT JOIN idle USING (trace_id, event_id);
+FROM query_table(calls) AS c LEFT JOIN site USING (trace_id, event_id)
+LEFT JOIN idle USING (trace_id, event_id);
 
 -- Calls of the host that wait for a device: synchronizations, and copies that return when they are done.
 CREATE OR REPLACE MACRO waiting_calls() AS TABLE
@@ -92,6 +101,8 @@ SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM (
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM syncs WHERE side = 'host'
     UNION ALL
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
-    WHERE activity = 'copy' OR (activity = 'launch' AND (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link WHERE is_blocking))
+    WHERE activity = 'copy'
+        OR (activity = 'launch'
+            AND (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link WHERE is_blocking))
 )
 WHERE trace_id = coalesce(getvariable('trace'), trace_id);

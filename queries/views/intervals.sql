@@ -1,6 +1,6 @@
 -- Interval arithmetic, once. A relation of intervals, given by its name (a table, view or CTE), has the
--- columns `key` (what must not be mixed: a device, a struct of several ids), `start_ns` and `end_ns`. Call a macro in a CTE
--- of its own: joined directly it is taken for a lateral one, and slow.
+-- columns `key` (what must not be mixed: a device, a struct of several ids), `start_ns` and `end_ns`. Call a
+-- macro in a CTE of its own: joined directly it is taken for a lateral one, and slow.
 
 -- How many intervals of each key run at once: stretches between neighbouring starts and ends, with
 -- `depth` (0 in the gaps between the first start and the last end).
@@ -23,7 +23,8 @@ QUALIFY end_ns IS NOT NULL;
 CREATE OR REPLACE MACRO interval_union(intervals) AS TABLE
 SELECT key, start_ns, end_ns
 FROM (
-    SELECT key, start_ns, depth, lead(start_ns, 1, last_ns) OVER (PARTITION BY key ORDER BY start_ns) AS end_ns
+    SELECT key, start_ns, depth,
+           lead(start_ns, 1, last_ns) OVER (PARTITION BY key ORDER BY start_ns) AS end_ns
     FROM (
         SELECT *, lag(depth, 1, 0) OVER later AS before, max(end_ns) OVER (PARTITION BY key) AS last_ns
         FROM interval_depth(intervals)
@@ -45,13 +46,17 @@ WITH labelled AS (
         SELECT key, label, end_ns, -1 FROM query_table(intervals)
     ) GROUP BY ALL
 ),
-known AS (SELECT label, 1::BIGINT << (row_number() OVER (ORDER BY label) - 1) AS bit FROM (SELECT DISTINCT label FROM labelled)),
+known AS (SELECT label, 1::BIGINT << (row_number() OVER (ORDER BY label) - 1) AS bit
+    FROM (SELECT DISTINCT label FROM labelled)),
 running AS (
-    SELECT key, label, at_ns, step, sum(step) OVER (PARTITION BY key, label ORDER BY at_ns) AS depth FROM labelled
+    SELECT key, label, at_ns, step, sum(step) OVER (PARTITION BY key, label ORDER BY at_ns) AS depth
+    FROM labelled
 ),
 -- A label's bit is set where it begins to run and cleared where it ends.
 edge AS (
-    SELECT key, at_ns, sum(CASE WHEN depth > 0 AND depth = step THEN bit WHEN depth = 0 AND step < 0 THEN -bit ELSE 0 END) AS step
+    SELECT key, at_ns,
+           sum(CASE WHEN depth > 0 AND depth = step THEN bit WHEN depth = 0 AND step < 0 THEN -bit
+               ELSE 0 END) AS step
     FROM running JOIN known USING (label) GROUP BY key, at_ns
 ),
 stretch AS (
@@ -68,8 +73,9 @@ SELECT key, start_ns, end_ns, labels FROM stretch JOIN named USING (mask) WHERE 
 -- How much of each interval (with an `event_id`) the union of others of its key covers: `covered_ns`.
 CREATE OR REPLACE MACRO interval_covered(intervals, cover) AS TABLE
 WITH united AS (
-    SELECT *, coalesce(sum(end_ns - start_ns) OVER (PARTITION BY key ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before_ns
+    SELECT *, coalesce(sum(end_ns - start_ns) OVER earlier, 0) AS before_ns
     FROM interval_union(cover)
+    WINDOW earlier AS (PARTITION BY key ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 -- A join by time is fast on a number.
 numbered AS (SELECT key, row_number() OVER () AS number FROM (SELECT DISTINCT key FROM united)),
@@ -82,6 +88,7 @@ instant AS (
         SELECT key, event_id, end_ns, 1 FROM query_table(intervals)
     ) LEFT JOIN numbered USING (key)
 )
-SELECT i.key, i.event_id, sum(sign * coalesce(u.before_ns + least(i.at_ns, u.end_ns) - u.start_ns, 0))::BIGINT AS covered_ns
+SELECT i.key, i.event_id,
+       sum(sign * coalesce(u.before_ns + least(i.at_ns, u.end_ns) - u.start_ns, 0))::BIGINT AS covered_ns
 FROM instant AS i ASOF LEFT JOIN cover_at AS u ON i.number = u.number AND i.at_ns >= u.start_ns
 GROUP BY i.key, i.event_id;

@@ -2,10 +2,12 @@
 
 -- The value below which `per_cent` of the values lie: element n * per_cent // 100 of the n sorted ones,
 -- counted from 0. Always a measured value, never one between two.
-CREATE OR REPLACE MACRO percentile(measured, per_cent) AS list_sort(measured)[1 + len(measured) * per_cent // 100];
+CREATE OR REPLACE MACRO percentile(measured, per_cent) AS
+    list_sort(measured)[1 + len(measured) * per_cent // 100];
 
 -- The sum of the values for which the condition holds; 0 where it never does.
-CREATE OR REPLACE MACRO sum_where(measured, condition) AS coalesce(sum(measured) FILTER (condition), 0)::BIGINT;
+CREATE OR REPLACE MACRO sum_where(measured, condition) AS
+    coalesce(sum(measured) FILTER (condition), 0)::BIGINT;
 
 -- Nanoseconds as decimal microseconds: 1500 is 1.5, -500 is -0.5.
 CREATE OR REPLACE MACRO microseconds(ns) AS

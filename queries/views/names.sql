@@ -9,7 +9,8 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
     WHEN lower(category) IN ('gpu_memcpy', 'memcpy') THEN 'memcpy'
     WHEN lower(category) IN ('gpu_memset', 'memset') THEN 'memset'
     -- torch 1.8 counts its steps as operators.
-    WHEN lower(category) IN ('cpu_op', 'operator') THEN CASE WHEN name LIKE 'ProfilerStep#%' THEN 'annotation' ELSE 'cpu_op' END
+    WHEN lower(category) IN ('cpu_op', 'operator') THEN CASE WHEN name LIKE 'ProfilerStep#%' THEN 'annotation'
+        ELSE 'cpu_op' END
     WHEN lower(category) LIKE '%\_runtime' ESCAPE '\' OR lower(category) = 'runtime' THEN 'runtime'
     WHEN lower(category) LIKE '%\_driver' ESCAPE '\' THEN 'driver'
     WHEN lower(category) IN ('python_function', 'python') THEN 'python'
@@ -25,35 +26,51 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
              WHEN name = 'dma_request' THEN 'memcpy' ELSE 'kernel' END
     ELSE 'other' END;
 
--- The class of a kernel, kernel_class(name), is that of the first pattern which its name matches, whatever the case of
--- letters: queries/views/kernel_patterns.csv lists them by rank, and the view kernel_patterns is that list.
+-- The class of a kernel, kernel_class(name), is that of the first pattern which its name matches, whatever
+-- the case of letters: queries/views/kernel_patterns.csv lists them by rank, and the view kernel_patterns is
+-- that list.
 
 -- What a host slice is busy with, by its kind and name.
 -- CUDA runtime and driver API: https://docs.nvidia.com/cuda/cuda-runtime-api
 -- HIP: https://rocm.docs.amd.com/projects/HIP   Level Zero and SYCL's Unified Runtime for XPU
 CREATE OR REPLACE MACRO host_activity(kind, name) AS CASE
     WHEN kind IN ('runtime', 'driver') THEN CASE
-        WHEN regexp_matches(name, '(Device|Stream|Event|Ctx|Context|Queue)Synchronize|^synchronize|HostSynchronize|urEventWait|urQueueFinish') THEN 'sync'
-        WHEN regexp_matches(name, '(Launch(Cooperative)?Kernel|LaunchGrid|GraphLaunch|ModuleLaunch|EnqueueKernelLaunch|AppendLaunchKernel|enqueueCommand|runFunction)') THEN 'launch'
+        WHEN regexp_matches(name,
+            '(Device|Stream|Event|Ctx|Context|Queue)Synchronize|^synchronize|HostSynchronize|urEventWait|'
+            || 'urQueueFinish') THEN 'sync'
+        WHEN regexp_matches(name,
+            '(Launch(Cooperative)?Kernel|LaunchGrid|GraphLaunch|ModuleLaunch|EnqueueKernelLaunch|'
+            || 'AppendLaunchKernel|enqueueCommand|runFunction)') THEN 'launch'
         WHEN regexp_matches(name, '(?i)(memcpy|memset).*async|EnqueueUSM|AppendMemory') THEN 'launch'
         WHEN regexp_matches(name, '(?i)memcpy') THEN 'copy'
         WHEN regexp_matches(name, '(?i)memset') THEN 'launch'
-        WHEN regexp_matches(name, 'Malloc|HostAlloc|HostRegister|(cuda|hip)Free|cuMem(Alloc|Free|Create|Release|Map|Unmap|SetAccess|Address)|USM(Device|Host|Shared)Alloc') THEN 'allocation'
-        WHEN regexp_matches(name, '(Module|Library)Load|nvrtc|LinkCreate|LinkComplete|GraphInstantiate') THEN 'compilation'
+        WHEN regexp_matches(name,
+            'Malloc|HostAlloc|HostRegister|(cuda|hip)Free|cuMem(Alloc|Free|Create|Release|Map|Unmap|'
+            || 'SetAccess|Address)|USM(Device|Host|Shared)Alloc') THEN 'allocation'
+        WHEN regexp_matches(name, '(Module|Library)Load|nvrtc|LinkCreate|LinkComplete|GraphInstantiate')
+            THEN 'compilation'
         ELSE 'runtime' END
     -- torch.utils.data annotates each fetch.
-    WHEN regexp_matches(name, '^enumerate\(DataLoader\)|(^|/)torch/utils/data/(dataloader|_utils/fetch)\.py|DataLoaderIter\.__next__') THEN 'input'
+    WHEN regexp_matches(name,
+        '^enumerate\(DataLoader\)|(^|/)torch/utils/data/(dataloader|_utils/fetch)\.py|'
+        || 'DataLoaderIter\.__next__') THEN 'input'
     -- What people call a range around it.
     WHEN kind = 'annotation' AND regexp_matches(name, '(?i)data[ _-]?load') THEN 'input'
     -- torch.compile: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo and _inductor. Files of the
     -- compiler also hold what compiled code runs at each call, so functions count, not files alone.
-    WHEN regexp_matches(name, '(^|/)torch/_dynamo/convert_frame\.py\(\d+\): (_compile|compile_inner|transform)')
-      OR regexp_matches(name, '(^|/)torch/_inductor/((compile_fx|codecache|async_compile)\.py\(\d+\): \w*(compile|codegen|load)\w*$|graph\.py)')
-      OR regexp_matches(name, '(^|/)triton/(compiler|runtime)/\w+\.py\(\d+\): _?(do_)?compile$|benchmark_all_configs|\(dynamo_timed\)|^CachingAutotuner') THEN 'compilation'
+    WHEN regexp_matches(name,
+        '(^|/)torch/_dynamo/convert_frame\.py\(\d+\): (_compile|compile_inner|transform)')
+      OR regexp_matches(name,
+          '(^|/)torch/_inductor/((compile_fx|codecache|async_compile)\.py\(\d+\): \w*(compile|codegen|'
+          || 'load)\w*$|graph\.py)')
+      OR regexp_matches(name,
+          '(^|/)triton/(compiler|runtime)/\w+\.py\(\d+\): _?(do_)?compile$|benchmark_all_configs|'
+          || '\(dynamo_timed\)|^CachingAutotuner') THEN 'compilation'
     WHEN kind = 'cpu_op' THEN 'dispatch'
     WHEN kind = 'python' THEN 'python'
     -- Ranges that the framework itself opens around its own code.
-    WHEN kind = 'annotation' AND regexp_matches(name, '^## Call CompiledFxGraph|^(nccl|gloo):') THEN 'dispatch'
+    WHEN kind = 'annotation' AND regexp_matches(name, '^## Call CompiledFxGraph|^(nccl|gloo):')
+        THEN 'dispatch'
     ELSE 'untraced' END;
 
 -- Activities of calls that enqueue work.
@@ -74,7 +91,8 @@ CREATE OR REPLACE MACRO is_metadata_operator(name) AS regexp_matches(
 
 -- Operators that are brackets around others, whatever their own time.
 CREATE OR REPLACE MACRO is_calling_operator(name) AS
-    regexp_matches(name, '^autograd::engine|^Optimizer\.|^Torch-Compiled Region|^TorchDynamo|^CompiledFunction');
+    regexp_matches(name,
+        '^autograd::engine|^Optimizer\.|^Torch-Compiled Region|^TorchDynamo|^CompiledFunction');
 
 -- Operators of the backward pass: autograd's nodes and what wraps them.
 CREATE OR REPLACE MACRO is_backward_operator(name) AS
@@ -86,15 +104,19 @@ CREATE OR REPLACE MACRO module_name(name) AS substr(name, len('nn.Module: ') + 1
 
 -- Calls that only ask: occupancy, attributes, properties.
 CREATE OR REPLACE MACRO is_runtime_query(name) AS
-    regexp_matches(name, 'Occupancy|GetAttribute|GetProperties|FuncGetAttributes|GetDeviceProperties|FuncSetAttribute|GetFunctionAttributes');
+    regexp_matches(name,
+        'Occupancy|GetAttribute|GetProperties|FuncGetAttributes|GetDeviceProperties|FuncSetAttribute|'
+        || 'GetFunctionAttributes');
 
 -- What a slice of torch.compile's run time is for; NULL for any other.
--- https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/eval_frame.py and csrc/dynamo (cache lookup), torch/_functorch/_aot_autograd (prologue),
--- torch/_inductor/output_code.py (Call CompiledFxGraph)
+-- https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/eval_frame.py and csrc/dynamo (cache lookup),
+-- torch/_functorch/_aot_autograd (prologue), torch/_inductor/output_code.py (Call CompiledFxGraph)
 CREATE OR REPLACE MACRO compiled_part(kind, name) AS CASE
     WHEN regexp_matches(name, '^TorchDynamo Cache Lookup') THEN 'guards'
     WHEN regexp_matches(name, '^Pregraph bytecode|Prologue$') THEN 'prologue'
-    WHEN regexp_matches(name, '^Torch-Compiled Region|^CompiledFunction|^CompiledFunctionBackward|^AOTDispatcher|^_CompiledAutograd|^Compiled Autograd') THEN 'wrapper'
+    WHEN regexp_matches(name,
+        '^Torch-Compiled Region|^CompiledFunction|^CompiledFunctionBackward|^AOTDispatcher|'
+        || '^_CompiledAutograd|^Compiled Autograd') THEN 'wrapper'
     WHEN regexp_matches(name, '^## Call CompiledFxGraph|^Call CompiledFxGraph|^inductor::') THEN 'generated'
     WHEN host_activity(kind, name) = 'compilation' THEN 'compilation' END;
 
@@ -107,69 +129,106 @@ CREATE OR REPLACE MACRO work_kind(name) AS CASE
         WHEN regexp_matches(name, '^triton_tem_.*addmm') THEN 'addmm'
         WHEN regexp_matches(name, '^triton_tem_.*bmm') THEN 'bmm'
         WHEN regexp_matches(name, '^triton_tem_.*mm') THEN 'mm' END
-    WHEN NOT starts_with(name, 'aten::') THEN CASE WHEN regexp_matches(name, '^flash_attn::_flash_attn_forward$') THEN 'attention_bshd' END
+    WHEN NOT starts_with(name, 'aten::') THEN CASE
+        WHEN regexp_matches(name, '^flash_attn::_flash_attn_forward$') THEN 'attention_bshd' END
     WHEN name IN ('aten::mm', 'aten::_scaled_mm', 'aten::_int_mm') THEN 'mm'
     WHEN name IN ('aten::addmm', 'aten::addmm_', 'aten::_addmm_activation') THEN 'addmm'
     WHEN name = 'aten::bmm' THEN 'bmm'
     WHEN name IN ('aten::baddbmm', 'aten::baddbmm_') THEN 'baddbmm'
     WHEN name IN ('aten::linear', 'aten::mkldnn_linear', 'aten::_mkldnn_linear') THEN 'linear'
     WHEN name IN ('aten::convolution_backward') THEN 'convolution_backward'
-    WHEN regexp_matches(name, '^aten::(conv[123]d|convolution|_convolution|cudnn_convolution|cudnn_convolution_relu|cudnn_convolution_add_relu|miopen_convolution|miopen_depthwise_convolution|mkldnn_convolution|_conv_depthwise2d|_slow_conv2d_forward|thnn_conv2d|cudnn_convolution_transpose|miopen_convolution_transpose)$') THEN 'convolution'
-    WHEN regexp_matches(name, '^aten::(_scaled_dot_product_(flash|efficient|cudnn|fused|flash_attention_for_cpu|attention_math|fused_attention_overrideable)?_?(attention)?(_for_cpu)?|scaled_dot_product_attention|_scaled_dot_product_attention_math)$') THEN 'attention'
-    WHEN name IN ('aten::_flash_attention_forward', 'aten::_efficient_attention_forward') THEN 'attention_bshd'
+    WHEN regexp_matches(name,
+        '^aten::(conv[123]d|convolution|_convolution|cudnn_convolution|cudnn_convolution_relu|'
+        || 'cudnn_convolution_add_relu|miopen_convolution|miopen_depthwise_convolution|'
+        || 'mkldnn_convolution|_conv_depthwise2d|_slow_conv2d_forward|thnn_conv2d|'
+        || 'cudnn_convolution_transpose|miopen_convolution_transpose)$') THEN 'convolution'
+    WHEN regexp_matches(name,
+        '^aten::(_scaled_dot_product_(flash|efficient|cudnn|fused|flash_attention_for_cpu|attention_math|'
+        || 'fused_attention_overrideable)?_?(attention)?(_for_cpu)?|scaled_dot_product_attention|'
+        || '_scaled_dot_product_attention_math)$') THEN 'attention'
+    WHEN name IN ('aten::_flash_attention_forward', 'aten::_efficient_attention_forward')
+        THEN 'attention_bshd'
     WHEN regexp_matches(name, '^aten::_scaled_dot_product_.*_backward$') THEN 'attention_backward'
-    WHEN name IN ('aten::_flash_attention_backward', 'aten::_efficient_attention_backward') THEN 'attention_backward_bshd'
-    WHEN regexp_matches(name, '^aten::(layer_norm|native_layer_norm|batch_norm|_batch_norm_impl_index|native_batch_norm|cudnn_batch_norm|miopen_batch_norm|_batch_norm_with_update|group_norm|native_group_norm|instance_norm|rms_norm|_fused_rms_norm)$') THEN 'normalization'
-    WHEN regexp_matches(name, '^aten::(native_layer_norm|native_batch_norm|cudnn_batch_norm|miopen_batch_norm|native_group_norm|batch_norm|_fused_rms_norm)_backward$') THEN 'normalization_backward'
-    WHEN name IN ('aten::softmax', 'aten::_softmax', 'aten::log_softmax', 'aten::_log_softmax', 'aten::_safe_softmax') THEN 'softmax'
+    WHEN name IN ('aten::_flash_attention_backward', 'aten::_efficient_attention_backward')
+        THEN 'attention_backward_bshd'
+    WHEN regexp_matches(name,
+        '^aten::(layer_norm|native_layer_norm|batch_norm|_batch_norm_impl_index|native_batch_norm|'
+        || 'cudnn_batch_norm|miopen_batch_norm|_batch_norm_with_update|group_norm|native_group_norm|'
+        || 'instance_norm|rms_norm|_fused_rms_norm)$') THEN 'normalization'
+    WHEN regexp_matches(name,
+        '^aten::(native_layer_norm|native_batch_norm|cudnn_batch_norm|miopen_batch_norm|native_group_norm|'
+        || 'batch_norm|_fused_rms_norm)_backward$') THEN 'normalization_backward'
+    WHEN name IN ('aten::softmax', 'aten::_softmax', 'aten::log_softmax', 'aten::_log_softmax',
+        'aten::_safe_softmax') THEN 'softmax'
     WHEN name IN ('aten::_softmax_backward_data', 'aten::_log_softmax_backward_data') THEN 'softmax_backward'
     WHEN name IN ('aten::embedding', 'aten::index_select') THEN 'embedding'
     WHEN name = 'aten::embedding_dense_backward' THEN 'embedding_backward'
     WHEN name IN ('aten::copy_', 'aten::_copy_from') THEN 'copy'
     WHEN name IN ('aten::fill_', 'aten::zero_') THEN 'fill'
-    WHEN regexp_matches(name, '^aten::(sum|mean|amax|amin|max|min|prod|var|std|var_mean|norm|linalg_vector_norm|argmax|argmin|any|all|logsumexp|count_nonzero|nansum)$') THEN 'reduction'
-    WHEN regexp_matches(name, '^aten::(gt|lt|ge|le|eq|ne|logical_and|logical_or|logical_not|logical_xor|isnan|isinf|isfinite)$') THEN 'comparison'
-    WHEN regexp_matches(name, '^aten::(add|sub|rsub|mul|div|pow|sqrt|rsqrt|exp|exp2|expm1|log|log2|log1p|neg|abs|sign|sin|cos|tan|tanh|sigmoid|erf|relu|relu6|leaky_relu|gelu|silu|mish|elu|selu|hardswish|hardsigmoid|hardtanh|softplus|threshold|'
-        || 'clamp|clamp_min|clamp_max|clip|maximum|minimum|fmod|remainder|floor|ceil|round|trunc|frac|reciprocal|square|addcmul|addcdiv|lerp|where|masked_fill|masked_fill_|'
-        || 'bitwise_and|bitwise_or|bitwise_not|bitwise_xor|logit|atan2|nan_to_num|native_dropout|dropout|native_dropout_backward|bernoulli_|uniform_|normal_|'
-        || '(threshold|gelu|silu|sigmoid|tanh|leaky_relu|hardswish|hardsigmoid|hardtanh|elu|softplus|mish)_backward)_?$') THEN 'elementwise' END;
+    WHEN regexp_matches(name,
+        '^aten::(sum|mean|amax|amin|max|min|prod|var|std|var_mean|norm|linalg_vector_norm|argmax|argmin|'
+        || 'any|all|logsumexp|count_nonzero|nansum)$') THEN 'reduction'
+    WHEN regexp_matches(name,
+        '^aten::(gt|lt|ge|le|eq|ne|logical_and|logical_or|logical_not|logical_xor|isnan|isinf|isfinite)$')
+            THEN 'comparison'
+    WHEN regexp_matches(name,
+        '^aten::(add|sub|rsub|mul|div|pow|sqrt|rsqrt|exp|exp2|expm1|log|log2|log1p|neg|abs|sign|sin|cos|'
+        || 'tan|tanh|sigmoid|erf|relu|relu6|leaky_relu|gelu|silu|mish|elu|selu|hardswish|hardsigmoid|'
+        || 'hardtanh|softplus|threshold|'
+        || 'clamp|clamp_min|clamp_max|clip|maximum|minimum|fmod|remainder|floor|ceil|round|trunc|frac|'
+        || 'reciprocal|square|addcmul|addcdiv|lerp|where|masked_fill|masked_fill_|'
+        || 'bitwise_and|bitwise_or|bitwise_not|bitwise_xor|logit|atan2|nan_to_num|native_dropout|dropout|'
+        || 'native_dropout_backward|bernoulli_|uniform_|normal_|'
+        || '(threshold|gelu|silu|sigmoid|tanh|leaky_relu|hardswish|hardsigmoid|hardtanh|elu|softplus|'
+        || 'mish)_backward)_?$') THEN 'elementwise' END;
 
 -- How many tensors an elementwise operator reads; one more is where it is told to put the result.
 CREATE OR REPLACE MACRO operand_count(name, kind) AS CASE
     WHEN kind NOT IN ('elementwise', 'comparison') THEN 99
-    WHEN regexp_matches(name, '^aten::(sqrt|rsqrt|exp|exp2|expm1|log|log2|log1p|neg|abs|sign|sin|cos|tan|tanh|sigmoid|erf|relu|relu6|leaky_relu|gelu|silu|mish|'
-        || 'elu|selu|hardswish|hardsigmoid|hardtanh|softplus|threshold|clamp|clamp_min|clamp_max|clip|floor|ceil|round|trunc|frac|reciprocal|square|'
-        || 'logit|nan_to_num|native_dropout|dropout|bernoulli|uniform|normal|bitwise_not|logical_not|isnan|isinf|isfinite)_?$') THEN 1
+    WHEN regexp_matches(name,
+        '^aten::(sqrt|rsqrt|exp|exp2|expm1|log|log2|log1p|neg|abs|sign|sin|cos|tan|tanh|sigmoid|erf|relu|'
+        || 'relu6|leaky_relu|gelu|silu|mish|'
+        || 'elu|selu|hardswish|hardsigmoid|hardtanh|softplus|threshold|clamp|clamp_min|clamp_max|clip|'
+        || 'floor|ceil|round|trunc|frac|reciprocal|square|'
+        || 'logit|nan_to_num|native_dropout|dropout|bernoulli|uniform|normal|bitwise_not|logical_not|isnan|'
+        || 'isinf|isfinite)_?$') THEN 1
     WHEN regexp_matches(name, '^aten::(addcmul|addcdiv|lerp|where|masked_fill)_?$') THEN 3
     ELSE 2 END;
 
--- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL for what is no tensor.
+-- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL for what is no
+-- tensor.
 CREATE OR REPLACE MACRO element_bytes(type) AS CASE
     WHEN type IN ('float', 'int', 'unsigned int', 'c10::UInt32', 'c10::complex<c10::Half>') THEN 4
     WHEN type IN ('c10::BFloat16', 'c10::Half', 'short int', 'short', 'unsigned short', 'c10::UInt16') THEN 2
     WHEN type IN ('double', 'long int', 'long', 'long long', 'unsigned long', 'c10::complex<float>') THEN 8
-    WHEN type IN ('bool', 'unsigned char', 'signed char', 'char', 'c10::qint8', 'c10::quint8') OR type LIKE 'c10::Float8%' OR type LIKE 'c10::Float4%' THEN 1
+    WHEN type IN ('bool', 'unsigned char', 'signed char', 'char', 'c10::qint8', 'c10::quint8')
+        OR type LIKE 'c10::Float8%' OR type LIKE 'c10::Float4%' THEN 1
     WHEN type = 'c10::complex<double>' THEN 16 END;
 
 -- The name of the peak (hardware.toml) that a matrix product of such elements is held against. What fp32 is
 -- multiplied in, only the kernel tells: see tf32_kernel.
 CREATE OR REPLACE MACRO peak_name(type) AS CASE
-    WHEN type = 'c10::BFloat16' THEN 'bf16' WHEN type = 'c10::Half' THEN 'fp16' WHEN type = 'float' THEN 'fp32'
+    WHEN type = 'c10::BFloat16' THEN 'bf16' WHEN type = 'c10::Half' THEN 'fp16'
+        WHEN type = 'float' THEN 'fp32'
         WHEN type = 'double' THEN 'fp64'
     WHEN type LIKE 'c10::Float8%' THEN 'fp8' WHEN type LIKE 'c10::Float4%' THEN 'fp4'
     WHEN type IN ('signed char', 'char', 'unsigned char') THEN 'int8' END;
 
 -- Kernels that multiply fp32 in TF32: cuBLAS, CUTLASS and cuDNN say so, or name the tensor core's
--- instruction for it (m16n8k8, s1688). https://github.com/NVIDIA/cutlass/blob/main/media/docs/cpp/functionality.md
+-- instruction for it (m16n8k8, s1688).
+-- https://github.com/NVIDIA/cutlass/blob/main/media/docs/cpp/functionality.md
 CREATE OR REPLACE MACRO is_tf32_kernel(name) AS regexp_matches(name, '(?i)tf32|_s1688');
 
 -- Calls that make a stream wait for an event of another one.
-CREATE OR REPLACE MACRO is_stream_wait(name) AS regexp_matches(name, 'StreamWaitEvent|waitOnEvent|QueueWaitEvent|AppendWaitOnEvents');
+CREATE OR REPLACE MACRO is_stream_wait(name) AS regexp_matches(name,
+    'StreamWaitEvent|waitOnEvent|QueueWaitEvent|AppendWaitOnEvents');
 
 -- Allocator calls that wait for the device, whatever it does.
--- https://docs.nvidia.com/cuda/cuda-c-programming-guide (implicit synchronization), and the documentation of cudaFree
+-- https://docs.nvidia.com/cuda/cuda-c-programming-guide (implicit synchronization), and the documentation of
+-- cudaFree
 CREATE OR REPLACE MACRO is_synchronizing_free(name) AS regexp_matches(name, '^(cuda|hip)Free(Host)?$');
 
 -- Fetches of what other processes load meanwhile.
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_BaseDataLoaderIter.__next__)
-CREATE OR REPLACE MACRO is_prefetched_input(name) AS contains(name, '_MultiProcessingDataLoaderIter.__next__');
+CREATE OR REPLACE MACRO is_prefetched_input(name) AS contains(name,
+    '_MultiProcessingDataLoaderIter.__next__');

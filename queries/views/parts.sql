@@ -1,12 +1,13 @@
--- What each window consists of, each part once: `ns` of it, and `gaps`, the number of late gaps that it is in. Windows
--- may overlap as they like: the borders of all windows cut the timeline into cells, whose sums are added up along
--- it, and a window is the difference of two of them.
+-- What each window consists of, each part once: `ns` of it, and `gaps`, the number of late gaps that it is
+-- in. Windows may overlap as they like: the borders of all windows cut the timeline into cells, whose sums
+-- are added up along it, and a window is the difference of two of them.
 CREATE OR REPLACE TABLE window_timeline_parts AS
 WITH border AS (
     SELECT DISTINCT trace_id, device_id, unnest([start_ns, end_ns]) AS at_ns FROM windows
 ),
 cell AS (
-    SELECT trace_id, device_id, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns, row_number() OVER later AS number
+    SELECT trace_id, device_id, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns,
+           row_number() OVER later AS number
     FROM border WINDOW later AS (PARTITION BY trace_id, device_id ORDER BY at_ns)
 ),
 opening AS MATERIALIZED (
@@ -33,12 +34,15 @@ whole AS MATERIALIZED (
 ),
 done AS MATERIALIZED (
     SELECT thread, activity_code, start_ns, end_ns,
-           coalesce(sum(end_ns - start_ns) OVER (PARTITION BY thread, activity_code ORDER BY start_ns
-                                                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before_ns
+           coalesce(sum(end_ns - start_ns) OVER earlier, 0) AS before_ns
     FROM thread_segment WHERE thread IN (SELECT thread FROM whole)
+    WINDOW earlier AS (
+        PARTITION BY thread, activity_code ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
 ),
 asked AS (
-    SELECT w.*, k.activity_code FROM whole AS w JOIN (SELECT DISTINCT thread, activity_code FROM done) AS k USING (thread)
+    SELECT w.*, k.activity_code FROM whole AS w
+    JOIN (SELECT DISTINCT thread, activity_code FROM done) AS k USING (thread)
 ),
 spread AS (
     SELECT a.* EXCLUDE (cause, thread, activity_code, start_ns, end_ns),
@@ -46,11 +50,14 @@ spread AS (
            coalesce(l.before_ns + least(l.end_ns, a.end_ns) - l.start_ns, 0)
            - coalesce(f.before_ns + least(f.end_ns, a.start_ns) - f.start_ns, 0) AS ns
     FROM asked AS a
-    ASOF LEFT JOIN done AS l ON a.thread = l.thread AND a.activity_code = l.activity_code AND a.end_ns >= l.start_ns
-    ASOF LEFT JOIN done AS f ON a.thread = f.thread AND a.activity_code = f.activity_code AND a.start_ns >= f.start_ns
+    ASOF LEFT JOIN done AS l ON a.thread = l.thread AND a.activity_code = l.activity_code
+        AND a.end_ns >= l.start_ns
+    ASOF LEFT JOIN done AS f ON a.thread = f.thread AND a.activity_code = f.activity_code
+        AND a.start_ns >= f.start_ns
 ),
 piece AS (
-    SELECT trace_id, device_id, number, place, activity, idle_class, cause, op_id, end_ns - start_ns AS ns FROM cut
+    SELECT trace_id, device_id, number, place, activity, idle_class, cause, op_id, end_ns - start_ns AS ns
+    FROM cut
     WHERE idle_class IS DISTINCT FROM 'host_late' OR cause IS NOT NULL
     UNION ALL
     SELECT trace_id, device_id, number, place, activity, idle_class, cause, op_id, ns FROM spread WHERE ns > 0
@@ -62,29 +69,34 @@ part AS MATERIALIZED (
            + coalesce(enum_code(cause)::INTEGER + 1, 0) AS part,
            sum(ns)::BIGINT AS ns,
            count(DISTINCT op_id) FILTER (idle_class = 'host_late' AND opened.first_place IS NULL) AS gaps,
-           list(DISTINCT op_id) FILTER (idle_class = 'host_late' AND opened.first_place IS NOT NULL) AS cut_gaps
+           list(DISTINCT op_id)
+               FILTER (idle_class = 'host_late' AND opened.first_place IS NOT NULL) AS cut_gaps
     FROM piece AS p LEFT JOIN (SELECT DISTINCT trace_id, device_id, first_place FROM opening) AS opened
       ON p.trace_id = opened.trace_id AND p.device_id = opened.device_id AND p.place = opened.first_place
     GROUP BY ALL
 ),
 -- Gaps that a border may cut: in which cells they have a part, and in which one before.
 again AS MATERIALIZED (
-    SELECT trace_id, device_id, part, number, lag(number) OVER (PARTITION BY trace_id, device_id, part, op_id ORDER BY number) AS before
-    FROM (SELECT trace_id, device_id, part, number, unnest(cut_gaps) AS op_id FROM part WHERE cut_gaps IS NOT NULL)
+    SELECT trace_id, device_id, part, number,
+           lag(number) OVER (PARTITION BY trace_id, device_id, part, op_id ORDER BY number) AS before
+    FROM (SELECT trace_id, device_id, part, number, unnest(cut_gaps) AS op_id FROM part
+        WHERE cut_gaps IS NOT NULL)
 ),
 opened_gaps AS (
     SELECT trace_id, device_id, part, number, count(*) AS gaps FROM again WHERE before IS NULL GROUP BY ALL
 ),
 -- The gap that a window's start cuts counts again where it has more of the part in the window.
 cut_at AS (
-    SELECT trace_id, device_id, part, number AS again_number, unnest(generate_series(before + 1, number)) AS number
+    SELECT trace_id, device_id, part, number AS again_number,
+           unnest(generate_series(before + 1, number)) AS number
     FROM again WHERE before IS NOT NULL
 ),
 so_far AS MATERIALIZED (
     SELECT p.trace_id, p.device_id, p.part, p.number, sum(p.ns) OVER in_order AS ns,
            sum(p.gaps + coalesce(o.gaps, 0)) OVER in_order AS gaps
     FROM part AS p LEFT JOIN opened_gaps AS o USING (trace_id, device_id, part, number)
-    WINDOW in_order AS (PARTITION BY p.trace_id, p.device_id, p.part ORDER BY p.number ROWS UNBOUNDED PRECEDING)
+    WINDOW in_order AS (PARTITION BY p.trace_id, p.device_id, p.part
+        ORDER BY p.number ROWS UNBOUNDED PRECEDING)
 ),
 known AS (SELECT DISTINCT trace_id, device_id, part, activity, idle_class, cause FROM part),
 framed AS (
@@ -94,18 +106,23 @@ framed AS (
     JOIN cell AS l ON w.trace_id = l.trace_id AND w.device_id = l.device_id AND w.end_ns = l.start_ns
 )
 SELECT
-    w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns, w.activity, w.idle_class, w.cause,
+    w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns,
+    w.activity, w.idle_class, w.cause,
     (coalesce(l.ns, 0) - coalesce(f.ns, 0))::BIGINT AS ns,
-    (coalesce(l.gaps, 0) - coalesce(f.gaps, 0) + CASE WHEN c.again_number < w.end_number THEN 1 ELSE 0 END)::BIGINT AS gaps
+    (coalesce(l.gaps, 0) - coalesce(f.gaps, 0) + CASE WHEN c.again_number < w.end_number THEN 1
+        ELSE 0 END)::BIGINT AS gaps
 FROM framed AS w
-ASOF LEFT JOIN so_far AS l ON w.trace_id = l.trace_id AND w.device_id = l.device_id AND w.part = l.part AND w.end_number > l.number
-ASOF LEFT JOIN so_far AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id AND w.part = f.part AND w.first_number > f.number
-LEFT JOIN cut_at AS c ON w.trace_id = c.trace_id AND w.device_id = c.device_id AND w.part = c.part AND w.first_number = c.number
+ASOF LEFT JOIN so_far AS l ON w.trace_id = l.trace_id AND w.device_id = l.device_id AND w.part = l.part
+    AND w.end_number > l.number
+ASOF LEFT JOIN so_far AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id AND w.part = f.part
+    AND w.first_number > f.number
+LEFT JOIN cut_at AS c ON w.trace_id = c.trace_id AND w.device_id = c.device_id AND w.part = c.part
+    AND w.first_number = c.number
 WHERE coalesce(l.ns, 0) > coalesce(f.ns, 0);
 
--- How much of each window its device computed, communicated, copied and was idle: the four add up to the window, and
--- the classes of idle time to `idle_ns`. Of `device_ns`, `device_in_launch_ns` passed while the op's launch call was
--- under way: nothing was queued.
+-- How much of each window its device computed, communicated, copied and was idle: the four add up to the
+-- window, and the classes of idle time to `idle_ns`. Of `device_ns`, `device_in_launch_ns` passed while the
+-- op's launch call was under way: nothing was queued.
 CREATE OR REPLACE VIEW window_partition AS
 SELECT
     trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,

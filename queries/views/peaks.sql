@@ -3,7 +3,8 @@
 -- HIP_VISIBLE_DEVICES does) is what all listed ones are, where they are of one kind.
 CREATE OR REPLACE VIEW device_peaks AS
 WITH used AS (SELECT DISTINCT trace_id, device_id FROM gpu_ops),
-alike AS (SELECT trace_id, any_value(name) AS name FROM device GROUP BY trace_id HAVING count(DISTINCT name) = 1),
+alike AS (SELECT trace_id, any_value(name) AS name FROM device GROUP BY trace_id
+    HAVING count(DISTINCT name) = 1),
 named AS (
     SELECT u.trace_id, u.device_id, coalesce(d.name, a.name) AS device
     FROM used AS u LEFT JOIN device AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id

@@ -3,7 +3,8 @@
 -- was in no queue.
 CREATE OR REPLACE MACRO launch_queue() AS TABLE
 WITH waiting AS (
-    SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, launch_start_ns AS start_ns,
+    SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key,
+           launch_start_ns AS start_ns,
            launch_start_ns + min(launch_delay_ns) AS end_ns
     FROM gpu_op_link
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
@@ -12,33 +13,40 @@ WITH waiting AS (
 SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, start_ns, end_ns, depth
 FROM interval_depth('waiting');
 
--- The launch calls of each stream that do not wait for their own op: how many launches before it wait when each
--- begins (`met`), and how many with itself when it returns (`left_waiting`).
+-- The launch calls of each stream that do not wait for their own op: how many launches before it wait when
+-- each begins (`met`), and how many with itself when it returns (`left_waiting`).
 CREATE OR REPLACE MACRO queued_calls() AS TABLE
 WITH call AS (
-    SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns, any_value(launch_end_ns) AS end_ns,
+    SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns,
+           any_value(launch_end_ns) AS end_ns,
            launch_start_ns + min(launch_delay_ns) AS op_start_ns
     FROM gpu_op_link
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
     GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns
 ),
 started AS (
-    SELECT trace_id, device_id, stream, op_start_ns, count(*) OVER (PARTITION BY trace_id, device_id, stream ORDER BY op_start_ns) AS ops FROM call
+    SELECT trace_id, device_id, stream, op_start_ns,
+           count(*) OVER (PARTITION BY trace_id, device_id, stream ORDER BY op_start_ns) AS ops FROM call
 ),
 placed AS (
-    SELECT *, row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, op_start_ns) AS place FROM call
+    SELECT *, row_number() OVER (PARTITION BY trace_id, device_id, stream
+        ORDER BY start_ns, op_start_ns) AS place FROM call
 )
 SELECT c.trace_id, c.device_id, c.stream, c.launch_id, c.start_ns, c.end_ns,
        c.place - 1 - coalesce(b.ops, 0) AS met, c.place - coalesce(e.ops, 0) AS left_waiting
 FROM placed AS c
-ASOF LEFT JOIN started AS b ON c.trace_id = b.trace_id AND c.device_id = b.device_id AND c.stream = b.stream AND c.start_ns > b.op_start_ns
-ASOF LEFT JOIN started AS e ON c.trace_id = e.trace_id AND c.device_id = e.device_id AND c.stream = e.stream AND c.end_ns >= e.op_start_ns;
+ASOF LEFT JOIN started AS b ON c.trace_id = b.trace_id AND c.device_id = b.device_id AND c.stream = b.stream
+    AND c.start_ns > b.op_start_ns
+ASOF LEFT JOIN started AS e ON c.trace_id = e.trace_id AND c.device_id = e.device_id AND c.stream = e.stream
+    AND c.end_ns >= e.op_start_ns;
 
--- From which depth on each stream's queue is full, as its own calls show it: where a queue is full, many calls
--- return with as many launches waiting as ever do, give or take `full_slack`. NULL: it never was.
+-- From which depth on each stream's queue is full, as its own calls show it: where a queue is full, many
+-- calls return with as many launches waiting as ever do, give or take `full_slack`. NULL: it never was.
 CREATE OR REPLACE MACRO full_queues(calls) AS TABLE
 WITH deepest AS (
-    SELECT *, max(left_waiting) OVER (PARTITION BY trace_id, device_id, stream) - thresholds().full_slack AS near FROM query_table(calls)
+    SELECT *,
+           max(left_waiting) OVER (PARTITION BY trace_id, device_id, stream) - thresholds().full_slack AS near
+    FROM query_table(calls)
 )
 SELECT trace_id, device_id, stream, CASE
     WHEN count(*) FILTER (left_waiting >= thresholds().queue_depth) > 0

@@ -13,7 +13,8 @@ SELECT trace_id, device_id, kind, name, start_ns, end_ns
 FROM windows JOIN main_device USING (trace_id, device_id)
 WHERE kind IN ('step', 'gpu_active')
 QUALIFY kind = 'gpu_active'
-     OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns) = 1 + count(*) OVER (PARTITION BY trace_id, kind) // 2;
+     OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
+        = 1 + count(*) OVER (PARTITION BY trace_id, kind) // 2;
 
 -- The figures of each run, of its median step where it has steps.
 CREATE OR REPLACE MACRO run_figures() AS TABLE
@@ -21,9 +22,13 @@ WITH chosen AS (
     SELECT * FROM run_windows
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1
 ),
-part AS (SELECT p.* FROM chosen JOIN window_partition AS p USING (trace_id, device_id, kind, name, start_ns, end_ns)),
+part AS (
+    SELECT p.* FROM chosen
+    JOIN window_partition AS p USING (trace_id, device_id, kind, name, start_ns, end_ns)
+),
 ops AS (
-    SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels, sum_where(dur_ns, kind = 'kernel') AS kernel_ns
+    SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
+           sum_where(dur_ns, kind = 'kernel') AS kernel_ns
     FROM gpu_ops GROUP BY trace_id
 ),
 active AS (SELECT trace_id, end_ns - start_ns AS active_ns FROM run_windows WHERE kind = 'gpu_active'),
@@ -36,22 +41,29 @@ thread AS (
 ),
 copies AS (SELECT trace_id, sum(bytes)::BIGINT AS copied_bytes FROM memcpys GROUP BY trace_id)
 SELECT
-    trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns, active_ns, kernels, kernel_ns,
-    coalesce(launches, 0) AS launches, coalesce(operators, 0) AS operators, coalesce(dispatch_ns, 0) AS dispatch_ns,
+    trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns,
+    active_ns, kernels, kernel_ns,
+    coalesce(launches, 0) AS launches, coalesce(operators, 0) AS operators,
+    coalesce(dispatch_ns, 0) AS dispatch_ns,
     coalesce(sync_ns, 0) AS sync_ns,
     coalesce(copied_bytes, 0) AS copied_bytes
-FROM part JOIN ops USING (trace_id) JOIN active USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
+FROM part JOIN ops USING (trace_id) JOIN active USING (trace_id) JOIN run_steps USING (trace_id)
+LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
 
 -- Two runs, by their trace_ids; the same one may be both.
 CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE
-SELECT side, r.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id) JOIN run_steps AS r USING (trace_id);
+SELECT side, r.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id)
+JOIN run_steps AS r USING (trace_id);
 
--- The windows of two runs that can be compared: the median steps where both have steps, else the GPU-active spans.
+-- The windows of two runs that can be compared: the median steps where both have steps, else the GPU-active
+-- spans.
 CREATE OR REPLACE MACRO compared_windows(a, b) AS TABLE
-WITH both_sides AS (SELECT side, w.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id) JOIN run_windows AS w USING (trace_id))
+WITH both_sides AS (SELECT side, w.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id)
+    JOIN run_windows AS w USING (trace_id))
 SELECT * FROM both_sides
-WHERE kind = (SELECT CASE WHEN count(*) = 2 THEN 'step' ELSE 'gpu_active' END FROM both_sides WHERE kind = 'step');
+WHERE kind = (SELECT CASE WHEN count(*) = 2 THEN 'step' ELSE 'gpu_active' END FROM both_sides
+    WHERE kind = 'step');
 
 -- A figure of side `which` among the rows of both; 0 where it has none.
 CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);
@@ -62,5 +74,10 @@ CREATE OR REPLACE MACRO change_of(a_count, b_count, change_ns) AS
         WHEN change_ns <> 0 THEN 'time' ELSE 'same' END;
 
 -- A kernel's name without what machines and versions change in it: parameters, numbers, architecture.
-CREATE OR REPLACE MACRO plain_kernel_name(name) AS regexp_replace(regexp_replace(regexp_replace(name,
-    '\([^()]*\)( const)?$|^void ', '', 'g'), '(?i)^(sm[0-9]+_xmma|ampere|volta|turing|hopper|maxwell|sm[0-9]+)_', ''), '[0-9]+', '#', 'g');
+CREATE OR REPLACE MACRO plain_kernel_name(name) AS regexp_replace(
+    regexp_replace(
+        regexp_replace(name, '\([^()]*\)( const)?$|^void ', '', 'g'),
+        '(?i)^(sm[0-9]+_xmma|ampere|volta|turing|hopper|maxwell|sm[0-9]+)_', ''
+    ),
+    '[0-9]+', '#', 'g'
+);

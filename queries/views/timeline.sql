@@ -13,9 +13,11 @@
 -- where several do). Every device ends as it began, with none: the counts run through all of them.
 CREATE TABLE scratch.device_interval AS
 WITH edge AS (
-    SELECT trace_id, device_id, start_ns AS at_ns, 1::TINYINT AS turn, 1::TINYINT AS step, event_id, activity FROM gpu_ops
+    SELECT trace_id, device_id, start_ns AS at_ns, 1::TINYINT AS turn, 1::TINYINT AS step, event_id, activity
+    FROM gpu_ops
     UNION ALL
-    SELECT trace_id, device_id, end_ns, CASE WHEN end_ns > start_ns THEN 0 ELSE 2 END, -1, event_id, activity FROM gpu_ops
+    SELECT trace_id, device_id, end_ns, CASE WHEN end_ns > start_ns THEN 0 ELSE 2 END, -1, event_id, activity
+    FROM gpu_ops
     UNION ALL
     SELECT trace_id, device_id, unnest([s.start_ns, s.end_ns]), unnest([-1, 3]), 0, NULL, NULL
     FROM (SELECT DISTINCT trace_id, device_id FROM gpu_ops) JOIN trace_span AS s USING (trace_id)
@@ -23,11 +25,15 @@ WITH edge AS (
 counted AS (
     SELECT
         trace_id, device_id, at_ns, row_number() OVER () AS place,
-        CASE WHEN lead(trace_id) OVER () = trace_id AND lead(device_id) OVER () = device_id THEN lead(at_ns) OVER () END AS next_ns,
+        CASE WHEN lead(trace_id) OVER () = trace_id
+            AND lead(device_id) OVER () = device_id THEN lead(at_ns) OVER () END AS next_ns,
         lead(event_id) OVER () AS next_id,
-        count(*) FILTER (step = 1 AND activity = 'compute') OVER so_far - count(*) FILTER (step = -1 AND activity = 'compute') OVER so_far AS compute,
-        count(*) FILTER (step = 1 AND activity = 'communication') OVER so_far - count(*) FILTER (step = -1 AND activity = 'communication') OVER so_far AS communication,
-        count(*) FILTER (step = 1 AND activity = 'copy') OVER so_far - count(*) FILTER (step = -1 AND activity = 'copy') OVER so_far AS copy
+        count(*) FILTER (step = 1 AND activity = 'compute') OVER so_far
+        - count(*) FILTER (step = -1 AND activity = 'compute') OVER so_far AS compute,
+        count(*) FILTER (step = 1 AND activity = 'communication') OVER so_far
+        - count(*) FILTER (step = -1 AND activity = 'communication') OVER so_far AS communication,
+        count(*) FILTER (step = 1 AND activity = 'copy') OVER so_far
+        - count(*) FILTER (step = -1 AND activity = 'copy') OVER so_far AS copy
     FROM (SELECT * FROM edge ORDER BY trace_id, device_id, at_ns, turn, event_id)
     WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 )
@@ -39,12 +45,15 @@ FROM counted WHERE next_ns > at_ns;
 
 -- Idle intervals with the op that ended them and its launch. Joined by order, and the match checked: sorting
 -- goes through the disk where memory is short, a hash table of all launches does not.
--- In a trace of more than thresholds().stepped_devices, the host's time is in too many gaps at once to be stored for each: there,
--- late gaps have no class here, and one row of the timeline each, without a cause (see gpu_timeline_by_cause).
+-- In a trace of more than thresholds().stepped_devices, the host's time is in too many gaps at once to be
+-- stored for each: there, late gaps have no class here, and one row of the timeline each, without a cause
+-- (see gpu_timeline_by_cause).
 CREATE TABLE scratch.gap AS
-WITH crowded AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING count(DISTINCT device_id) > thresholds().stepped_devices)
+WITH crowded AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id
+    HAVING count(DISTINCT device_id) > thresholds().stepped_devices)
 SELECT
-    i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id, CASE WHEN is_match THEN launch_id END AS launch_id,
+    i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id,
+    CASE WHEN is_match THEN launch_id END AS launch_id,
     least(launch_start_ns, i.end_ns) AS launch_start_ns,
     greatest(least(launch_start_ns, i.end_ns), least(launch_end_ns, i.end_ns)) AS launch_end_ns,
     CASE WHEN is_copy_call THEN 'copy' ELSE 'launch' END::idle_cause AS call_cause,
@@ -54,33 +63,41 @@ SELECT
          WHEN NOT is_late THEN 'device'
          WHEN trace_id NOT IN (FROM crowded) THEN 'host_late' END::idle_class AS idle_class
 FROM (
-    SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call, coalesce(l.event_id = next_id, FALSE) AS is_match
+    SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call,
+           coalesce(l.event_id = next_id, FALSE) AS is_match
     FROM (SELECT * FROM scratch.device_interval WHERE activity = 'idle') AS i
     ASOF LEFT JOIN gpu_op_link AS l ON i.trace_id = l.trace_id AND i.next_id >= l.event_id
 ) AS i;
 
 -- `place` numbers the intervals of all devices in order of time; an idle one may have several pieces,
--- one for each cause. The waits [gap start, launch) for the host are added by tracekit/ingest/host_tree.py, with what
--- the launching thread did meanwhile.
+-- one for each cause. The waits [gap start, launch) for the host are added by tracekit/ingest/host_tree.py,
+-- with what the launching thread did meanwhile.
 CREATE OR REPLACE TABLE gpu_timeline AS
-SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class, NULL::idle_cause AS cause,
+SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class,
+       NULL::idle_cause AS cause,
        NULL::BIGINT AS op_id, NULL::BIGINT AS launch_id, NULL::BIGINT AS host_event_id
 FROM scratch.device_interval WHERE activity <> 'idle'
 UNION ALL
-SELECT trace_id, device_id, place, start_ns, end_ns, 'idle'::device_activity, idle_class, NULL, op_id, launch_id, NULL
+SELECT trace_id, device_id, place, start_ns, end_ns, 'idle'::device_activity, idle_class, NULL, op_id,
+       launch_id, NULL
 FROM scratch.gap WHERE idle_class IN ('unlinked', 'after_last_op')
 UNION ALL
-SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle'::device_activity, idle_class, call_cause, op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle'::device_activity, idle_class, call_cause,
+       op_id, launch_id, launch_id
 FROM scratch.gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
 UNION ALL
-SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle'::device_activity, idle_class, NULL, op_id, launch_id, NULL
+SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle'::device_activity,
+       idle_class, NULL, op_id, launch_id, NULL
 FROM scratch.gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
 UNION ALL
-SELECT trace_id, device_id, place, start_ns, launch_start_ns, 'idle'::device_activity, 'host_late'::idle_class, NULL, op_id, launch_id, NULL
+SELECT trace_id, device_id, place, start_ns, launch_start_ns, 'idle'::device_activity,
+       'host_late'::idle_class, NULL, op_id, launch_id, NULL
 FROM scratch.gap WHERE idle_class IS NULL
 UNION ALL
-SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle'::device_activity, 'host_late'::idle_class, call_cause, op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle'::device_activity,
+       'host_late'::idle_class, call_cause, op_id, launch_id, launch_id
 FROM scratch.gap WHERE is_late AND launch_end_ns > launch_start_ns
 UNION ALL
-SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle'::device_activity, 'host_late'::idle_class, 'launch_latency'::idle_cause, op_id, launch_id, launch_id
+SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle'::device_activity, 'host_late'::idle_class,
+       'launch_latency'::idle_cause, op_id, launch_id, launch_id
 FROM scratch.gap WHERE is_late AND end_ns > launch_end_ns;

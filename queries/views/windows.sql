@@ -48,6 +48,9 @@ WHERE t.idle_class = 'host_late' AND t.cause IS NULL;
 CREATE OR REPLACE VIEW gpu_timeline_by_cause AS
 SELECT * FROM gpu_timeline WHERE idle_class IS DISTINCT FROM 'host_late' OR cause IS NOT NULL
 UNION ALL
-SELECT w.trace_id, w.device_id, w.place, greatest(s.start_ns, w.start_ns), least(s.end_ns, w.end_ns), 'idle'::device_activity,
-       'host_late'::idle_class, host_activity_of(s.activity_code)::VARCHAR::idle_cause, w.op_id, w.launch_id, s.event_id
-FROM whole_wait AS w JOIN thread_segment AS s ON w.thread = s.thread AND s.end_ns > w.start_ns AND s.start_ns < w.end_ns;
+SELECT w.trace_id, w.device_id, w.place, greatest(s.start_ns, w.start_ns), least(s.end_ns, w.end_ns),
+       'idle'::device_activity,
+       'host_late'::idle_class, host_activity_of(s.activity_code)::VARCHAR::idle_cause, w.op_id, w.launch_id,
+       s.event_id
+FROM whole_wait AS w JOIN thread_segment AS s ON w.thread = s.thread AND s.end_ns > w.start_ns
+    AND s.start_ns < w.end_ns;

@@ -2,8 +2,9 @@
 -- that must be read and written at least once.
 --
 -- Matrix products and convolutions count as torch.utils.flop_counter does
--- (https://github.com/pytorch/pytorch/blob/main/torch/utils/flop_counter.py). Attention is its two products, halved where it is
--- causal; its backward pass 2.5 times that (FlashAttention-2, https://arxiv.org/abs/2307.08691, section 4.1).
+-- (https://github.com/pytorch/pytorch/blob/main/torch/utils/flop_counter.py). Attention is its two products,
+-- halved where it is causal; its backward pass 2.5 times that (FlashAttention-2,
+-- https://arxiv.org/abs/2307.08691, section 4.1).
 -- Elementwise work and reductions count one operation an element, softmax 5, normalization 8, twice that
 -- backward: a convention, which decides nothing, as bytes limit these.
 
@@ -13,7 +14,8 @@ CREATE OR REPLACE MACRO texts_of(texts) AS from_json(texts, '["VARCHAR"]');
 -- '[2, 2]' -> [2, 2]
 CREATE OR REPLACE MACRO integers_of(text) AS TRY_CAST(text AS BIGINT[]);
 CREATE OR REPLACE MACRO is_true(text) AS lower(text) IN ('true', '1');
-CREATE OR REPLACE MACRO elements(shape) AS CASE WHEN shape IS NULL THEN NULL ELSE coalesce(list_product(shape), 1) END;
+CREATE OR REPLACE MACRO elements(shape) AS CASE WHEN shape IS NULL THEN NULL
+    ELSE coalesce(list_product(shape), 1) END;
 CREATE OR REPLACE MACRO nth_or_last(numbers, i) AS coalesce(numbers[i], numbers[-1]);
 
 -- Elements of the shapes' broadcast (https://docs.pytorch.org/docs/stable/notes/broadcasting.html).
@@ -25,24 +27,31 @@ CREATE OR REPLACE MACRO broadcast_elements(shapes) AS coalesce(list_product(list
 -- Elements of a convolution's output in space.
 CREATE OR REPLACE MACRO convolved(space, kernel, stride, padding, dilation) AS list_product(list_transform(
     range(1, len(space) + 1),
-    lambda k: (space[k] + 2 * nth_or_last(padding, k) - nth_or_last(dilation, k) * (kernel[k] - 1) - 1) // nth_or_last(stride, k) + 1
+    lambda k: (space[k] + 2 * nth_or_last(padding, k) - nth_or_last(dilation, k)
+        * (kernel[k] - 1) - 1) // nth_or_last(stride, k) + 1
 ));
 
 -- Where an operator's settings stand among its inputs, from 1, as
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml declares it.
 CREATE OR REPLACE MACRO settings_of(name) AS CASE
-    WHEN name IN ('aten::convolution', 'aten::_convolution') THEN MAP {'stride': 4, 'padding': 5, 'dilation': 6, 'transposed': 7}
-    WHEN regexp_matches(name, '^aten::(conv[123]d|cudnn_convolution_relu)$') THEN MAP {'stride': 4, 'padding': 5, 'dilation': 6}
+    WHEN name IN ('aten::convolution', 'aten::_convolution')
+        THEN MAP {'stride': 4, 'padding': 5, 'dilation': 6, 'transposed': 7}
+    WHEN regexp_matches(name, '^aten::(conv[123]d|cudnn_convolution_relu)$')
+        THEN MAP {'stride': 4, 'padding': 5, 'dilation': 6}
     WHEN name = 'aten::cudnn_convolution' THEN MAP {'stride': 4, 'padding': 3, 'dilation': 5}
     WHEN name = 'aten::cudnn_convolution_add_relu' THEN MAP {'stride': 6, 'padding': 7, 'dilation': 8}
-    WHEN regexp_matches(name, '^aten::(miopen_(depthwise_)?convolution|mkldnn_convolution)$') THEN MAP {'stride': 5, 'padding': 4, 'dilation': 6}
-    WHEN regexp_matches(name, '^aten::(_slow_conv2d_forward|thnn_conv2d)$') THEN MAP {'stride': 5, 'padding': 6}
+    WHEN regexp_matches(name, '^aten::(miopen_(depthwise_)?convolution|mkldnn_convolution)$')
+        THEN MAP {'stride': 5, 'padding': 4, 'dilation': 6}
+    WHEN regexp_matches(name, '^aten::(_slow_conv2d_forward|thnn_conv2d)$')
+        THEN MAP {'stride': 5, 'padding': 6}
     WHEN name = 'aten::_conv_depthwise2d' THEN MAP {'stride': 5, 'padding': 6, 'dilation': 7}
     WHEN name = 'aten::_flash_attention_forward' THEN MAP {'causal': 9}
     WHEN name = 'aten::_flash_attention_backward' THEN MAP {'causal': 13}
     WHEN regexp_matches(name, '^aten::_scaled_dot_product_flash_attention(_for_cpu)?$') THEN MAP {'causal': 5}
-    WHEN regexp_matches(name, '^aten::_scaled_dot_product_(efficient|cudnn)_attention$') THEN MAP {'causal': 7}
-    WHEN regexp_matches(name, '^aten::(scaled_dot_product_attention|_scaled_dot_product_attention_math)$') THEN MAP {'causal': 6}
+    WHEN regexp_matches(name, '^aten::_scaled_dot_product_(efficient|cudnn)_attention$')
+        THEN MAP {'causal': 7}
+    WHEN regexp_matches(name, '^aten::(scaled_dot_product_attention|_scaled_dot_product_attention_math)$')
+        THEN MAP {'causal': 6}
     WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN MAP {'causal': 12} END;
 
 -- Operators whose work follows from their inputs. Names are few, calls are many.
@@ -53,123 +62,205 @@ WHERE kind IS NOT NULL;
 
 -- Their calls, where the inputs were recorded.
 CREATE OR REPLACE MACRO operator_shapes() AS TABLE
-SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, input_dims AS dims, input_types AS types,
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, input_dims AS dims,
+       input_types AS types,
        args->'Concrete Inputs' AS concrete
 FROM cpu_ops JOIN operator_name USING (name)
 WHERE input_dims IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id);
 
--- Shapes are few, calls are many: the work of each distinct one. Each step reads the columns of the one
--- before: an expression that is used twice is written out twice.
-CREATE OR REPLACE MACRO shape_work(shapes) AS TABLE
+-- Distinct shapes (a relation with name, kind, dims, types and concrete, by its name), parsed: `d` the
+-- dimensions and `t` the types of the inputs, `c` the numbers and flags among them; of those that are
+-- tensors, the elements and bytes, of all (`tensors`) and of those that an elementwise operator reads
+-- (`operands`).
+CREATE OR REPLACE MACRO operator_inputs(shapes) AS TABLE
 WITH parsed AS (
     SELECT *, shapes_of(dims) AS d, texts_of(types) AS t, texts_of(concrete) AS c,
-           replace(replace(kind, '_backward', ''), '_bshd', '') AS family, contains(kind, 'backward') AS is_backward
+           replace(replace(kind, '_backward', ''), '_bshd', '') AS family,
+           contains(kind, 'backward') AS is_backward
     FROM query_table(shapes) JOIN operator_name USING (name, kind)
 ),
--- What of the inputs is a tensor: its elements, and its bytes an element.
 sized AS (
-    SELECT *, list_filter(list_transform(list_zip(d, t), lambda x: {'shape': x[1], 'elements': elements(x[1]), 'size': element_bytes(x[2]), 'type': x[2]}),
-                          lambda x: x.size IS NOT NULL) AS tensors
+    SELECT *, list_filter(
+        list_transform(list_zip(d, t), lambda x: {
+            'shape': x[1], 'elements': elements(x[1]), 'size': element_bytes(x[2]), 'type': x[2]
+        }),
+        lambda x: x.size IS NOT NULL
+    ) AS tensors
     FROM parsed
-),
-shaped AS (
-    SELECT
-        *, tensors[:operands_read] AS operands, tensors[1].type AS type, tensors[1].size AS size,
-        list_transform(tensors, lambda x: x.elements * x.size) AS sizes,
-        -- The two factors of a matrix product.
-        CASE family WHEN 'mm' THEN d[1] WHEN 'bmm' THEN d[1] WHEN 'addmm' THEN d[2] WHEN 'baddbmm' THEN d[2]
-                    WHEN 'linear' THEN [elements(d[1]) // d[1][-1], d[1][-1]]::BIGINT[] END AS a,
-        CASE family WHEN 'mm' THEN d[2] WHEN 'bmm' THEN d[2] WHEN 'addmm' THEN d[3] WHEN 'baddbmm' THEN d[3]
-                    WHEN 'linear' THEN list_reverse(d[2]) END AS b,
-        -- A convolution's input and weight (backward: after the output's gradient), and which gradients are wanted.
-        CASE WHEN family = 'convolution' THEN d[CASE WHEN is_backward THEN 2 ELSE 1 END] END AS x,
-        CASE WHEN family = 'convolution' THEN d[CASE WHEN is_backward THEN 3 ELSE 2 END] END AS w,
-        integers_of(c[setting['stride']]) AS stride, integers_of(c[setting['padding']]) AS padding,
-        CASE WHEN setting['dilation'] IS NULL THEN [1] ELSE integers_of(c[setting['dilation']]) END AS dilation,
-        coalesce(is_true(c[CASE WHEN is_backward THEN 8 ELSE setting['transposed'] END]), FALSE) AS is_transposed,
-        CASE WHEN kind = 'convolution_backward' THEN list_transform(string_split(trim(c[11], '[]'), ','), lambda m: is_true(trim(m))) END AS mask,
-        -- Attention's query, key and value: (batch, heads, sequence, features), or heads third.
-        CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 2 ELSE 1 END] END AS q,
-        CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 3 ELSE 2 END] END AS k,
-        CASE WHEN family = 'attention' THEN d[CASE WHEN is_backward THEN 4 ELSE 3 END] END AS v,
-        CASE WHEN contains(kind, 'bshd') THEN 2 ELSE 3 END AS s_at, coalesce(is_true(c[setting['causal']]), FALSE) AS is_causal,
-        -- The dimensions that a reduction is over; none: all.
-        CASE WHEN family = 'reduction' THEN coalesce(integers_of(c[2]), [TRY_CAST(c[2] AS BIGINT)]) END AS dimensions
-    FROM sized
+)
+SELECT *, tensors[:operands_read] AS operands, tensors[1].type AS type, tensors[1].size AS size,
+       list_transform(tensors, lambda x: x.elements * x.size) AS sizes, list_sum(sizes) AS input_bytes
+FROM sized;
+
+-- A macro for each family of operators: of operator_inputs (a relation, by its name), the FLOPs and the bytes
+-- read and written; NULL where the inputs do not tell. An expression of one step is a column of the next.
+
+-- Matrix products: `a` and `b` are the two factors.
+CREATE OR REPLACE MACRO matrix_work(inputs) AS TABLE
+WITH factored AS (
+    SELECT *,
+           CASE WHEN kind IN ('mm', 'bmm') THEN d[1] WHEN kind IN ('addmm', 'baddbmm') THEN d[2]
+                WHEN kind = 'linear' THEN [elements(d[1]) // d[1][-1], d[1][-1]]::BIGINT[] END AS a,
+           CASE WHEN kind IN ('mm', 'bmm') THEN d[2] WHEN kind IN ('addmm', 'baddbmm') THEN d[3]
+                WHEN kind = 'linear' THEN list_reverse(d[2]) END AS b,
+           kind IN ('bmm', 'baddbmm') AS is_batched
+    FROM query_table(inputs) WHERE kind IN ('mm', 'addmm', 'linear', 'bmm', 'baddbmm')
+)
+SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
+       CASE WHEN is_batched AND len(a) = 3 AND len(b) = 3 THEN 2 * a[1] * a[2] * a[3] * b[3]
+            WHEN NOT is_batched AND len(a) = 2 AND len(b) = 2 THEN 2 * a[1] * a[2] * b[2] END AS flops,
+       -- Of these two, inputs that are not factors (scales, say) are not counted.
+       CASE WHEN kind IN ('mm', 'bmm') THEN CASE WHEN len(sizes) >= 2 THEN sizes[1] + sizes[2] END
+            ELSE input_bytes END AS read,
+       CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
+FROM factored;
+
+-- Convolutions of an input `x` with a weight `w` (backward: both after the output's gradient). `mask` says
+-- which gradients are wanted.
+CREATE OR REPLACE MACRO convolution_work(inputs) AS TABLE
+WITH named AS (
+    SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END] AS x,
+           d[CASE WHEN is_backward THEN 3 ELSE 2 END] AS w,
+           integers_of(c[setting['stride']]) AS stride, integers_of(c[setting['padding']]) AS padding,
+           CASE WHEN setting['dilation'] IS NULL THEN [1]
+                ELSE integers_of(c[setting['dilation']]) END AS dilation,
+           coalesce(is_true(c[CASE WHEN is_backward THEN 8 ELSE setting['transposed'] END]),
+               FALSE) AS is_transposed,
+           CASE WHEN is_backward THEN
+               list_transform(string_split(trim(c[11], '[]'), ','), lambda m: is_true(trim(m)))
+           END AS mask
+    FROM query_table(inputs) WHERE family = 'convolution'
 ),
 measured AS (
-    SELECT
-        *, list_sum(sizes) AS input_bytes,
-        -- A number arrives as a tensor without dimensions, and does not widen the others.
-        list_max(list_transform(operands, lambda each: CASE WHEN len(each.shape) > 0 OR elements(operands[1].shape) = 1 THEN each.size END)) AS promoted, q[s_at] AS sq, k[s_at] AS sk,
-        CASE family
-            WHEN 'convolution' THEN CASE
-                WHEN is_transposed THEN CASE WHEN is_backward THEN elements(d[1]) END
-                WHEN is_backward THEN elements(d[1])
-                WHEN len(stride) > 0 AND len(padding) > 0
-                    AND len(dilation) > 0 THEN x[1] * w[1] * convolved(x[3:], w[3:], stride, padding, dilation) END
-            WHEN 'elementwise' THEN broadcast_elements(list_transform(operands, lambda each: each.shape))
-            WHEN 'comparison' THEN broadcast_elements(list_transform(operands, lambda each: each.shape))
-            WHEN 'reduction' THEN elements(d[1]) / coalesce(list_product(list_transform(
-                CASE WHEN len(dimensions) > 0 AND dimensions[1] IS NOT NULL THEN dimensions ELSE range(len(d[1])) END,
-                lambda i: d[1][CASE WHEN i < 0 THEN len(d[1]) + i + 1 ELSE i + 1 END])), 1)
-            ELSE tensors[1].elements END AS out
-    FROM shaped
+    SELECT *,
+           CASE WHEN is_backward THEN elements(d[1])
+                WHEN NOT is_transposed AND len(stride) > 0 AND len(padding) > 0 AND len(dilation) > 0
+                    THEN x[1] * w[1] * convolved(x[3:], w[3:], stride, padding, dilation) END AS out
+    FROM named
 )
-SELECT name, dims, types, concrete, type, is_matrix, flops, TRY_CAST(read AS BIGINT) AS read_bytes,
+SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
+       -- Each place of the output (transposed: of the input) takes a product with the weight, for all that
+       -- share it.
+       CASE WHEN len(x) BETWEEN 3 AND 5 AND len(w) = len(x) THEN
+           CASE WHEN is_backward THEN mask[1]::INTEGER + mask[2]::INTEGER ELSE 1 END * 2 * elements(w)
+           * CASE WHEN is_transposed THEN elements(x) / x[2] ELSE out / w[1] END
+       END AS flops,
+       input_bytes AS read,
+       CASE WHEN is_backward THEN mask[1]::INTEGER * sizes[2] + mask[2]::INTEGER * sizes[3]
+            WHEN NOT is_transposed THEN out * size END AS written
+FROM measured;
+
+-- Attention of query, key and value: (batch, heads, sequence, features), or heads third.
+CREATE OR REPLACE MACRO attention_work(inputs) AS TABLE
+WITH named AS (
+    SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END] AS q,
+           d[CASE WHEN is_backward THEN 3 ELSE 2 END] AS k,
+           d[CASE WHEN is_backward THEN 4 ELSE 3 END] AS v,
+           CASE WHEN contains(kind, 'bshd') THEN 2 ELSE 3 END AS sequence_at,
+           coalesce(is_true(c[setting['causal']]), FALSE) AS is_causal, q[sequence_at] AS sq,
+           k[sequence_at] AS sk
+    FROM query_table(inputs) WHERE family = 'attention'
+)
+SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
+       CASE WHEN len(q) = 4 AND len(k) = 4 AND len(v) = 4 THEN
+           2 * elements(q) / q[4] * sk * (q[4] + v[4]) * CASE WHEN is_backward THEN 2.5 ELSE 1 END
+           * CASE WHEN is_causal AND sq = sk THEN (sk + 1) / (2 * sk) ELSE 1 END
+       END AS flops,
+       input_bytes AS read,
+       CASE WHEN is_backward THEN elements(q) + elements(k) + elements(v)
+            ELSE elements(q) / q[4] * v[4] END * size AS written
+FROM named;
+
+-- Normalization and softmax: rows are read, and as many are written.
+CREATE OR REPLACE MACRO row_work(inputs) AS TABLE
+SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
+       tensors[1].elements * CASE kind WHEN 'normalization' THEN 8 WHEN 'normalization_backward' THEN 16
+           ELSE 5 END
+       AS flops,
+       CASE kind WHEN 'softmax' THEN sizes[1] WHEN 'softmax_backward' THEN sizes[1] + sizes[2]
+                 ELSE input_bytes END AS read,
+       sizes[1] AS written
+FROM query_table(inputs) WHERE family IN ('normalization', 'softmax');
+
+-- Elementwise work and comparisons: of all inputs, broadcast.
+CREATE OR REPLACE MACRO elementwise_work(inputs) AS TABLE
+WITH measured AS (
+    SELECT *, broadcast_elements(list_transform(operands, lambda each: each.shape)) AS out,
+           -- A number arrives as a tensor without dimensions, and does not widen the others.
+           list_max(list_transform(operands, lambda each:
+               CASE WHEN len(each.shape) > 0
+                   OR elements(operands[1].shape) = 1 THEN each.size END)) AS promoted
+    FROM query_table(inputs) WHERE kind IN ('elementwise', 'comparison')
+)
+SELECT name, dims, types, concrete, type, FALSE AS is_matrix, out AS flops,
+       list_sum(list_transform(operands, lambda each: each.elements * each.size)) AS read,
+       out * CASE WHEN kind = 'comparison' THEN 1 WHEN ends_with(name, '_') THEN size
+           ELSE promoted END AS written
+FROM measured;
+
+-- Reductions, over some dimensions or, where none are named, over all.
+CREATE OR REPLACE MACRO reduction_work(inputs) AS TABLE
+WITH named AS (
+    SELECT *, coalesce(integers_of(c[2]), [TRY_CAST(c[2] AS BIGINT)]) AS dimensions
+    FROM query_table(inputs) WHERE kind = 'reduction'
+)
+SELECT name, dims, types, concrete, type, FALSE AS is_matrix, tensors[1].elements AS flops, sizes[1] AS read,
+       elements(d[1]) / coalesce(list_product(list_transform(
+           CASE WHEN len(dimensions) > 0 AND dimensions[1] IS NOT NULL THEN dimensions
+               ELSE range(len(d[1])) END,
+           lambda i: d[1][CASE WHEN i < 0 THEN len(d[1]) + i + 1 ELSE i + 1 END]
+       )), 1) * size AS written
+FROM named;
+
+-- Copies, fills and embeddings: bytes alone.
+CREATE OR REPLACE MACRO copy_work(inputs) AS TABLE
+SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
+       CASE kind
+           WHEN 'copy' THEN elements(d[1]) * element_bytes(t[2])
+           WHEN 'fill' THEN 0
+           WHEN 'embedding' THEN CASE WHEN len(d[1]) = 2 AND len(tensors) = 2
+               THEN tensors[2].elements * (d[1][2] * size + tensors[2].size) END
+           ELSE input_bytes END AS read,
+       CASE kind WHEN 'embedding' THEN tensors[2].elements * d[1][2] * size
+                 WHEN 'embedding_backward' THEN TRY_CAST(c[3] AS BIGINT) * d[1][-1] * size
+                 ELSE sizes[1] END AS written
+FROM query_table(inputs) WHERE kind IN ('copy', 'fill', 'embedding', 'embedding_backward');
+
+-- Inductor's Triton kernels, which are named after the operators that they fuse. Which of its tensors one
+-- writes it does not say: each moves once, and the last is the output.
+CREATE OR REPLACE MACRO triton_work(inputs) AS TABLE
+SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
+       list_max(list_transform(tensors, lambda each: each.elements)) * len(regexp_extract_all(name,
+           '_(add|sub|mul|div|pow|sqrt|rsqrt|exp|log|mean|sum|var|amax|softmax|gelu|silu|relu|sigmoid|tanh|'
+           || 'where|maximum|minimum|native_layer_norm|native_dropout|neg|abs|sin|cos|clamp)'
+       )) AS flops,
+       coalesce(list_sum(sizes[:-2]), 0) AS read, sizes[-1] AS written
+FROM query_table(inputs) WHERE kind = 'triton';
+
+-- Shapes are few, calls are many: the work of each distinct one. Of an empty tensor nothing follows.
+CREATE OR REPLACE MACRO shape_work(shapes) AS TABLE
+WITH inputs AS MATERIALIZED (FROM operator_inputs(shapes)),
+work AS (
+    FROM matrix_work('inputs')
+    UNION ALL
+    FROM convolution_work('inputs')
+    UNION ALL
+    FROM attention_work('inputs')
+    UNION ALL
+    FROM row_work('inputs')
+    UNION ALL
+    FROM elementwise_work('inputs')
+    UNION ALL
+    FROM reduction_work('inputs')
+    UNION ALL
+    FROM copy_work('inputs')
+    UNION ALL
+    FROM triton_work('inputs')
+)
+SELECT name, dims, types, concrete, type, is_matrix, flops::DOUBLE AS flops,
+       TRY_CAST(read AS BIGINT) AS read_bytes,
        TRY_CAST(written AS BIGINT) AS written_bytes
-FROM (
-    SELECT
-        name, dims, types, concrete, type, family IN ('mm', 'addmm', 'bmm', 'baddbmm', 'linear', 'convolution', 'attention') AS is_matrix,
-        CASE
-            WHEN family IN ('mm', 'addmm', 'linear') AND len(a) = 2 AND len(b) = 2 THEN 2 * a[1] * a[2] * b[2]
-            WHEN family IN ('bmm', 'baddbmm') AND len(a) = 3 AND len(b) = 3 THEN 2 * a[1] * a[2] * a[3] * b[3]
-            -- Each place of the output (transposed: of the input) takes a product with the weight, for all that share it.
-            WHEN family = 'convolution' AND len(x) BETWEEN 3 AND 5 AND len(w) = len(x) THEN
-                CASE WHEN is_backward THEN mask[1]::INTEGER + mask[2]::INTEGER ELSE 1 END * 2 * elements(w)
-                * CASE WHEN is_transposed THEN elements(x) / x[2] ELSE out / w[1] END
-            WHEN family = 'attention' AND len(q) = 4 AND len(k) = 4 AND len(v) = 4 THEN
-                2 * elements(q) / q[4] * sk * (q[4] + v[4]) * CASE WHEN is_backward THEN 2.5 ELSE 1 END
-                * CASE WHEN is_causal AND sq = sk THEN (sk + 1) / (2 * sk) ELSE 1 END
-            WHEN family = 'normalization' THEN 8 * out * CASE WHEN is_backward THEN 2 ELSE 1 END
-            WHEN family = 'softmax' THEN 5 * out
-            WHEN family IN ('elementwise', 'comparison') THEN out
-            WHEN family = 'reduction' THEN tensors[1].elements
-            WHEN family IN ('copy', 'fill', 'embedding') THEN 0
-            -- Inductor names a kernel after the operators that it fuses.
-            WHEN family = 'triton' THEN list_max(list_transform(tensors, lambda each: each.elements)) * len(regexp_extract_all(name,
-                '_(add|sub|mul|div|pow|sqrt|rsqrt|exp|log|mean|sum|var|amax|softmax|gelu|silu|relu|sigmoid|tanh|where|maximum|minimum|native_layer_norm|native_dropout|neg|abs|sin|cos|clamp)'))
-        END::DOUBLE AS flops,
-        CASE
-            WHEN kind = 'embedding' AND len(d[1]) = 2 AND len(tensors) = 2 THEN tensors[2].elements * (d[1][2] * size + tensors[2].size)
-            WHEN kind = 'embedding' OR family IN ('mm', 'bmm') AND len(sizes) < 2 THEN NULL
-            WHEN family IN ('mm', 'bmm') THEN sizes[1] + sizes[2]
-            WHEN kind = 'copy' THEN elements(d[1]) * element_bytes(t[2])
-            WHEN kind = 'fill' THEN 0
-            WHEN kind IN ('reduction', 'softmax') THEN sizes[1]
-            WHEN kind = 'softmax_backward' THEN sizes[1] + sizes[2]
-            WHEN family IN ('elementwise', 'comparison') THEN list_sum(list_transform(operands, lambda each: each.elements * each.size))
-            -- Which of its tensors it writes it does not say: each moves once, and the last is the output.
-            WHEN kind = 'triton' THEN coalesce(list_sum(sizes[:-2]), 0)
-            ELSE input_bytes END AS read,
-        CASE
-            WHEN family IN ('mm', 'addmm', 'linear') THEN a[1] * b[2] * size
-            WHEN family IN ('bmm', 'baddbmm') THEN a[1] * a[2] * b[3] * size
-            WHEN kind = 'convolution' THEN CASE WHEN NOT is_transposed THEN out * size END
-            WHEN kind = 'convolution_backward' THEN mask[1]::INTEGER * sizes[2] + mask[2]::INTEGER * sizes[3]
-            WHEN family = 'attention' THEN CASE WHEN is_backward THEN elements(q) + elements(k) + elements(v)
-                ELSE elements(q) / q[4] * v[4] END * size
-            WHEN kind = 'embedding' THEN tensors[2].elements * d[1][2] * size
-            WHEN kind = 'embedding_backward' THEN TRY_CAST(c[3] AS BIGINT) * d[1][-1] * size
-            WHEN kind = 'comparison' THEN out
-            WHEN kind = 'reduction' THEN out * size
-            WHEN kind = 'elementwise' THEN out * CASE WHEN ends_with(name, '_') THEN size ELSE promoted END
-            WHEN kind = 'triton' THEN sizes[-1]
-            ELSE sizes[1] END AS written
-    FROM measured
-)
--- Of an empty tensor nothing follows.
-WHERE isfinite(flops);
+FROM work WHERE isfinite(flops::DOUBLE);
 
 -- Operators with their work and the time in which the device did it: the union of the GPU ops that were
 -- launched during one and not by another inside it, per device. Nobody is charged twice.
@@ -183,7 +274,8 @@ work AS MATERIALIZED (
 operator AS MATERIALIZED (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, w.shape_id
     FROM call AS c JOIN work AS w
-      ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types AND c.concrete IS NOT DISTINCT FROM w.concrete
+      ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT
+      FROM w.types AND c.concrete IS NOT DISTINCT FROM w.concrete
 ),
 slice AS MATERIALIZED (
     SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator
@@ -192,7 +284,8 @@ slice AS MATERIALIZED (
 ),
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
-    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns, g.end_ns, g.name,
+    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns,
+           g.end_ns, g.name,
            g.event_id, g.stream, g.class
     FROM nest AS n JOIN gpu_op_link AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
@@ -200,32 +293,39 @@ op AS MATERIALIZED (
 ),
 busy AS (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('op') GROUP BY key),
 named AS (
-    SELECT key, bool_or(is_tf32_kernel(name)) AS is_tf32, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids,
-           min(start_ns) AS first_ns, any_value(stream) AS stream, bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
+    SELECT key, bool_or(is_tf32_kernel(name)) AS is_tf32,
+           list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids,
+           min(start_ns) AS first_ns, any_value(stream) AS stream,
+           bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
            -- What crosses a bus is not held against the device's memory: see memory_traffic.
            bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
     FROM op GROUP BY key
 )
 SELECT o.trace_id, o.event_id, w.name, o.kind, w.dims, w.types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
-       flops, read_bytes, written_bytes, key.device_id AS device_id, stream, o.start_ns, is_kernels, gpu_op_ids, first_ns, busy_ns
-FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
+       flops, read_bytes, written_bytes, key.device_id AS device_id, stream, o.start_ns, is_kernels,
+       gpu_op_ids, first_ns, busy_ns
+FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = key.trace_id
+    AND o.event_id = key.event_id
 JOIN busy USING (key)
 WHERE busy_ns > 0 AND NOT crosses;
 
 -- Neighbouring operators that hand an intermediate over through memory.
--- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction that
--- follows. That the second reads what the first wrote is told by size and place, since traces name no tensors.
+-- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction
+-- that follows. That the second reads what the first wrote is told by size and place, since traces name no
+-- tensors.
 CREATE OR REPLACE MACRO fusable_pairs() AS TABLE
 WITH work AS (FROM measured_work()),
 placed AS (
-    SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
+    SELECT trace_id, event_id,
+           row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
     FROM gpu_ops
 ),
 step AS (
     SELECT
         w.*, place, read_bytes + written_bytes AS moved_bytes,
-        lag({'name': name, 'kind': kind, 'written': written_bytes, 'moved': read_bytes + written_bytes, 'ns': busy_ns, 'place': place,
+        lag({'name': name, 'kind': kind, 'written': written_bytes, 'moved': read_bytes + written_bytes,
+            'ns': busy_ns, 'place': place,
              'op': gpu_op_ids[1]}) OVER (
             PARTITION BY w.trace_id, device_id, stream ORDER BY place
         ) AS before
@@ -234,12 +334,16 @@ step AS (
 ),
 pair AS (
     SELECT *, before.written AS intermediate FROM step
-    WHERE place = before.place + 1 AND before.kind IN ('elementwise', 'comparison', 'copy', 'fill') AND before.written > 0
+    WHERE place = before.place + 1 AND before.kind IN ('elementwise', 'comparison', 'copy', 'fill')
+        AND before.written > 0
       AND kind IN ('elementwise', 'comparison', 'copy', 'normalization', 'softmax', 'reduction')
       -- Two copies in a row move two things.
       AND NOT (before.kind = 'copy' AND kind = 'copy')
-      AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)), lambda x: elements(x[1]) * element_bytes(x[2])), before.written)
+      AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)),
+          lambda x: elements(x[1]) * element_bytes(x[2])), before.written)
 )
-SELECT trace_id, device_id, before.name AS first, name, dims, before.op AS first_op_id, gpu_op_ids[1] AS second_op_id,
-       before.written AS intermediate, before.moved AS first_bytes, moved_bytes AS second_bytes, before.ns AS first_ns, busy_ns AS second_ns
+SELECT trace_id, device_id, before.name AS first, name, dims, before.op AS first_op_id,
+       gpu_op_ids[1] AS second_op_id,
+       before.written AS intermediate, before.moved AS first_bytes, moved_bytes AS second_bytes,
+       before.ns AS first_ns, busy_ns AS second_ns
 FROM pair;

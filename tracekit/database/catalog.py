@@ -193,10 +193,11 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
 
     The first line is `-- question: ...`; then come `-- param NAME (TYPE, default X): what`,
     `-- column NAME (UNIT): what`, `-- doubts: CODE, CODE` (the findings of the query `health` that
-    touch the answer) and any other comment lines, up to the first line of SQL.
+    touch the answer) and any other comment lines, up to the first line of SQL. A line that is
+    indented by four more spaces goes on with the one before.
     """
     question, parameters, columns, doubts = "", [], [], ""
-    for line in sql.splitlines():
+    for line in sql.replace("\n--     ", " ").splitlines():
         if not line.startswith("--"):
             break
         if line.startswith("-- question: "):

@@ -50,8 +50,9 @@ def _kernel_class() -> str:
         pattern = _text("(?i)" + "|".join(row["pattern"] for row in same))
         whens.append(f"WHEN regexp_matches(name, {pattern}) THEN {_text(same[0]['class'])}")
     listed = ", ".join(
-        f"({row['rank']}, {_text(row['class'])}, {_text(row['pattern'])}, {_text(row['known_from'])})"
+        f"({row['rank']}, {_text(row['class'])}, {_text(row['pattern'])}, {_text(source)})"
         for row in rows
+        for source in [row["known_from"]]
     )
     return f"""
 CREATE OR REPLACE MACRO kernel_class(name) AS CASE {" ".join(whens)} ELSE 'other' END;
