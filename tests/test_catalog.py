@@ -41,9 +41,7 @@ def test_a_query_file_documents_itself(query):
     body = [line for line in query.sql.splitlines() if not line.startswith("--")]
     read = set(re.findall(r"getvariable\('(\w+)'\)", "\n".join(body)))
     shared = {name for name in READERS if re.search(rf"\b{name}\b", "\n".join(body))}
-    # A question about two runs names both, and is about no one trace.
-    one = {"trace"} if shared and "a" not in read else set()
-    assert read | one == {each.name for each in query.parameters}
+    assert read | ({"trace"} if shared else set()) == {each.name for each in query.parameters}
     for parameter in query.parameters:
         if parameter.default != "all":
             (default,) = set(

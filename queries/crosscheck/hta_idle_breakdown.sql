@@ -30,8 +30,9 @@ gap AS (
     SELECT
         trace_id, stream, start_ns - before_ns AS gap_ns,
         CASE WHEN launch_start_ns > before_ns THEN 'host_wait'
-             WHEN start_ns - before_ns < coalesce(getvariable('consecutive_kernel_delay_ns'),
-                 thresholds().kernel_wait_ns) THEN 'kernel_wait'
+             WHEN start_ns - before_ns
+                 < coalesce(getvariable('consecutive_kernel_delay_ns'), thresholds().kernel_wait_ns)
+                 THEN 'kernel_wait'
              ELSE 'other' END AS idle_category
     FROM following
 )

@@ -23,7 +23,7 @@
 -- column gpu_ops (count): kernels, copies and fills that start in it
 -- column linked (count): those of them whose launch is in the trace
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
--- The partition is defined in views/timeline.sql (the instants) and views/windows.sql (window_partition).
+-- The partition is defined in views/timeline.sql (the instants) and views/parts.sql (window_partition).
 WITH op AS (
     SELECT o.trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
            count(*) AS gpu_ops,
@@ -55,7 +55,10 @@ counted AS (
            (max(gpu_ops) - min(gpu_ops))::BIGINT AS gpu_ops, (max(linked) - min(linked))::BIGINT AS linked
     FROM so_far WHERE kind IS NOT NULL GROUP BY trace_id, device_id, kind, name, start_ns, end_ns
 ),
-part AS (FROM window_partition WHERE kind = coalesce(getvariable('kind'), kind))
+part AS (
+    FROM window_partition
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
+)
 SELECT part.trace_id, rank, part.* EXCLUDE trace_id, kernels, gpu_ops, linked
 FROM part JOIN counted USING (trace_id, device_id, kind, name, start_ns, end_ns) JOIN trace USING (trace_id)
 ORDER BY trace_id, device_id, kind, start_ns, end_ns
