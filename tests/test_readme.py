@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -60,11 +61,67 @@ def test_its_tour_shows_what_is_printed(block, run, tmp_path):
     assert [line.rstrip() for line in done.stdout.splitlines()] == shown
 
 
-def test_its_vocabulary_exists(shared_database):
-    table = README.split("## The SQL vocabulary")[1].split("Three queries")[0]
-    names = set(
-        re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
-    )
+def test_its_vocabulary_is_that_of_a_database(shared_database):
+    table = README.split("## The SQL vocabulary")[1].split("What is costly")[0]
+    names = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     _, rows = shared_database("h100-bert-small.json.gz").fetch("SHOW TABLES")
-    assert names
-    assert names <= {row[0] for row in rows}
+    assert sorted(names) == sorted(row[0] for row in rows)
+
+
+def definitions() -> list[tuple[list[str], list[str], str]]:
+    """The table of numbers: words that are printed, patterns of JSON keys, and a file."""
+    table = README.split("### Where each number is defined")[1].split("Three queries")[0]
+    rows = re.findall(r"^\| (.*?) \| (`.*?) \| (\S+) \|$", table, re.MULTILINE)
+    return [
+        (*(re.findall(r"`(.*?)`", cell) for cell in (said, keys)), file)
+        for said, keys, file in rows
+    ]
+
+
+def numbers(value: object, path: str = "") -> set[str]:
+    """The paths of a JSON value's numbers, those of windows and devices as of the main one."""
+    if isinstance(value, dict):
+        return {each for key, part in value.items() for each in numbers(part, f"{path}.{key}")}
+    if isinstance(value, list):
+        return {each for part in value for each in numbers(part, path)}
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    kept = re.sub(r"^(steps\.|windows\.)?(causal\.)?", "", path.removeprefix("."))
+    return {re.sub(r"^devices\.", "gpu.", kept)} if is_number else set()
+
+
+@pytest.mark.parametrize(
+    "name", ["h100-bert-small", "v100-ns-resolution", "cpu-only", "pair-rank0"]
+)
+def test_each_number_that_is_printed_is_defined_in_one_file(name, shared_database, capsys):
+    from tracekit.reporters import console
+
+    analysis = shared_database(f"{name}.json.gz").verdict()
+    table = definitions()
+    for number in numbers(analysis.as_dict()):
+        found = {file for _, keys, file in table if any(fnmatch(number, key) for key in keys)}
+        assert len(found) == 1, (number, found)
+        assert (ROOT / found.pop()).is_file()
+    console.render(analysis)
+    printed = capsys.readouterr().out
+    said = {word for words, *_ in table for word in words}
+    parts = re.split(r"\nWhere the time went .*\n", printed)[-1].split("\n\n")[0]
+    labels = {re.split(r"  +", line)[0] for line in parts.splitlines()}
+    labels |= {
+        heading
+        for line in printed.splitlines()
+        if re.match(r"window +length|share +total|range +length", line)
+        for heading in re.split(r"  +", line.strip())
+    } - {"window", "range", "kernel", "regime", "by"}
+    causes = {label for label in labels if label.removeprefix("idle: ") in CAUSES_OF_IDLE}
+    assert "compute" in labels
+    assert labels - causes <= said
+
+
+# What `idle: ` is printed before, by the SQL type idle_cause.
+CAUSES_OF_IDLE = re.findall(
+    r"'(\w+)'",
+    (ROOT / "queries" / "views" / "types.sql")
+    .read_text()
+    .split("idle_cause AS ENUM")[1]
+    .split(";")[0],
+)

@@ -13,6 +13,9 @@
 -- column share_of_window (fraction of the window): idle_ns over the window's length
 -- column gaps (count): gaps that the cause has a part in
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
+-- A gap, and whether the host was late for it: views/timeline.sql. What the launching thread did in it,
+-- instant by instant: views/host.sql (host_segment). What a slice is about, by its name: host_activity() in
+-- views/names.sql. How much of that is in each window: views/parts.sql.
 -- `launch` is the call that launched the op which ended the gap, `launch_latency` the time from its return
 -- to the op's start. `untraced` is host time in no recorded slice but ranges that the user opened: Python, or
 -- native code, that the profiler was not asked to record (with_stack=True tells more). `runtime` is any other
