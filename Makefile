@@ -1,10 +1,10 @@
-# `make demo` runs the main job, `make test` passes the tests; both set up all they need in .venv.
+# `make demo` runs the demo, `make test` runs the tests; both set up all they need in .venv.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3)
 BIN := .venv/bin
 DEMO := build/demo
 
 SIZE := 1GB
-# What is compiled when tracekit is installed.
+# The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/*.[ch])
 
 .PHONY: demo test test-all bench gpu-captures gpu-check clean
@@ -18,11 +18,11 @@ test: .venv/installed
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m pytest -n 2
 
-# The same, with every kill, fuzzed file and pair of writers that `make test` takes a sample of.
+# Runs every kill, fuzzed file and pair of writers; `make test` runs a sample of them.
 test-all: export TRACEKIT_TEST_ALL = 1
 test-all: test
 
-# Loads a generated trace with tracekit and with what else there is: one table, some minutes.
+# Loads a generated trace with tracekit and with other tools, and prints one table; takes minutes.
 bench: build/bench/installed
 	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
 
@@ -32,12 +32,13 @@ build/bench/installed: pyproject.toml constraints.txt $(NATIVE)
 	@build/bench/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[hta,bench]'
 	@touch $@
 
-# On a machine with a GPU: the five workloads at their default and at a small size, into tests/data.
+# Needs a GPU: captures five workloads at their default and at a small size into tests/data.
 gpu-captures: .venv/installed
 	@BIN=$(BIN) sh tests/data/capture_on_gpu.sh
 
-# On a machine with a GPU: the kernels' tests, compute-sanitizer, every variant of the MLP, a sweep,
-# verdicts against experiments and the targets, into build/gpu-check.md.
+# Needs a GPU: runs the kernels' tests, compute-sanitizer, every variant of the MLP, a sweep, and
+# verdicts against experiments; writes all results, and the targets they meet, to
+# build/gpu-check.md.
 gpu-check: .venv/installed
 	@$(BIN)/python -m tests.bench.gpu_check build/gpu-check.md
 

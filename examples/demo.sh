@@ -1,5 +1,5 @@
 #!/bin/sh
-# Captures the unfused, compiled and Triton MLP on whatever device there is and compares them.
+# Captures the eager, compiled and Triton MLP on the available device, and compares them.
 set -eu
 folder=${1:-build/demo}
 tracekit="${BIN:+$BIN/}tracekit"

@@ -1,4 +1,4 @@
-"""Attention scores, one head at a time and all at once: examples/diagnosis.md tells them apart."""
+"""Attention scores, one head at a time and all at once: examples/diagnosis.md compares the two."""
 
 import torch
 
@@ -7,10 +7,10 @@ q, k = torch.randn(2, HEADS, TOKENS, FEATURES)
 
 
 def loop() -> torch.Tensor:
-    """As it is often written first."""
+    """One product per head, as a first version often does."""
     return torch.stack([q[head] @ k[head].T for head in range(HEADS)])
 
 
 def batched() -> torch.Tensor:
-    """The same scores by one product."""
+    """The same scores with one product."""
     return q @ k.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""Which change would pay most? python examples/what_pays.py run.json.gz"""
+"""Ranks changes by what they would gain: python examples/what_pays.py run.json.gz"""
 
 import sys
 

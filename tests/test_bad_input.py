@@ -142,7 +142,7 @@ def test_sql_can_only_read_the_trace(source, statement, reason, run, trace, tmp_
         (["analyze", "good.json", "--trace-id", "9"], "no trace 9"),
         (["analyze", "good.json", "--window", "step 9"], "no window"),
         (["query", "nonsense", "good.json"], "no query is named"),
-        (["query", "top_kernels"], "give one trace"),
+        (["query", "top_kernels"], "query top_kernels needs one trace"),
         (["query", "top_kernels", "good.json", "--param", "top"], "NAME=VALUE"),
         (["query", "top_kernels", "good.json", "--param", "top=x"], "integer"),
         (["query", "top_kernels", "good.json", "--param", "no=1"], "no parameter"),

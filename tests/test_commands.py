@@ -261,7 +261,8 @@ def test_streams_that_fail_are_reported_in_one_line(command, trace, tmp_path):
         ["sh", "-c", f"{program} sql t.json 'FROM range(5000)' | head -n 1"],
         capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
-    assert done.stderr == "the first 1,000 rows: --max-rows shows more, --format csv all\n"
+    more = "--max-rows shows more, --format csv shows all"
+    assert done.stderr == f"only the first 1,000 rows: {more}\n"
 
 
 def test_load_keeps_to_the_memory_and_threads_it_is_given(run, trace):
@@ -300,7 +301,7 @@ def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys, t
     monkeypatch.setattr("tracekit.run.load", interrupted)
     monkeypatch.setattr(sys, "argv", ["tracekit", "load", "t.json", "-o", "s.duckdb", "--resume"])
     monkeypatch.chdir(tmp_path)
-    kept = "tracekit: what is loaded is kept as s.duckdb.partial: call again to go on"
+    kept = "tracekit: s.duckdb.partial keeps what is loaded: run the same command to resume"
     for partial, expected in ((False, ""), (True, kept)):
         if partial:
             (tmp_path / "s.duckdb.partial").touch()
@@ -321,7 +322,7 @@ def test_ctrl_c_after_a_load_was_published_says_that_it_was(trace, monkeypatch, 
     with pytest.raises(SystemExit) as exit:
         main()
     assert exit.value.code == 130
-    assert capsys.readouterr().err.strip() == "tracekit: s.duckdb is written, and whole"
+    assert capsys.readouterr().err.strip() == "tracekit: s.duckdb is complete"
     with duckdb.connect(str(tmp_path / "s.duckdb")) as connection:
         assert connection.execute("SELECT events FROM trace").fetchall() == [(len(EVENTS),)]
 

@@ -158,7 +158,7 @@ def test_the_profilers_own_cost_is_told(tmp_path):
     with tracekit.load(path) as run:
         analysis = run.verdict()
     assert analysis.verdict.regime == "overhead-bound"
-    assert any("Without what the profiler cost" in why for why in analysis.verdict.why)
+    assert any("Without the profiler's cost" in why for why in analysis.verdict.why)
     assert analysis.verdict.confidence != "high"
 
 

@@ -116,8 +116,8 @@ def test_every_share_of_a_printed_row_is_of_the_length_that_the_row_gives(run, t
     (shares,) = [each for each in sections if "host late" in each]
     (gained,) = [each for each in sections if "half host" in each]
     assert shares != gained
-    assert "a step as the host ran it" in shares
-    assert "a step from one completion to the next" in gained
+    assert "steps as the host ran them" in shares
+    assert "steps from one completion to the next" in gained
     for found in analysis.steps:
         lengths = [
             " ".join(line.split()[1:3])
@@ -133,7 +133,7 @@ def test_a_step_is_said_to_be_shorter_than_its_time_from_completion_to_completio
         (analysis,) = gather(database, window="ProfilerStep#2")
     busy, gained = analysis.verdict.why[:2]
     assert busy == "The GPU was busy for 100.0 % of ProfilerStep#2 (10 us of 10 us)."
-    assert "ProfilerStep#2, from the completion of the one before to its own (100 us), is" in gained
+    assert "ProfilerStep#2 (100 us, from the previous step's completion to its own) is" in gained
 
 
 # -- steps -----------------------------------------------------------------------------------------

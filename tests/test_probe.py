@@ -196,7 +196,7 @@ def test_a_slowed_step_does_the_same_no_sooner_than_its_delay():
 
     slow = slowed(work, 3_000_000)
     assert (slow.pieces, slow.note) == (3, None)
-    # What the mode itself costs is a part of the delay: waits are shorter by it.
+    # The mode's own cost is part of the delay: the waits are shorter by that much.
     assert slow.delay_ns > 2_500_000
     began = time.perf_counter_ns()
     assert torch.equal(slow.step(), work())
@@ -238,8 +238,8 @@ def test_a_probe_is_shown_with_its_arithmetic(run):
     # A cube of the dimension: 1.26 times as large is twice the work.
     assert "dim 32 to 40" in done.stdout
     assert "x 1.95" in done.stdout
-    assert "not done: it has no size that says" in done.stdout
-    assert "a CPU computes in the call: the delay adds" in done.stdout
+    assert "not run: no size of the workload sets" in done.stdout
+    assert "a CPU computes within the call: the delay adds" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
@@ -291,8 +291,8 @@ def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
     assert "\x1b" not in shown
     assert shown.startswith("overhead-bound, by launch   the experiments agree\n")
     for each in (
-        "of which the host issues it in 95 us", "102 us", "+1.0 %", "x 1.50", "unknown",
-        "as it is: replayed, less what the profiler cost: 99 us a step",
+        "the host issues it in 95 us", "102 us", "+1.0 %", "x 1.50", "unknown",
+        "unchanged: replayed without the profiler's cost, 99 us a step",
         "replayed with device*2, after host*0.5 for the profiler",
     ):  # fmt: skip
         assert each in " ".join(shown.split())

@@ -62,7 +62,7 @@ def test_its_tour_shows_what_is_printed(block, run, tmp_path):
 
 
 def test_its_vocabulary_is_that_of_a_database(shared_database):
-    table = README.split("## The SQL vocabulary")[1].split("What is costly")[0]
+    table = README.split("## The SQL vocabulary")[1].split("Relations that are costly")[0]
     names = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     _, rows = shared_database("h100-bert-small.json.gz").fetch("SHOW TABLES")
     assert sorted(names) == sorted(row[0] for row in rows)

@@ -106,7 +106,7 @@ def test_runs_whose_host_waits_for_the_gpu_are_compute_bound(name, shared_databa
 @pytest.mark.parametrize("name", ["v100-diff-test", "mi300x-resnet-checkpoint"])
 def test_exposed_communication_or_copies_are_named(name, shared_database):
     verdict = shared_database(f"{name}.json.gz").verdict().verdict
-    assert any("communication that no compute covers" in why for why in verdict.why)
+    assert any("exposed communication" in why for why in verdict.why)
 
 
 def test_a_wait_that_the_trace_does_not_explain_leaves_the_regime_unknown(shared_database):

@@ -137,7 +137,9 @@ def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(tmp_path):
 def test_ctrl_c_says_what_is_kept(tmp_path):
     status, errors = ended_after_its_first_size(signal.SIGINT, tmp_path)
     assert status == 130
-    assert errors.split("\n", 1)[0] == "tracekit: s.duckdb keeps what is finished: call again"
+    assert errors.split("\n", 1)[0] == (
+        "tracekit: s.duckdb keeps the finished points: run the same command to resume"
+    )
     assert "Traceback" not in errors
     assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
 
@@ -224,7 +226,7 @@ def test_the_tables_can_be_pasted_as_markdown(run):
     [
         (["nothing"], "no workload is named 'nothing'"),
         (["mlp", "--variants", "eager,none"], "mlp has no variant 'none'"),
-        (["mlp", "--baseline", "compiled", "--variants", "eager"], "none of the variants"),
+        (["mlp", "--baseline", "compiled", "--variants", "eager"], "not one of the variants"),
         (["matmul-add", "--batch", "1,2"], "matmul-add has no size 'batch'"),
         (["mlp", "--batch", "1,x"], "not a list of integers"),
         (["mlp", "--batch", "1,,2"], "not a list of integers"),

@@ -176,7 +176,7 @@ def test_a_writer_that_waits_says_for_what(tmp_path):
             cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert waiting.stderr is not None
-        assert "waits until run.duckdb is written" in waiting.stderr.readline()
+        assert "another load to finish writing run.duckdb" in waiting.stderr.readline()
         assert not (tmp_path / "run.duckdb").exists()
     assert waiting.wait(60) == 0
     assert held(tmp_path / "run.duckdb") == ["a.json"]

@@ -126,7 +126,7 @@ def main() -> None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         print(f"{n_bytes / 1e6:,.0f} MB of JSON, {events:,} events (seed {given.seed}); ", end="")
         print(f"{os.cpu_count()} cores, {memory / 2**30:.0f} GiB\n")
-        print("| | wall, s | of tracekit's | CPU, s | peak memory, MB | on disk | events kept |")
+        print("| | wall, s | times tracekit's | CPU, s | peak memory, MB | on disk | events kept |")
         print("|---|---|---|---|---|---|---|")
         own = None
         for loader in given.only:

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Captures the five workloads on this machine's GPU, at the default and at a small size, into
+# Captures five workloads on this machine's GPU, at the default and at a small size, into
 # tests/data/<device>/. Needs a CUDA or ROCm build of torch.
 set -eu
 bin=${BIN:-.venv/bin}
 device=$("$bin/python" -c '
 import re, sys, torch
 if not torch.cuda.is_available():
-    sys.exit("no GPU is to be seen: tests/data is unchanged")
+    sys.exit("found no GPU: tests/data is unchanged")
 print(re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-"))')
 folder=tests/data/$device
 mkdir -p "$folder"

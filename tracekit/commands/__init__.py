@@ -1,4 +1,4 @@
-"""The command line: `tracekit COMMAND`. Each module parses options, calls the library, prints."""
+"""The command line, `tracekit COMMAND`. Each module parses options, calls the library, prints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FAILED, _INTERRUPTED = 2, 130
 
 
 class _ReaderGone(Exception):
-    """Nobody reads standard output any more."""
+    """The reader of standard output has closed it."""
 
 
 class _Commands(click.Group):
@@ -52,10 +52,10 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__)
 def cli() -> None:
-    """PyTorch profiler traces: a verdict, and a database to ask.
+    """Turn PyTorch profiler traces into a verdict and a database to query.
 
-    TRACE is a .json, .json.gz or .json.zst that torch.profiler wrote, a tar archive or directory of
-    them, or - for a pipe; DB is what `tracekit load` made of traces.
+    TRACE is a .json, .json.gz or .json.zst file that torch.profiler wrote, a directory or tar
+    archive of such files, or - for standard input. DB is a database that `tracekit load` wrote.
     """
 
 
@@ -67,11 +67,14 @@ for command in _COMMANDS:
 
 
 def main() -> None:
-    """Runs the command line and exits: 0 done, 2 wrong use or bad input, said in one line."""
+    """Runs the command line and exits: 0 for success, 2 for wrong use or bad input.
+
+    Some commands exit with 1 to report a result, such as `diff --fail-if`.
+    """
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # What the terminal's encoding lacks is shown as a question mark.
+            # Characters that the terminal's encoding lacks are shown as question marks.
             stream.reconfigure(errors="replace")
     try:
         status = cli.main(standalone_mode=False) or 0
@@ -99,7 +102,7 @@ def main() -> None:
 
 
 class _Closed(io.RawIOBase):
-    """In place of standard output, where that is closed: says so once."""
+    """Stands in for a closed standard output: raises at the first write only."""
 
     _has_said_so = False
 
@@ -114,8 +117,10 @@ class _Closed(io.RawIOBase):
 
 
 def _open_what_is_closed() -> None:
-    """A file that is opened later may not take the place of a closed standard stream: what is
-    printed would be written into it."""
+    """Occupies the file descriptors of closed standard streams.
+
+    Otherwise a file opened later would take one of them, and receive what is printed.
+    """
     while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(opened)
@@ -124,12 +129,12 @@ def _open_what_is_closed() -> None:
 
 
 def _forget_output() -> None:
-    """What could not be written is not tried again when Python ends."""
+    """Discards unwritten output, so that Python does not try to write it again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _exit(status: int) -> NoReturn:
-    """Ends the process; at once, where a query goes on that could not be stopped."""
+    """Ends the process; immediately if a query that could not be stopped is still running."""
     from tracekit.database.interrupt import work_is_left_behind
 
     if work_is_left_behind():

@@ -16,7 +16,7 @@ from tracekit.commands.options import resource_options, threshold_option
 @click.argument("trace")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
-    "--explain", is_flag=True, help="Print the critical path, the arithmetic and the SQL too."
+    "--explain", is_flag=True, help="Also print the critical path, the arithmetic and the SQL."
 )
 @click.option(
     "--trace-id", type=int, help="Which trace of a database.  [default: all, side by side]"
@@ -33,7 +33,10 @@ def analyze(
     thresholds: tuple[str, ...],
     **limits: Any,
 ) -> None:
-    """Say what bounds the run in TRACE (or a DB): overhead or compute, because of what."""
+    """Tell whether overhead or compute bounds a run, and why.
+
+    TRACE may also be a DB.
+    """
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import console
     from tracekit.run import open_any

@@ -17,7 +17,7 @@ from tracekit.text import duration
 @click.command(no_args_is_help=False)
 @click.argument("workload")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("-o", "--output", help="Where the trace goes.  [default: WORKLOAD.json.gz]")
+@click.option("-o", "--output", help="The trace to write.  [default: WORKLOAD.json.gz]")
 @size_options
 @click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record input shapes.")
 @click.option(
@@ -28,11 +28,11 @@ from tracekit.text import duration
 def capture(workload: str, arguments: tuple[str, ...], output: str | None, **options: Any) -> None:
     """Run WORKLOAD under torch.profiler and write its trace.
 
-    WORKLOAD is a name from `tracekit workloads`, or module:function of your own, called once a
-    step. The same steps are also timed without the profiler; the trace says how far they differ.
+    WORKLOAD is a name from `tracekit workloads`, or your own module:function, called once per step.
+    The same steps are also timed without the profiler, and both times go into the trace.
 
-    Or it is a script: `tracekit capture train.py -o t.json.gz -- ARGUMENTS` runs it unchanged and
-    records all of it; in a distributed run each rank writes a file of its own.
+    WORKLOAD can also be a script: `tracekit capture train.py -o t.json.gz -- ARGUMENTS` runs it
+    unchanged and records all of it. In a distributed run each rank writes its own file.
     """
     from tracekit.capture.usercode import no_unseen_end
 
@@ -69,7 +69,7 @@ def _capture_steps(workload: str, output: str | None, options: dict[str, Any]) -
 
 def _refuse(workload: str, call: str) -> int:
     what = "replaces" if "exec" in call else "ends"
-    instead = "capture what it starts" if "exec" in call else "let it return, or end by sys.exit"
+    instead = "capture the program it starts" if "exec" in call else "return, or use sys.exit"
     line = f"tracekit: {workload}: {call} {what} the process before a trace is written: {instead}"
     with suppress(OSError, ValueError):
         sys.stdout.flush()

@@ -15,9 +15,10 @@ from tracekit.commands.options import resource_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @resource_options
 def crosscheck(trace: str, as_json: bool, **limits: Any) -> int:
-    """Compare with HolisticTraceAnalysis on TRACE, a .json or .json.gz.
+    """Compare tracekit's numbers with HolisticTraceAnalysis's.
 
-    The exit status is 1 where HTA's numbers are not those that its rules give.
+    TRACE is a .json or .json.gz file. The exit status is 1 if HolisticTraceAnalysis's numbers
+    differ from those that its own rules give.
     """
     from tracekit.compare import crosscheck as library
     from tracekit.compare import hta

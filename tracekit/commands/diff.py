@@ -15,16 +15,20 @@ from tracekit.text import printable
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="A [B]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--top", default=10, show_default=True, help="So many kernels, operators, modules.")
+@click.option(
+    "--top", default=10, show_default=True, help="How many kernels, operators and modules to show."
+)
 @click.option(
     "--fail-if",
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help="Exit with 1 if this is true: SQL over a and b, each with the columns of the query "
-    "run_metrics, such as 'b.span_ns > 1.05 * a.span_ns'.",
+    help="Exit with 1 if this SQL condition is true. It compares a and b, each with the columns of "
+    "the query run_metrics, such as 'b.span_ns > 1.05 * a.span_ns'.",
 )
-@click.option("--trace-ids", type=int, nargs=2, default=(1, 2), show_default=True, help="Which.")
+@click.option(
+    "--trace-ids", type=int, nargs=2, default=(1, 2), show_default=True, help="Traces to compare."
+)
 @resource_options
 def diff(
     runs: tuple[str, ...],
@@ -34,9 +38,10 @@ def diff(
     trace_ids: tuple[int, int],
     **limits: Any,
 ) -> int:
-    """Compare two runs: trace or DB B with A, or two traces of the DB A (--trace-ids).
+    """Compare two runs.
 
-    Times and counts are per step; the waterfall is of the median steps.
+    Compares B with A (each a trace or DB), or two traces of the DB A (--trace-ids). Times and
+    counts are per step; the waterfall compares the median steps.
     """
     from tracekit.compare import diff as library
     from tracekit.ingest.resources import Resources
@@ -44,13 +49,13 @@ def diff(
     from tracekit.run import load, open_any
 
     if len(runs) > 2:
-        raise TracekitError("give two traces to compare, or one database that holds them")
+        raise TracekitError("give two traces to compare, or one database that holds both")
     one = len(runs) == 1
     with open_any(runs[0], Resources(**limits)) if one else load(runs, **limits) as database:
         if not one and (count := len(database.trace_ids())) != 2:
             raise TracekitError(
-                f"the two hold {count} traces: load them into one database, give it alone and "
-                "choose with --trace-ids"
+                f"A and B hold {count} traces: load them into one database, give only that, and "
+                "choose two with --trace-ids"
             )
         found = library.diff(database, *trace_ids, top=top)
         failed = [each for each in conditions if library.fails(database, each, *trace_ids)]

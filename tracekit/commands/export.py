@@ -8,11 +8,11 @@ import click
 @click.command()
 @click.argument("database")
 @click.option(
-    "-o", "--output", required=True, help="The trace to write; compressed if .gz or .zst."
+    "-o", "--output", required=True, help="The trace to write; .gz and .zst are compressed."
 )
-@click.option("--trace-id", type=int, help="Which trace, where the database holds several.")
+@click.option("--trace-id", type=int, help="Which trace, if the database holds several.")
 def export(database: str, output: str, trace_id: int | None) -> None:
-    """Write a database's trace as JSON again, equal to the one that was loaded."""
+    """Write a trace of a database as JSON, as it was loaded."""
     from tracekit.run import open_any
 
     with open_any(database) as opened:

@@ -14,12 +14,12 @@ from tracekit.text import printable
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("-o", "--output", required=True, help="The database file; replaced if it is there.")
+@click.option("-o", "--output", required=True, help="The database file; replaced if it exists.")
 @click.option("--append", is_flag=True, help="Add to the database instead of replacing it.")
 @click.option(
     "--resume",
     is_flag=True,
-    help="Keep what is loaded as OUTPUT.partial when interrupted; called again, go on from there.",
+    help="Keep an interrupted load as OUTPUT.partial, and resume from it when called again.",
 )
 @resource_options
 def load(
@@ -29,10 +29,10 @@ def load(
     resume: bool,
     **limits: Any,
 ) -> None:
-    """Load traces into a database that any DuckDB client opens.
+    """Load traces into a database that any DuckDB client can open.
 
-    A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad one does
-    not keep the others from being loaded: it is reported at the end, with exit status 2.
+    A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad trace
+    does not stop the others from loading: it is reported at the end, with exit status 2.
     """
     name = printable(output)
     before = _state_of(output)
@@ -41,9 +41,9 @@ def load(
     except BaseException as ended:
         if is_interrupt(ended):
             if _state_of(output) != before:
-                click.echo(f"tracekit: {name} is written, and whole", err=True)
+                click.echo(f"tracekit: {name} is complete", err=True)
             elif resume and Path(f"{output}.partial").exists():
-                kept = f"what is loaded is kept as {name}.partial: call again to go on"
+                kept = f"{name}.partial keeps what is loaded: run the same command to resume"
                 click.echo(f"tracekit: {kept}", err=True)
         raise
     for error in bad:
@@ -54,12 +54,12 @@ def load(
 def _load(
     traces: tuple[str, ...], output: str, append: bool, resume: bool, limits: dict[str, Any]
 ) -> list[TracekitError]:
-    """Loads, says what was loaded, and returns the errors of what was not."""
+    """Loads the traces, prints what was loaded, and returns the errors of bad traces."""
     from tracekit.reporters.progress import loading_bar
     from tracekit.run import load as load_traces
 
     bad: list[TracekitError] = []
-    waiting = f"tracekit: waits until {printable(output)} is written"
+    waiting = f"tracekit: waiting for another load to finish writing {printable(output)}"
     with loading_bar(traces) as progress:
         database = load_traces(
             traces,
@@ -83,7 +83,7 @@ def _load(
 
 
 def _state_of(output: str) -> tuple[int, int] | None:
-    """Tells one file of that name from another."""
+    """Inode and modification time, to tell one file of that name from another."""
     try:
         found = Path(output).stat()
     except (OSError, ValueError):

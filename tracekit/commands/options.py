@@ -22,7 +22,7 @@ def _all_of(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _C
 
 
 class Listed(click.ParamType):  # type: ignore[type-arg]
-    """Values with commas between them; each value once."""
+    """Comma-separated values; duplicates count once."""
 
     name = "list"
 
@@ -42,7 +42,7 @@ class Listed(click.ParamType):  # type: ignore[type-arg]
         except ValueError:
             self.fail(f"{value!r} is not a list of integers, such as 1,8,64", param, ctx)
         if "" in found:
-            self.fail(f"{value!r} has an empty place", param, ctx)
+            self.fail(f"{value!r} has an empty value between commas", param, ctx)
         return tuple(dict.fromkeys(found))
 
 
@@ -59,20 +59,20 @@ size_options = _all_of(
     ),
 )
 
-# Fields of it that are no sizes.
+# The other fields of `Options`.
 workload_options = _all_of(
     click.option(
         "--activation",
         type=click.Choice(["gelu-tanh", "gelu", "silu", "relu"]),
         default="gelu-tanh",
         show_default=True,
-        help="Of the MLPs.",
+        help="The activation of the MLPs.",
     ),
     click.option(
         "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True
     ),
     click.option(
-        "--warmup", type=int, default=5, show_default=True, help="Steps before the profiler."
+        "--warmup", type=int, default=5, show_default=True, help="Steps to run before recording."
     ),
     click.option("--active", type=int, default=5, show_default=True, help="Steps to record."),
 )
@@ -82,18 +82,18 @@ resource_options = _all_of(
     click.option(
         "--memory-mb",
         type=int,
-        help="Keep to about this much memory, and spill to disk.",
+        help="Use about this much memory, and spill the rest to disk.",
     ),
-    click.option("--threads", type=int, help="Load with so many threads.  [default: one a core]"),
+    click.option("--threads", type=int, help="Threads to load with.  [default: one per core]"),
     click.option("--temp-dir", help="Where to spill.  [default: the system's temporary directory]"),
     click.option(
         "--spill-mb",
         type=int,
-        help="Let queries spill so much to disk.  [default: 10,000; of a DB, 0 unless --memory-mb "
-        "is given]",
+        help="How much queries may spill to disk.  [default: 10,000; for a DB, 0 unless "
+        "--memory-mb is given]",
     ),
     click.option(
-        "--hardware", help="A file of device peaks (TOML), tried before those that tracekit knows."
+        "--hardware", help="A TOML file of device peaks, looked up before tracekit's own."
     ),
 )
 
@@ -101,20 +101,20 @@ row_options = _all_of(
     click.option(
         "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True
     ),
-    click.option("-o", "--output", help="Write there instead of printing."),
+    click.option("-o", "--output", help="Write to this file instead of printing."),
     click.option(
         "--timeout",
         "timeout_s",
         type=float,
         default=600,
         show_default=True,
-        help="End the query after so many seconds.",
+        help="End the query after this many seconds.",
     ),
     click.option(
         "--max-rows",
         type=int,
-        help="Show or write so many rows at most.  [default: 1,000 in a table; else all, unless "
-        "they are more than 100,000,000]",
+        help="Show or write at most this many rows.  [default: 1,000 in a table; otherwise all, if "
+        "they are at most 100,000,000]",
     ),
 )
 

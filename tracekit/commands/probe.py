@@ -14,7 +14,7 @@ from tracekit.commands.options import size_options, threshold_option, workload_o
 @click.argument("workload")
 @size_options
 @click.option(
-    "--rounds", default=15, show_default=True, help="How often the experiments take turns."
+    "--rounds", default=15, show_default=True, help="How often to time each experiment, in turns."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @threshold_option
@@ -22,12 +22,12 @@ from tracekit.commands.options import size_options, threshold_option, workload_o
 def probe(
     workload: str, rounds: int, as_json: bool, thresholds: tuple[str, ...], **given: Any
 ) -> int:
-    """Test the verdict on WORKLOAD by changing what it says should matter, or should not.
+    """Test the verdict on WORKLOAD by experiment.
 
-    WORKLOAD is a name from `tracekit workloads`, or module:function of your own. Its device work is
-    doubled and halved, its host slowed by a known delay, its step captured as a CUDA graph; each is
-    timed in turns with the unchanged run, beside what the recorded trace predicts. The exit status
-    is 1 where the experiments show another regime than the verdict.
+    WORKLOAD is a name from `tracekit workloads`, or your own module:function. The experiments
+    double and halve its device work, slow the host by a known delay, and capture the step as a CUDA
+    graph. Each is timed in turns with the unchanged run and compared with what the recorded trace
+    predicts. The exit status is 1 if the experiments contradict the verdict.
     """
     from tracekit.capture.workload import Options
     from tracekit.experiments import probing as library

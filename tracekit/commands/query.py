@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("arguments", nargs=-1, metavar="[NAME] [TRACE|DB]")
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
-@click.option("--columns", metavar="NAME,NAME", help="Only these columns, in this order.")
+@click.option("--columns", metavar="NAME,NAME", help="Show only these columns, in this order.")
 @click.option("--list", "listing", is_flag=True, help="List the questions.")
 @click.option("--explain", is_flag=True, help="Print the query's SQL and what its columns mean.")
 @row_options
@@ -36,15 +36,15 @@ def query(
     max_rows: int | None,
     **limits: Any,
 ) -> None:
-    """Ask a trace or database a named question."""
+    """Ask a trace or database a named question; --list shows them."""
     from tracekit.database import catalog
 
     if listing or not arguments:
         questions = catalog.queries().values()
         click.echo(
-            "tracekit query NAME TRACE asks one of these questions; --explain shows its SQL,\n"
-            "parameters and columns. Begin with overview, idle_waterfall and top_kernels; then\n"
-            "idle_culprits where the device waits, roofline where it works."
+            "tracekit query NAME TRACE answers one of these questions; --explain shows its SQL,\n"
+            "parameters and columns. Begin with overview, idle_waterfall and top_kernels. Then\n"
+            "ask idle_culprits if the device waits, or roofline if it is busy."
         )
         for topic, title in catalog.TOPICS.items():
             click.echo(f"\n{title}")
@@ -57,7 +57,7 @@ def query(
         click.echo(question.sql.rstrip())
         return
     if len(arguments) != 2:
-        raise TracekitError(f"give one trace or database to ask {question.name!r} of")
+        raise TracekitError(f"query {question.name} needs one trace or database")
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import rows
     from tracekit.run import open_any
@@ -74,7 +74,7 @@ def query(
 def _explain_doubts(
     database: Database, question: Query, variables: Mapping[str, Value], count: int
 ) -> None:
-    """Says on standard error what touches the answer, and, where there is none, why."""
+    """Prints to standard error what makes the answer doubtful, or why it is empty."""
     trace = variables.get("trace")
     found = database.doubts(question.name, trace if isinstance(trace, int) else None)
     told = [row for row in found if row["severity"] not in ("info", "missing") or not count]
@@ -82,7 +82,7 @@ def _explain_doubts(
         message = f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
         click.echo(printable(message), err=True)
     if not count and not told:
-        click.echo("no rows: nothing in the trace answers this question", err=True)
+        click.echo("no rows: the trace holds nothing that answers this question", err=True)
 
 
 def _chosen(question: Query, columns: str | None) -> list[str]:

@@ -23,7 +23,7 @@ def sql(
     max_rows: int | None,
     **limits: Any,
 ) -> None:
-    """Run one SELECT over a trace or database, read-only."""
+    """Run one read-only SELECT on a trace or database."""
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import rows
     from tracekit.run import open_any

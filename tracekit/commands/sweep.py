@@ -19,13 +19,13 @@ from tracekit.text import printable
 @click.option("--seq", type=Listed(int), help="Tokens in a sequence.")
 @click.option("--dim", type=Listed(int), help="Features in and out.")
 @click.option("--hidden", type=Listed(int), help="Features within.")
-@click.option("--dtype", type=Listed(str), help="Of fp32, fp16 and bf16.")
+@click.option("--dtype", type=Listed(str), help="Any of fp32, fp16 and bf16.")
 @click.option("--variants", type=Listed(str), default=(), help="Only these: eager,compiled.")
-@click.option("--baseline", help="What speed-ups are over.  [default: the first variant]")
+@click.option("--baseline", help="The variant to compare with.  [default: the first]")
 @click.option(
-    "--rounds", default=15, show_default=True, help="How often the variants of a size take turns."
+    "--rounds", default=15, show_default=True, help="How often to time each variant, in turns."
 )
-@click.option("--retry", is_flag=True, help="Try again what could not run.")
+@click.option("--retry", is_flag=True, help="Retry the points that could not run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--markdown", is_flag=True, help="Print tables in Markdown.")
 @workload_options
@@ -36,11 +36,11 @@ def sweep(
     markdown: bool,
     **given: Any,
 ) -> int:
-    """Time and capture WORKLOAD at every size of a grid, into one database.
+    """Time and capture WORKLOAD at every size of a grid.
 
-    WORKLOAD is a name from `tracekit workloads`, or a family: mlp is all mlp-*. The variants of a
-    size take turns without the profiler; then each is captured once. Called again, only what is
-    missing runs. The exit status is 1 where a variant gives a wrong answer.
+    WORKLOAD is a name from `tracekit workloads`, or a family: mlp means all mlp-*. The variants of
+    a size are timed in turns without the profiler; then each is captured once. When called again,
+    the sweep runs only the missing points. The exit status is 1 if a variant gives a wrong answer.
     """
     from tracekit.capture.workload import Options
     from tracekit.experiments import sweeping as library
@@ -57,7 +57,7 @@ def sweep(
             )
     except BaseException as error:
         if is_interrupt(error):
-            kept = f"tracekit: {output} keeps what is finished: call again"
+            kept = f"tracekit: {output} keeps the finished points: run the same command to resume"
             click.echo(printable(kept), err=True)
         raise
     if as_json:

@@ -28,10 +28,10 @@ def whatif(
     thresholds: tuple[str, ...],
     **limits: Any,
 ) -> None:
-    """Say how long the run in TRACE (or a DB) would have taken with CHANGES, all at once.
+    """Predict how long a run would take with CHANGES.
 
-    The run is replayed as a graph of host and device work; waits that the trace does not explain
-    are kept as they were.
+    All CHANGES apply at once; TRACE may also be a DB. The run is replayed as a graph of host and
+    device work. Waits that the trace does not explain keep their recorded length.
     """
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import whatif as reporter

@@ -7,7 +7,7 @@ from tracekit.workloads import WORKLOADS
 
 @click.command()
 def workloads() -> None:
-    """List the workloads that `capture` knows."""
+    """List the built-in workloads."""
     width = max(map(len, WORKLOADS))
     for name, entry in WORKLOADS.items():
         click.echo(f"{name:<{width}}  {entry.summary}")

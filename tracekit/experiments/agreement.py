@@ -1,8 +1,8 @@
-"""Whether experiments bear a verdict out: from how far a step's length moved, to a regime.
+"""Decides whether experiments support a verdict: from changes of a step's length to a regime.
 
-A run is bound by the side whose work its length follows: the part of a step that follows a side's
-work is what that work's change moved it by, over how far the work was changed. Compared are the
-ranges in which the two parts lie; where they overlap, the experiments cannot tell.
+A run is bound by the side whose work its length follows. The part of a step that follows a side's
+work is the step's relative change over the work's relative change. Each part is known as a range;
+if the two ranges overlap, the experiments are inconclusive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
 
 @dataclass(frozen=True)
 class Moved:
-    """A changed run's step over the unchanged one's, round by round: median and quartiles."""
+    """Step length of a changed run over the unchanged run's, by round: median and quartiles."""
 
     ratio: float
     low: float
@@ -25,7 +25,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a step that follows a side's work: the range in which it lies, 0 to 1."""
+    """The part of a step that follows a side's work, as a range within 0 to 1."""
 
     low: float
     high: float
@@ -38,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the experiments say: `agrees` is None where they, or the verdict, cannot tell."""
+    """What the experiments say: `agrees` is None if they, or the verdict, are inconclusive."""
 
     regime: str
     agrees: bool | None
@@ -50,12 +50,12 @@ class Judgement:
 def part_of_device(
     moved: Moved, at_most: float, grew: float | None, recorded: float, limits: Thresholds
 ) -> Part | None:
-    """The part that follows the device's work, from a run with more of it.
+    """The part of a step that follows the device's work, from a run with more of that work.
 
-    The work grew `at_most` so many times by construction, and as recorded `grew` times (less, where
-    it does not scale: weights are read once for any batch, and the smallest kernels take as long).
-    `recorded` is how much of the step it took, as recorded: more cannot follow it. None where the
-    step grew by far more than the work did: then more was changed than that.
+    By construction the work grew at most `at_most` times. In the recording it grew `grew` times:
+    less, because weights are read once for any batch, and the smallest kernels take no longer.
+    `recorded` is the work's recorded share of the step, the most that can follow it. None if the
+    step grew far more than the work did: then the experiment changed something else, too.
     """
     low = (moved.low - 1) / (at_most - 1)
     if low > limits.most_excess:
@@ -68,16 +68,16 @@ def part_of_device(
 
 
 def part_of_host(moved: Moved, delay: float, work: float) -> Part:
-    """The part that follows the host's work, from a run slowed by a known delay.
+    """The part of a step that follows the host's work, from a run slowed by a known delay.
 
-    `delay` and `work` are the added and the host's own time, as shares of the unchanged step: of
-    the delay so much showed, and so much of the host's work shows.
+    `delay` and `work` are the added time and the host's own time, as shares of the unchanged step.
+    The same fraction of the host's work shows in the step as of the delay.
     """
     return Part(*(_within(_within((r - 1) / delay) * work) for r in (moved.low, moved.high)))
 
 
 def rest_of(part: Part) -> Part:
-    """What is left of a step: on a CPU, whose operators compute in the call, overhead."""
+    """The rest of a step: the overhead on a CPU, where operators compute within the call."""
     return Part(1 - part.high, 1 - part.low)
 
 
@@ -90,24 +90,24 @@ def judge(
 ) -> Judgement:
     """The regime that the experiments show, and whether it is the verdict's.
 
-    One side's part has to exceed the other's by `margin`, wherever in their ranges both lie.
-    `sides` is what sentences call them.
+    One side's whole range has to exceed the other's by `margin`. `sides` names the two sides in
+    sentences.
     """
     if device is None or host is None:
         side = sides[0] if device is None else sides[1]
-        why = [f"No experiment tells how much of the step follows {side} alone."]
+        why = [f"No experiment shows how much of the step follows {side} alone."]
         return Judgement(UNKNOWN, None, device, host, why)
-    why = [f"{device} of the step follows {sides[0]}, {host} {sides[1]}."]
+    why = [f"{device} of the step follows {sides[0]}; {host} follows {sides[1]}."]
     regime = UNKNOWN
     if device.low > host.high + margin:
         regime = COMPUTE
     elif host.low > device.high + margin:
         regime = OVERHEAD
     else:
-        why.append(f"They are not {share(margin, 1)} apart: the experiments cannot tell.")
+        why.append(f"They are less than {share(margin, 1)} apart: the experiments cannot tell.")
     if regime == UNKNOWN or verdict == UNKNOWN:
         if verdict == UNKNOWN:
-            why.append("The verdict is unknown: there is nothing to bear out.")
+            why.append("The verdict is unknown: there is nothing to confirm.")
         return Judgement(regime, None, device, host, why)
     return Judgement(regime, regime == verdict, device, host, why)
 

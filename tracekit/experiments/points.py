@@ -1,4 +1,4 @@
-"""What a sweep found: points of its grid, and what is fastest where."""
+"""The results of a sweep: the points of its grid, and the fastest variant at each size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "tracekit/sweep/1"
 
-# What a grid may vary, from the outermost to the innermost; the fields of `Options` of that name.
+# The axes of a grid, from the outermost to the innermost; each is a field of `Options`.
 AXES = ("dtype", "batch", "seq", "dim", "hidden")
 
 Size = int | str
@@ -19,7 +19,7 @@ Size = int | str
 
 @dataclass(frozen=True)
 class Gains:
-    """What its trace, replayed, says that halves of work would gain: fractions of its length."""
+    """Gains by replay of halving each side's work, and of a CUDA graph: fractions of the window."""
 
     host: float
     device: float
@@ -30,8 +30,8 @@ class Gains:
 class Point:
     """A workload at one size: a row of the query `sweep_points`, and the verdict on its trace.
 
-    `share_busy` is of its GPU-active span, as the verdict is. Without a GPU there are no gains, and
-    `share_compute`, of the profiler's steps, is what operators take that compute.
+    `share_busy` is a share of the GPU-active span, as in the verdict. Without a GPU, `gains` is
+    None and `share_compute` is the compute operators' share of the profiler's steps.
     """
 
     trace_id: int
@@ -69,7 +69,7 @@ class Point:
 
     @property
     def size(self) -> tuple[Size | None, ...]:
-        """Where in the grid it is: a value for each of AXES."""
+        """The point's place in the grid: a value for each of AXES."""
         return tuple(getattr(self, axis) for axis in AXES)
 
 
@@ -77,8 +77,8 @@ class Point:
 class Shape:
     """A place of the grid: what bounds the baseline there, and what is fastest.
 
-    That is the baseline itself, unless three quarters of another's rounds were faster. `speedup` is
-    over the baseline; None where that was not in the same rounds.
+    The baseline counts as fastest unless three quarters of another variant's rounds were faster.
+    `speedup` is over the baseline; None if the baseline did not run in the same rounds.
     """
 
     dtype: str
@@ -93,14 +93,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The points that were asked for, in the grid's order, shape by shape."""
+    """The requested points, in the grid's order, shape by shape."""
 
     database: str
     device: str
     baseline: str
     variants: list[str]
     captured: int
-    """Points that were run now; the others were in the database."""
+    """The number of points that this call ran; the database had the others already."""
     points: list[Point]
     shapes: list[Shape]
 
@@ -115,7 +115,7 @@ class Sweep:
 
 
 def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
-    """What is fastest at each size, in the points' order."""
+    """The fastest variant at each size, in the points' order."""
     sizes: dict[tuple[Any, ...], list[Point]] = {}
     for point in points:
         sizes.setdefault(point.size, []).append(point)

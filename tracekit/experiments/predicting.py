@@ -1,4 +1,4 @@
-"""What a trace predicts of a changed run: a ratio of step lengths, and how it comes about."""
+"""Predicts a changed run from a trace: a ratio of step lengths, with its arithmetic."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import UNKNOWN
 from tracekit.verdict.model import Analysis
 
-# A ratio, or None; and the arithmetic, or why there is none.
+# A ratio and its arithmetic, or None and the reason why there is no prediction.
 Prediction = tuple[float | None, str]
 
-_NO_FACTOR = "unknown: how its work follows that size is not known"
+_NO_FACTOR = "unknown: how the work grows with that size is not known"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A recorded run, its rounds without the profiler, and what a slowed one takes longer."""
+    """A recorded run, its rounds without the profiler, and the delay of the slowed run."""
 
     database: Database
     analysis: Analysis
@@ -32,8 +32,11 @@ class Trial:
 
 
 class _Predictor:
-    """What both have: the step without the profiler, and `share`, the part of it that its device
-    work, or what stands for that, was recorded to take; at most 1."""
+    """What both predictors share.
+
+    `step_ns` is the step without the profiler. `share` is the part of it (at most 1) that the
+    recorded device work takes, or the work that stands for device work.
+    """
 
     share: float
 
@@ -50,10 +53,10 @@ class _Predictor:
 
 
 class OnDevice(_Predictor):
-    """Of a trace with GPU ops, by replaying it.
+    """Predicts from a trace with GPU ops, by replaying it.
 
-    The profiler slows the host, so the host's work is first replayed as many times faster as the
-    host was without it (`timed`); `delay_ns` is what a slowed host takes longer for a step.
+    The profiler slows the host, so each replay first speeds the host's work up to its pace without
+    the profiler (`timed`). `delay_ns` is the time that the slowed host adds to a step.
     """
 
     sides = ("the device's work", "the host's work")
@@ -66,7 +69,7 @@ class OnDevice(_Predictor):
         steps = database.ask("step_host", trace=trace_id)
         count = max(1, len(steps))
         host_ns = median(trial.timed.host_ns)
-        # What each step waits for; the wait for the last one's end is none of them.
+        # The wait in every step; the wait for the end of the last step does not count.
         waiting_ns = min((row["waiting_ns"] for row in steps), default=0)
         self.host_ns = max(1, host_ns - waiting_ns)
         self.work_ns = int(metrics["kernel_ns"] // count)
@@ -83,7 +86,7 @@ class OnDevice(_Predictor):
             self.reason = f"unknown: the trace cannot be replayed: {error}"
 
     def of_work(self, factor: float | None) -> Prediction:
-        """With so many times the device's work."""
+        """Predicts a run with `factor` times the device's work."""
         if factor is None:
             return None, _NO_FACTOR
         return self._replayed(f"device*{factor:.4f}")
@@ -97,7 +100,7 @@ class OnDevice(_Predictor):
     def parts(
         self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
     ) -> tuple[Part | None, Part | None]:
-        """What experiments say that follows the device's work, and the host's."""
+        """The parts of a step that follow the device's work and the host's work."""
         host = None
         if slow and self.delay_ns:
             delay, work = self.delay_ns / self.step_ns, self.host_ns / self.step_ns
@@ -120,14 +123,14 @@ class OnDevice(_Predictor):
 
 
 class OnHost(_Predictor):
-    """Of a trace without GPU ops, where operators that compute stand for the device's work
+    """Predicts from a trace without GPU ops, where compute operators stand for the device's work
     (queries/host/cpu_time.sql).
 
-    They run in the call: their time and the rest add up, and so does a delay. The profiler makes
-    the rest look longer, hardly them.
+    These operators run within the call, so their time, the rest and a delay add up. The profiler
+    makes the rest look longer, and hardly changes the operators.
     """
 
-    sides = ("what operators compute", "the rest")
+    sides = ("compute operators", "the rest")
     host_ns: int | None = None
     replayed_ns: int | None = None
 
@@ -142,15 +145,15 @@ class OnHost(_Predictor):
 
     def of_work(self, factor: float | None) -> Prediction:
         if not self.is_known:
-            return None, "unknown: the trace does not tell which operators compute"
+            return None, "unknown: the trace does not show which operators compute"
         if factor is None:
             return None, _NO_FACTOR
         computing = duration(self.share * self.step_ns)
         ratio = 1 + (factor - 1) * self.share
-        return ratio, f"operators that compute, {computing} a step, x {factor:.3g}"
+        return ratio, f"compute operators, {computing} a step, x {factor:.3g}"
 
     def of_delay(self) -> Prediction:
-        return 1 + self.delay_ns / self.step_ns, "a CPU computes in the call: the delay adds"
+        return 1 + self.delay_ns / self.step_ns, "a CPU computes within the call: the delay adds"
 
     def of_graph(self) -> Prediction:
         return None, "unknown: there is no device work to launch"

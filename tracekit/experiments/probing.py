@@ -1,7 +1,7 @@
-"""A verdict put to the test: experiments on the workload, each beside what its trace predicted.
+"""Tests a verdict by experiment: changes the workload, and compares with the trace's predictions.
 
-The unchanged run and the changed ones take turns without the profiler. Predictions are ratios: the
-recorded trace replayed with the change that stands for the experiment, over its replay without.
+The unchanged run and the changed ones take turns without the profiler. A prediction is a ratio: the
+length of the replay with the change that stands for the experiment, over the unchanged replay's.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ SCHEMA = "tracekit/probe/1"
 UNCHANGED, MORE, LESS = "unchanged", "more work", "less work"
 SLOWED, GRAPH = "slow host", "graph"
 _FEW_ROUNDS = 3
-# Whose device work is in products with the hidden size: half of one is half of the other.
+# In these workloads all device work scales with the hidden size: half of one is half of the other.
 _ALL_HIDDEN = ("linear", "train-step", "mlp-")
 
 
 class Progress(Protocol):
-    """Is told what is being done."""
+    """Receives a description of the current work."""
 
     def at(self, what: str) -> object:
-        """What that is."""
+        """Work on `what` begins."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One changed run: what was changed, what that was predicted to do, and what it did.
+    """One changed run: the change, the prediction and the measurement.
 
-    Times are of a step without the profiler; `error` is the predicted time over the measured one,
-    less 1. `given_*` is the same prediction with the device work that the changed run was recorded
-    to have (`work_factor` times the unchanged one's) in place of that which was expected.
+    Times are of a step without the profiler. `error` is predicted over measured time, minus 1.
+    `given_*` repeats the prediction with the device work recorded in the changed run
+    (`work_factor` times the unchanged run's) instead of the expected device work.
     """
 
     name: str
     what: str
     reason: str | None = None
-    """Why it was not run."""
+    """Why the experiment was not run."""
     arithmetic: str | None = None
-    """How the prediction comes about, or why there is none."""
+    """The arithmetic of the prediction, or why there is no prediction."""
     predicted_ns: int | None = None
     measured_ns: int | None = None
     moved: Moved | None = None
@@ -64,7 +64,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Probe:
-    """A workload's verdict, the experiments, and whether they bear it out."""
+    """A workload's verdict, the experiments, and whether they support the verdict."""
 
     workload: str
     variant: str | None
@@ -78,9 +78,9 @@ class Probe:
     host_ns: int | None
     dilation: float
     work_ns: int
-    """The device's time a step, as recorded; on a CPU, that of operators that compute."""
+    """The recorded device time per step; on a CPU, the time of compute operators."""
     replayed_ns: int | None
-    """The unchanged step as replayed, less what the profiler cost the host; None on a CPU."""
+    """The unchanged step, replayed without the profiler's cost to the host; None on a CPU."""
     experiments: list[Experiment]
     judgement: Judgement
 
@@ -97,10 +97,10 @@ def probe(
     thresholds: Thresholds | None = None,
     progress: Progress | None = None,
 ) -> Probe:
-    """Captures `target`, changes it, and holds what happens against what its trace predicts.
+    """Captures `target`, changes it, and compares what happens with what its trace predicts.
 
-    Its device work is doubled and halved by its sizes, its host slowed by a known delay, its step
-    captured as a CUDA graph; what cannot be done to it is an experiment with the reason.
+    The experiments double and halve the device work through the sizes, slow the host by a known
+    delay, and capture the step as a CUDA graph. An experiment that cannot run states the reason.
 
     Raises:
         TracekitError: when the unchanged workload cannot run, or a changed one fails while it is
@@ -110,26 +110,26 @@ def probe(
     if rounds < 1:
         raise TracekitError("a probe needs at least one round")
     say = progress.at if progress else str
-    say(f"{target}: is built")
+    say(f"{target}: building")
     plain = prepare(target, options)
     lab = _Lab(plain, options)
     lab.build(say)
-    say(f"{target}: the runs take turns")
+    say(f"{target}: timing the runs in turns")
     timed = interleaved(lab.steps(), plain.device, rounds)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         traces = {}
         for name in (UNCHANGED, MORE, LESS):
             if run := lab.runs.get(name):
-                say(f"{target}: {lab.what[name]} is captured")
+                say(f"{target}: capturing {lab.what[name]}")
                 facts = {"unprofiled_step_ns": timed[name].median_ns}
                 record(run, Path(folder) / f"{name}.json.gz", options, facts)
                 traces[name] = opened.enter_context(load(Path(folder) / f"{name}.json.gz"))
-        say(f"{target}: is replayed")
+        say(f"{target}: replaying")
         return _held_together(lab, timed, traces, limits)
 
 
 class _Lab:
-    """The unchanged run and what becomes of it."""
+    """The unchanged run and its changed versions."""
 
     def __init__(self, plain: Runnable, options: Options) -> None:
         self.plain, self.options = plain, options
@@ -137,7 +137,7 @@ class _Lab:
         self.runs: dict[str, Runnable] = {UNCHANGED: plain}
         self.changed: dict[str, Callable[[], object]] = {}
         self.reasons: dict[str, str] = {}
-        self.what = {UNCHANGED: "as it is", GRAPH: "as a CUDA graph"}
+        self.what = {UNCHANGED: "the unchanged run", GRAPH: "as a CUDA graph"}
         self.factors: dict[str, float | None] = {}
         self.delay_ns = 0
         self.note: str | None = None
@@ -151,7 +151,7 @@ class _Lab:
             changes = ", ".join(f"{k} {self.parameters[k]} to {v}" for k, v in sizes.items())
             self.what[name] = changes or name
             if not sizes:
-                self.reasons[name] = "it has no size that says how much work it does"
+                self.reasons[name] = "no size of the workload sets how much work it does"
                 continue
             say(f"{self.plain.target}: {changes}")
             try:
@@ -162,7 +162,7 @@ class _Lab:
         self._graph()
 
     def _more(self) -> tuple[str, dict[str, Any], float | None]:
-        """Twice the work: twice the batch, or where there is none, a dimension of products."""
+        """Twice the work: twice the batch, or, without a batch, larger matrices."""
         if "batch" in self.parameters:
             return MORE, {"batch": 2 * int(self.parameters["batch"])}, 2.0
         if "dim" in self.parameters:
@@ -179,7 +179,7 @@ class _Lab:
         return LESS, {"hidden": hidden // 2}, hidden // 2 / hidden if known else None
 
     def _slow(self) -> None:
-        """By as long as the host takes for a step; on a CPU, which computes meanwhile, by half."""
+        """Delays by the host's time for a step; by half of it on a CPU, which also computes."""
         from tracekit.experiments.slowing import slowed
 
         few = interleaved({self.plain.target: self.plain.step}, self.plain.device, _FEW_ROUNDS)
@@ -189,7 +189,7 @@ class _Lab:
         self.changed[SLOWED] = slow.step
         self.delay_ns = slow.delay_ns
         waits = "wait" if slow.pieces == 1 else "waits"
-        self.what[SLOWED] = f"host {duration(slow.delay_ns)} later, in {slow.pieces} {waits}"
+        self.what[SLOWED] = f"host {duration(slow.delay_ns)} slower, in {slow.pieces} {waits}"
         self.note = slow.note
 
     def _graph(self) -> None:
@@ -201,7 +201,7 @@ class _Lab:
         try:
             self.changed[GRAPH] = captured(self.plain.step)
         except Exception as error:
-            self.reasons[GRAPH] = f"it cannot be captured as a graph: {first_line(error)}"
+            self.reasons[GRAPH] = f"the step cannot be captured as a graph: {first_line(error)}"
 
 
 def _held_together(
@@ -228,7 +228,7 @@ def _held_together(
     dilation = (analysis.trace.capture or {})["profiled_step_ns"] / max(1, step_ns)
     if judged.agrees is False and dilation > 1.1:
         judged.why.append(
-            f"The profiler made a step {dilation:.2g} times as long: the verdict is on that run."
+            f"The profiler made a step {dilation:.2g} times as long; the verdict is on that run."
         )
     quarter = len(ordered) // 4
     return Probe(
@@ -257,7 +257,7 @@ def _experiment(
     grew: float | None,
     plain: OnDevice | OnHost,
 ) -> Experiment:
-    """A changed run beside what the unchanged one's trace predicts of it."""
+    """A changed run beside its prediction from the unchanged run's trace."""
     if name in lab.reasons:
         return Experiment(name, lab.what[name], lab.reasons[name])
     given = None
@@ -293,7 +293,7 @@ def _experiment(
 
 
 def moved(before: Rounds, after: Rounds) -> Moved:
-    """Round against round: a slow spell of the machine meets both."""
+    """The ratio round by round, so that a slow spell of the machine affects both."""
     pairs = zip(after.step_ns, before.step_ns, strict=True)
     ratios = sorted(a / max(1, b) for a, b in pairs)
     count = len(ratios)

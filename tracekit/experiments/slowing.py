@@ -1,4 +1,4 @@
-"""A host slowed by a known delay: a busy wait before each call of an operator from Python.
+"""Slows the host by a known delay: a busy wait before each operator that Python calls.
 
 https://docs.pytorch.org/docs/stable/torch.overrides.html#torch.overrides.TorchFunctionMode
 """
@@ -17,14 +17,17 @@ from torch.overrides import TorchFunctionMode
 from tracekit.experiments.timing import Step
 
 _REPEATS = 25
-# Steps up to here show what watching them costs.
+# In steps up to this length, the cost of watching the calls can be measured.
 _SHORT_NS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Slowed:
-    """A step that does the same later: by `delay_ns` of the host's time, as measured, in `pieces`
-    busy waits and what it costs to watch for the calls."""
+    """A step that does the same work with a slower host.
+
+    `delay_ns` is the measured host time added, split into `pieces` busy waits; it includes the cost
+    of watching for the calls.
+    """
 
     step: Step
     delay_ns: int
@@ -33,10 +36,10 @@ class Slowed:
 
 
 def slowed(step: Step, by_ns: int) -> Slowed:
-    """`step`, slowed by about `by_ns`; by more, where watching its calls takes longer than that.
+    """`step`, slowed by about `by_ns`; by more if watching its calls alone takes longer.
 
-    In one piece, before the step, where no call can be seen, or a mode would change what runs:
-    torch.compile compiles anew under one.
+    The delay is one wait before the step if no call can be watched, or if a mode would change what
+    runs: torch.compile recompiles under one.
     """
     counting = _Delay(0)
     if not _has_compiled():
@@ -49,7 +52,7 @@ def slowed(step: Step, by_ns: int) -> Slowed:
             _wait(by_ns)
             return step()
 
-        return Slowed(late, by_ns, 1, f"before the step, which {seen}")
+        return Slowed(late, by_ns, 1, f"one wait before the step, which {seen}")
     calls = counting.calls
     own_ns, bare_ns = _own_cost(step, calls)
     wait_ns = max(0, by_ns - own_ns) // calls
@@ -58,7 +61,7 @@ def slowed(step: Step, by_ns: int) -> Slowed:
 
 
 class _Delay(TorchFunctionMode):  # type: ignore[misc]
-    """Waits before every call, and counts them."""
+    """Waits before every call, and counts the calls."""
 
     def __init__(self, wait_ns: int) -> None:
         super().__init__()
@@ -93,9 +96,9 @@ def _has_compiled() -> bool:
 
 
 def _own_cost(step: Step, calls: int) -> tuple[int, int]:
-    """What the mode itself costs on a step, and on as many calls that do nothing, which take less.
+    """The mode's own cost, in ns: on the step, and on as many calls that do nothing.
 
-    Of a long step that is lost in the noise, and taken to be the latter.
+    The second is the smaller one. In a long step the first is lost in noise; the second stands in.
     """
     bare_ns = _cost_of(calls, 0)
     step_ns = _least(step, 1)
@@ -115,8 +118,8 @@ def _under(wait_ns: int, step: Step) -> Step:
 
 
 def _cost_of(calls: int, wait_ns: int) -> int:
-    """What waiting so long before each of so many calls takes, the mode's own cost included: tried
-    on a call that does nothing."""
+    """The time that `calls` waits of `wait_ns` add, the mode's own cost included; measured on calls
+    that do nothing."""
     tensor = torch.empty(0)
 
     def plain() -> None:
@@ -127,7 +130,7 @@ def _cost_of(calls: int, wait_ns: int) -> int:
 
 
 def _least(call: Callable[[], object], repeats: int = _REPEATS) -> int:
-    """Nanoseconds of host time: the least of some calls, as others' turns only add to it."""
+    """Host time of a call in ns: the least of `repeats`, since other processes only add to it."""
     found = []
     for _ in range(repeats):
         began = time.perf_counter_ns()

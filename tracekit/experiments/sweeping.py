@@ -1,7 +1,7 @@
-"""One workload family over a grid of sizes: timed, captured once each, in one database.
+"""Times and captures a workload family over a grid of sizes, into one database.
 
-What a point's trace cannot hold (times without the profiler, why a variant did not run) goes into
-its metadata, so that the database alone answers: queries/sweep/sweep_points.sql.
+What a point's events cannot hold (times without the profiler, why a variant did not run) goes into
+the trace's metadata, so that the database alone answers: queries/sweep/sweep_points.sql.
 """
 
 from __future__ import annotations
@@ -40,23 +40,25 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Is told how far a sweep is."""
+    """Receives the progress of a sweep."""
 
     def start(self, points: int) -> object:
-        """So many points are to be run."""
+        """The sweep will run this many points."""
 
     def at(self, what: str) -> object:
-        """What is being done."""
+        """Work on `what` begins."""
 
     def done(self, points: int) -> object:
-        """So many more points are in the database."""
+        """This many more points are in the database."""
 
 
 def variants_of(target: str, chosen: Sequence[str] = ()) -> list[str]:
-    """The workloads meant: one by its name, or a family (`mlp` is all `mlp-*`), or some of it.
+    """The workloads that `target` names: one workload, or a family (`mlp` is all `mlp-*`).
+
+    `chosen` selects some variants of the family.
 
     Raises:
-        TracekitError: when there is no such workload, family or variant.
+        TracekitError: when the workload, family or variant does not exist.
     """
     family = [name for name in WORKLOADS if name.startswith(f"{target}-")]
     family = [target] if target in WORKLOADS else family
@@ -87,19 +89,19 @@ def sweep(
 ) -> Sweep:
     """Times and captures each variant at each size, unless `output` has it already.
 
-    `axes` gives the values of some of AXES; `options` all else. Variants of one size take turns in
-    `rounds`. Each finished size is added to the database at once, so that the same call goes on
-    where another was interrupted. A variant that cannot run is a point with the reason. Speed-ups
-    are over `baseline`, the first variant unless given.
+    `axes` gives values for some of AXES; `options` gives everything else. The variants of one size
+    take turns in `rounds`. Each finished size is added to the database at once, so the same call
+    resumes an interrupted sweep. A variant that cannot run is a point with the reason. Speed-ups
+    are over `baseline`, by default the first variant.
 
     Raises:
-        TracekitError: when there is no such workload, size or device, torch is missing, the
-            database cannot be read or written, or the device fails for good.
+        TracekitError: when the workload, size or device does not exist, torch is missing, the
+            database cannot be read or written, or the device stops working.
     """
     names = variants_of(target, variants)
     first = variants_of(target, [baseline])[0] if baseline else names[0]
     if first not in names:
-        raise TracekitError(f"the baseline {first} is none of the variants: {', '.join(names)}")
+        raise TracekitError(f"the baseline {first} is not one of the variants: {', '.join(names)}")
     shapes = _shapes(names, axes or {}, options or Options())
     if rounds < 1:
         raise TracekitError("a sweep needs at least one round")
@@ -117,7 +119,7 @@ def sweep(
 def _shapes(
     names: list[str], axes: Mapping[str, Sequence[Size]], options: Options
 ) -> list[Options]:
-    """The grid, each of its places as the options to run with."""
+    """The places of the grid, each as the options to run with."""
     for axis, values in axes.items():
         without = [name for name in names if axis not in (*WORKLOADS[name].sizes, "dtype")]
         if without and values:
@@ -139,7 +141,7 @@ def _key_of(row: Mapping[str, Any]) -> Key:
 
 @dataclass
 class _Job:
-    """Runs what the database `output` lacks."""
+    """Runs the points that the database `output` lacks."""
 
     output: Path
     device: torch.device
@@ -153,12 +155,12 @@ class _Job:
         return import_torch().cuda.get_device_name() if self.device.type == "cuda" else "CPU"
 
     def key(self, name: str, shape: Options) -> Key:
-        """What tells a point from others, as the database does."""
+        """The columns that identify a point in the database."""
         sizes = parameters_of(name, shape, self.device)
         return _key_of(dict.fromkeys(_KEY) | sizes | {"workload": name, "device": self.device_name})
 
     def run(self, names: list[str], shapes: list[Options]) -> int:
-        """Runs the missing points, shape by shape; returns how many there were."""
+        """Runs the missing points, shape by shape; returns how many it ran."""
         done: set[Key] = set()
         if self.output.exists():
             with open_database(self.output) as database:
@@ -176,21 +178,21 @@ class _Job:
         return missing
 
     def _run_shape(self, shape: Options, names: list[str]) -> None:
-        """Times what is missing, beside the baseline, captures it, and adds it to the database."""
+        """Times the missing variants beside the baseline, and adds their traces to the database."""
         if "torch._dynamo" in sys.modules:
-            # It gives up on a function that it has compiled for many shapes.
+            # Dynamo stops compiling a function after many shapes.
             import_torch().compiler.reset()
         points: dict[str, Runnable | CannotRun] = {}
         for name in dict.fromkeys([self.baseline, *names]):
-            self._at(name, shape, "builds")
+            self._at(name, shape, "building")
             points[name] = self._prepared(name, shape)
-        self._at(", ".join(names), shape, "are timed")
+        self._at(", ".join(names), shape, "timing")
         timed = self._timed(points)
         rounds = [{"workload": name} | asdict(each) for name, each in timed.items()]
         with tempfile.TemporaryDirectory() as folder:
             paths = []
             for name in names:
-                self._at(name, shape, "is captured")
+                self._at(name, shape, "capturing")
                 paths.append(Path(folder) / f"{name}.json.gz")
                 point = points[name]
                 if isinstance(point, Runnable):
@@ -206,12 +208,12 @@ class _Job:
             self._check_device(name)
             return error
         if note := found.facts.get("note"):
-            # Something else runs in its place: that is no figure of this variant.
+            # Something else runs in its place, whose time would not be this variant's.
             return CannotRun(name, re.split(r": | \(", note)[0])
         return found
 
     def _timed(self, points: dict[str, Runnable | CannotRun]) -> dict[str, Rounds]:
-        """The rounds of all that run; what fails in them cannot run, and the others start over."""
+        """The rounds of all variants; if one fails, it is marked and the others start over."""
         while True:
             steps = {name: each.step for name, each in points.items() if isinstance(each, Runnable)}
             try:
@@ -240,7 +242,7 @@ class _Job:
         return point
 
     def _note(self, error: CannotRun, name: str, shape: Options, output: Path) -> None:
-        """A trace without events that says why there are none."""
+        """Writes a trace without events whose metadata says why the variant did not run."""
         sweep = {
             "device": self.device_name,
             "baseline": self.baseline,
@@ -253,18 +255,18 @@ class _Job:
             json.dump({"schemaVersion": 1, "tracekit": facts, "traceEvents": []}, file)
 
     def _check_device(self, name: str) -> None:
-        """Ends the sweep where an error left the device useless: all that follows would fail."""
+        """Ends the sweep if an error broke the device: every later point would fail, too."""
         if self.device.type != "cuda":
             return
         try:
             import_torch().cuda.synchronize()
         except Exception as error:
             raise TracekitError(
-                f"{name}: the device takes no more work: {first_line(error)}; what is finished is "
-                f"in {self.output}: call again to go on"
+                f"{name}: the device stopped working: {first_line(error)}; {self.output} keeps the "
+                "finished points: run the same command again to continue"
             ) from error
 
     def _at(self, name: str, shape: Options, what: str) -> None:
         if self.progress:
             sizes = [f"{axis} {value}" for axis in AXES if (value := getattr(shape, axis))]
-            self.progress.at(f"{name} {what}: {', '.join(sizes)}")
+            self.progress.at(f"{what} {name}: {', '.join(sizes)}")

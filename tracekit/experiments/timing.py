@@ -1,4 +1,4 @@
-"""How long steps take without the profiler: rounds of several steps each, side by side."""
+"""Times steps without the profiler: rounds of several steps each, side by side."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 Step = Callable[[], object]
 
 ROUNDS = 15
-# A round lasts about this long, but has no more steps than leave a launch queue room.
+# A round lasts about this long. The limit on its steps keeps the launch queue from filling.
 _ROUND_NS = 5_000_000
 _MOST_STEPS = 50
 _WARM_ROUNDS = 2
 
 
 class StepFailed(TracekitError):
-    """A step that raised while it was timed: `name` says which, `reason` why."""
+    """A step raised while it was timed: `name` says which step, `reason` why."""
 
     def __init__(self, name: str, error: BaseException) -> None:
         self.name, self.reason = name, first_line(error)
@@ -31,10 +31,10 @@ class StepFailed(TracekitError):
 
 @dataclass(frozen=True)
 class Rounds:
-    """Nanoseconds a step, of each round; what was timed together shares the rounds.
+    """Nanoseconds per step in each round; round N is the same for all steps timed together.
 
-    `step_ns` is by CUDA events on a GPU, by the wall clock elsewhere; `host_ns` until the host had
-    issued the step's work: without waiting for the device, unless the step itself waits.
+    `step_ns` is by CUDA events on a GPU, by the wall clock elsewhere. `host_ns` is the time until
+    the host has issued the step's work; it includes waits for the device only if the step waits.
     """
 
     step_ns: list[int]
@@ -46,20 +46,20 @@ class Rounds:
 
 
 def median(values: list[int]) -> int:
-    """The middle one, as the SQL macro `percentile` takes it: always a measured value."""
+    """The middle value, as in the SQL macro `percentile`: always a measured value."""
     return sorted(values)[len(values) // 2]
 
 
 def interleaved(
     steps: Mapping[str, Step], device: torch.device, rounds: int = ROUNDS
 ) -> dict[str, Rounds]:
-    """Times all `steps` in turns, so that a slow spell of the machine meets each of them.
+    """Times all `steps` in turns, so that a slow spell of the machine affects each of them.
 
-    Each is warmed up first, and does as many steps a round as fill some milliseconds.
+    Each is warmed up first, and runs enough times per round to fill some milliseconds.
 
     Raises:
         StepFailed: when one of them raises.
-        TracekitError: for no rounds.
+        TracekitError: when `rounds` is below 1.
     """
     if rounds < 1:
         raise TracekitError("timing needs at least one round")
@@ -79,7 +79,7 @@ _Clock = Callable[[Step, int], tuple[int, int]]
 
 
 def _steps_a_round(name: str, step: Step, clock: _Clock) -> int:
-    # The first call compiles, allocates and fills caches: the second tells.
+    # The first call compiles, allocates and fills caches, so the second one counts.
     _timed(name, step, 1, clock)
     once_ns, _ = _timed(name, step, 1, clock)
     return max(1, min(_MOST_STEPS, _ROUND_NS // max(1, once_ns)))

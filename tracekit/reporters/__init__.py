@@ -1,4 +1,4 @@
-"""What is shown and how: one module per output. Reporters print what the library found."""
+"""Reporters print what the library found: one module per output."""
 
-# What rows can be printed as.
+# The formats that rows can be printed in.
 FORMATS = ("table", "csv", "json", "parquet")

@@ -21,7 +21,7 @@ REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown"
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leaves a reader that has gone to the command line, which takes it as its right."""
+        """Leaves a closed pipe to the command line, which treats it as a normal end."""
         raise BrokenPipeError
 
 
@@ -92,7 +92,7 @@ def _headline(out: Console, analysis: Analysis) -> None:
 
 
 def _time(out: Console, analysis: Analysis) -> None:
-    """A bar for each part of the window; the parts add up to it."""
+    """A bar for each part of the window; the parts add up to the window."""
     parts: list[tuple[str, int, str]] = []
     gpu, idle, host = analysis.gpu, analysis.idle, analysis.host
     if gpu is not None and idle is not None:
@@ -139,8 +139,10 @@ def _time(out: Console, analysis: Analysis) -> None:
 
 
 def _windows(out: Console, analysis: Analysis) -> None:
-    """The same shares of other windows: they can disagree. Gains are fractions of another length of
-    a step than busy is, and stand in a table of their own."""
+    """The same shares for the other windows, which can disagree.
+
+    Busy shares and gains divide by different lengths of a step, so each has its own table.
+    """
     periods = sorted(
         [*analysis.windows, *analysis.steps[:8]],
         key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
@@ -148,7 +150,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
     if len(periods) < 2:
         return
     replayed = [(period, period.gains) for period in periods if period.gains]
-    section(out, "The same, window by window (shares of its length; a step as the host ran it)")
+    section(out, "Window by window (shares of each window; steps as the host ran them)")
     figures = ["length", "busy", "host late"] if analysis.gpu else ["length", "compute"]
     table = _table_of("window", figures, [] if replayed else ["regime", "by"])
     for period in periods:
@@ -165,8 +167,8 @@ def _windows(out: Console, analysis: Analysis) -> None:
     if replayed:
         section(
             out,
-            "What half of the work would gain (shares of its length; "
-            "a step from one completion to the next)",
+            "Gain from halving each side's work (shares of each window; "
+            "steps from one completion to the next)",
         )
         table = _table_of("window", ["length", "half host", "half device"], ["regime", "by"])
         for period, gains in replayed:
@@ -183,7 +185,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
 
 
 def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> Table:
-    """An empty table: what a row is about, figures, words."""
+    """An empty table with a column for the row's subject, then figures, then words."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(first)
     for name in figures:
@@ -198,10 +200,10 @@ def _judged(period: Period) -> list[str | Text]:
 
 
 def _phases(out: Console, analysis: Analysis) -> None:
-    """Of a trace without steps, the longest of its outermost ranges."""
+    """The longest outermost ranges of a trace without steps."""
     if not analysis.phases:
         return
-    section(out, "Phases (no steps are marked: ranges, from one completion to the next)")
+    section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")
     table = _table_of("range", ["length", "half host", "half device"])
     longest = sorted(analysis.phases, key=lambda phase: -phase.window_ns)
     for phase in longest[:5]:
@@ -248,8 +250,9 @@ def _traffic(out: Console, analysis: Analysis) -> None:
     section(out, "Memory traffic")
     for row in copies[:4]:
         rate = f", {size(row['bytes_per_s'])}/s" if row["bytes_per_s"] else ""
+        ops = "op" if row["count"] == 1 else "ops"
         out.print(
-            f"{printable(row['copy_kind'])}: {row['count']:,} times, {size(row['bytes'])} "
+            f"{printable(row['copy_kind'])}: {row['count']:,} {ops}, {size(row['bytes'])} "
             f"in {duration(row['total_ns'])}{rate}"
         )
 
@@ -257,7 +260,7 @@ def _traffic(out: Console, analysis: Analysis) -> None:
 def _health(out: Console, analysis: Analysis) -> None:
     if not analysis.trace.health:
         return
-    section(out, "What makes these numbers doubtful")
+    section(out, "Caveats")
     colour = {"error": "red", "warning": "yellow", "info": "dim"}
     for finding in analysis.trace.health:
         count = f" ({finding.count:,})" if finding.count > 1 else ""

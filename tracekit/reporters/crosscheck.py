@@ -1,4 +1,4 @@
-"""HTA's numbers beside tracekit's on a terminal: one table an analysis, and why they differ."""
+"""HTA's numbers beside tracekit's on a terminal: one table per analysis, and why they differ."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def render(report: Report) -> None:
             out.print(Text(f"HTA fails: {printable(failure)}", "red"))
         reasons = dict.fromkeys(reason for figure in figures for reason in figure.reasons)
         if reasons:
-            out.print("tracekit finds something else because HTA")
+            out.print("tracekit's figures differ because HTA")
         for reason in reasons:
             out.print(Text(f"- {printable(reason)}"))
     out.print()

@@ -26,7 +26,7 @@ def render(found: Diff) -> None:
     _changes(out, "Operators, per step", found.operators, "operator", "count", ("self_", "gpu_"))
     _changes(out, "Modules, per step", found.modules, "module", "calls", ("host_", "gpu_"))
     if found.doubts:
-        section(out, "What makes these numbers doubtful")
+        section(out, "Caveats")
     for row in found.doubts:
         side = printable(f"{row['severity']}: trace {row['trace_id']}: {row['message']}")
         out.print(Text(side))
@@ -46,7 +46,7 @@ def _summary(out: Console, rows: Rows) -> None:
         ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
         figures = [unit(row[name]) for name in ("a", "b", "change")]
         table.add_row(row["metric"].removesuffix("_ns").removesuffix("_bytes"), *figures, ratio)
-    section(out, "Figures (of the median step where both have steps, then of the whole trace)")
+    section(out, "Figures (of the median step, if both runs have steps, then of the whole trace)")
     if rows:
         out.print(table)
     else:

@@ -19,7 +19,7 @@ from tracekit.verdict.model import Analysis
 
 
 def render(analysis: Analysis, limits: Thresholds) -> None:
-    """Prints path, arithmetic and thresholds of one analysis."""
+    """Prints the arithmetic, critical path and thresholds of one analysis."""
     out = console()
     if analysis.causal is not None:
         _arithmetic(out, analysis, analysis.causal, limits)
@@ -43,7 +43,7 @@ def render_queries(*, err: bool = False) -> None:
 
 
 def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresholds) -> None:
-    """Each gain as the two lengths that it comes from."""
+    """Prints each replayed change with its gain and the length that remains."""
     gains = causal.gains
     section(
         out,
@@ -66,13 +66,14 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresh
         f"margin = device*0.5 - host*0.5 = {share(gains.device, 1)} - {share(gains.host, 1)} = "
         f"{margin:+.3f} of the window: "
         + ("overhead-bound" if margin < 0 else "compute-bound")
-        + " where it is plain"
+        + " if the margin is clear"
     )
     side = "host" if margin < 0 else "device"
     if causal.flip is None:
-        out.print(f"flip: {side}*K keeps its sign down to K = 1/{limits.fastest:.0f}")
+        least = f"K = 1/{limits.fastest:.0f}"
+        out.print(f"flip: with {side}*K, the margin keeps its sign down to {least}")
     else:
-        out.print(f"flip: {side}*K changes its sign at K = 1/{causal.flip:.2f}")
+        out.print(f"flip: with {side}*K, the margin changes its sign at K = 1/{causal.flip:.2f}")
 
 
 def _path(out: Console, causal: Causal) -> None:

@@ -17,29 +17,30 @@ def render(found: Probe) -> None:
     sizes = ", ".join(f"{name} {value}" for name, value in found.parameters.items())
     about = f"{found.workload} on {found.device}" + (f": {sizes}" if sizes else "")
     out.print(Text(printable(about), "dim"))
-    host = f", of which the host issues it in {duration(found.host_ns)}" if found.host_ns else ""
+    host = f"; the host issues it in {duration(found.host_ns)}" if found.host_ns else ""
     out.print(
         f"A step takes {duration(found.step_ns)} without the profiler (spread "
-        f"{share(found.spread, 1)}){host}; {found.dilation:.2f} times as long with it."
+        f"{share(found.spread, 1)}){host}. With the profiler it takes {found.dilation:.2f} times "
+        "as long."
     )
-    section(out, "Experiments, a step without the profiler")
+    section(out, "Experiments (length of a step without the profiler)")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("what", overflow="fold")
+    table.add_column("change", overflow="fold")
     for name in ("predicted", "measured", "error", "times as long"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in found.experiments:
         _add(table, each)
     out.print(table)
-    section(out, "How they were predicted, and what was not done")
+    section(out, "How the predictions were made, and what was not run")
     if found.replayed_ns is not None:
         out.print(
-            f"- as it is: replayed, less what the profiler cost: {duration(found.replayed_ns)} a "
-            "step; predictions are ratios to this, of the measured step."
+            f"- unchanged: replayed without the profiler's cost, {duration(found.replayed_ns)} a "
+            "step. A prediction is the measured step times the ratio of its replay to this one."
         )
     for each in found.experiments:
-        reason = f"not done: {each.reason}" if each.reason else each.arithmetic
+        reason = f"not run: {each.reason}" if each.reason else each.arithmetic
         out.print(Text(printable(f"- {each.what}: {reason}")))
-    section(out, "What they say")
+    section(out, "Conclusion")
     for sentence in found.judgement.why:
         out.print(Text("- " + printable(sentence)))
 
@@ -50,10 +51,10 @@ def _headline(found: Probe) -> Text:
         line.append(f", by {found.bottleneck}", "bold")
     judged = found.judgement
     if judged.agrees is None:
-        return line.append("   the experiments cannot tell", "yellow")
+        return line.append("   the experiments are inconclusive", "yellow")
     if judged.agrees:
         return line.append("   the experiments agree", "green")
-    return line.append(f"   the experiments do not agree: {judged.regime}", "red")
+    return line.append(f"   the experiments disagree: {judged.regime}", "red")
 
 
 def _add(table: Table, each: Experiment) -> None:
@@ -66,7 +67,7 @@ def _add(table: Table, each: Experiment) -> None:
     measured = duration(each.measured_ns)
     table.add_row(printable(each.what), predicted, measured, _error(each.error), ratio)
     if each.given_ns is not None:
-        what = f"  given its work as recorded, x {each.work_factor:.2f}"
+        what = f"  with the work that was recorded, x {each.work_factor:.2f}"
         table.add_row(what, duration(each.given_ns), "", _error(each.given_error), "")
 
 

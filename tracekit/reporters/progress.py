@@ -1,4 +1,4 @@
-"""How far loading, a sweep and a probe are, on a terminal."""
+"""The progress of a load, a sweep or a probe, on a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LoadingBar:
-    """Bytes read of all bytes, events a second, and the time left."""
+    """Shows bytes read of all bytes, events per second, and the time left."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self._bar = bar
@@ -43,7 +43,7 @@ class LoadingBar:
 
 @contextmanager
 def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
-    """A bar on standard error while the block runs; None where that is no terminal."""
+    """A bar on standard error while the block runs; None if standard error is not a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
@@ -57,7 +57,7 @@ def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
     )
 
     total = 0
-    # What cannot be found is for the loader to say.
+    # The loader reports the files that cannot be found.
     with suppress(TracekitError, OSError):
         total = sum(Path(path).stat().st_size for path in trace_paths(traces) if path != "-")
     columns = (
@@ -72,7 +72,7 @@ def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
 
 
 class SweepBar:
-    """Points done of all points, what is being done, and the time left."""
+    """Shows points done of all points, the current work, and the time left."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self._bar = bar
@@ -89,7 +89,7 @@ class SweepBar:
 
 
 class ProbeBar:
-    """What is being done."""
+    """Shows the current work."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
@@ -100,7 +100,7 @@ class ProbeBar:
 
 @contextmanager
 def probe_bar() -> Iterator[ProbeBar | None]:
-    """A line on standard error while the block runs; None where that is no terminal."""
+    """A line on standard error while the block runs; None if standard error is not a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
@@ -113,7 +113,7 @@ def probe_bar() -> Iterator[ProbeBar | None]:
 
 @contextmanager
 def sweep_bar() -> Iterator[SweepBar | None]:
-    """A bar on standard error while the block runs; None where that is no terminal."""
+    """A bar on standard error while the block runs; None if standard error is not a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return

@@ -41,20 +41,20 @@ _COPIED_AS = {
     "json": "FORMAT json, ARRAY true",
     "parquet": "FORMAT parquet",
 }
-# Types that Arrow, JSON or Parquet cannot say in full: they go out as text.
+# Arrow, JSON or Parquet cannot represent these types in full: they are written as text.
 _AS_TEXT = re.compile(r"UHUGEINT|BIGNUM|\bBIT\b|UNION|VARIANT|INTERVAL|\bTIME WITH TIME ZONE|NULL")
 _WITH_FRACTIONS = re.compile(r"FLOAT|DOUBLE")
-# Types that a table shows as numbers and truth values; others as DuckDB says them.
+# A table shows these types as numbers and booleans; DuckDB formats all others.
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*\)")
-# What JSON has no word for, outside of its strings.
+# NaN and the infinities, outside of strings: JSON cannot represent them.
 _NO_JSON = re.compile(rb'("(?:[^"\\]|\\.)*")|-?\b(?:NaN|Infinity)\b')
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an answer may take, and how many rows of it are shown or written.
+    """How long a query may run, in seconds, and how many of its rows are shown or written.
 
-    Without `rows`, a table shows TABLE_ROWS, and a file of more than FILE_ROWS is refused.
+    Without `rows`, a table shows TABLE_ROWS rows, and a file of more than FILE_ROWS is refused.
     """
 
     timeout_s: float | None = None
@@ -62,9 +62,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None and not self.timeout_s > 0:
-            raise TracekitError("--timeout is a number of seconds above 0")
+            raise TracekitError("--timeout must be a number of seconds above 0")
         if self.rows is not None and self.rows < 1:
-            raise TracekitError("--max-rows is at least 1")
+            raise TracekitError("--max-rows must be at least 1")
 
 
 def render(
@@ -78,21 +78,22 @@ def render(
 ) -> int:
     """Prints the rows of one SELECT, or writes them to `output`; returns how many there are.
 
-    Of all columns, or of those in `columns`, in that order. Columns of one name are told apart as
-    DuckDB does it: a, a_1.
+    Prints all columns, or those in `columns`, in that order. Duplicate column names are numbered as
+    DuckDB numbers them: a, a_1.
 
     Raises:
-        TracekitError: when the SQL fails, a limit is reached, or Parquet has nowhere to go.
+        TracekitError: when the SQL fails, a limit is reached, a table should go to a file, or
+            Parquet to a terminal.
     """
     limits = limits or Limits()
     if form == "table" and output is None:
         return _render_table(database, query, variables, columns, limits)
     if form == "table":
         raise TracekitError(
-            "a table goes to the terminal; give --format csv, json or parquet with -o"
+            "a table is only printed: to write a file with -o, add --format csv, json or parquet"
         )
     if form == "parquet" and output is None and sys.stdout.isatty():
-        raise TracekitError("Parquet is binary: give -o FILE, or send it to a pipe")
+        raise TracekitError("Parquet is binary: write it to a file with -o, or to a pipe")
 
     def write(sink: IO[bytes]) -> int:
         return database.stream(
@@ -112,7 +113,7 @@ def render(
         with written_whole(output) as beside, beside.open("wb") as sink:
             count = write(sink)
     if count == limits.rows:
-        print(f"the first {count:,} rows, as --max-rows says: there may be more", file=sys.stderr)
+        print(f"only the first {count:,} rows (--max-rows); there may be more", file=sys.stderr)
     return count
 
 
@@ -129,7 +130,7 @@ def _chosen(relation: duckdb.DuckDBPyRelation, columns: Sequence[str]) -> duckdb
 def _written(
     relation: duckdb.DuckDBPyRelation, form: str, sink: IO[bytes], most: int | None
 ) -> int:
-    """Writes the rows as they are computed; returns how many."""
+    """Writes the rows as DuckDB computes them; returns how many."""
     kinds = [str(kind) for kind in relation.types]
     values = [
         f"CAST(#{place} AS VARCHAR)" if form == "csv" or _AS_TEXT.search(kind) else f"#{place}"
@@ -140,15 +141,15 @@ def _written(
     count = _copied(ArrowStream(limited), _COPIED_AS[form], sink, has_fractions)
     if most is None and count > FILE_ROWS:
         raise TracekitError(
-            f"the result has more than {FILE_ROWS:,} rows: --max-rows says how many are wanted"
+            f"the result has more than {FILE_ROWS:,} rows: --max-rows sets how many to write"
         )
     return count
 
 
 def _copied(rows: ArrowStream, how: str, sink: IO[bytes], has_fractions: bool) -> int:
-    """What DuckDB's COPY writes of the rows, handed on to `sink`; returns how many there were.
+    """Writes the rows to `sink` with DuckDB's COPY; returns how many there were.
 
-    It is a connection of its own, of nothing but these rows, and writes to a pipe.
+    COPY runs in a separate connection that sees only these rows, and writes to a pipe.
     """
     outcome: list[int | BaseException] = []
 
@@ -172,9 +173,9 @@ def _copied(rows: ArrowStream, how: str, sink: IO[bytes], has_fractions: bool) -
 
 @contextmanager
 def _piped(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
-    """What `write` writes to the path that it is given, while it writes it."""
+    """Yields the bytes that `write` writes to its path, while it writes them."""
     if not Path("/dev/fd").exists():
-        # Windows has no path that is a pipe.
+        # On Windows, no path names a pipe: go through a file.
         with tempfile.TemporaryDirectory() as folder:
             write(str(Path(folder) / "rows"))
             with (Path(folder) / "rows").open("rb") as source:
@@ -192,12 +193,12 @@ def _piped(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
         with os.fdopen(read_end, "rb") as source:
             yield source
     finally:
-        # Where nobody reads any more, its next write fails.
+        # If the reader has gone, the thread's next write fails.
         thread.join()
 
 
 def _strict(lines: IO[bytes]) -> Iterator[bytes]:
-    """Lines of JSON, with null for NaN and the infinities."""
+    """The lines of JSON, with null for NaN and the infinities."""
     for line in lines:
         yield _NO_JSON.sub(lambda found: found[1] or b"null", line)
 
@@ -223,12 +224,13 @@ def _render_table(
     names, rows = database.stream(query, variables, fetched, limits.timeout_s)
     _table(names, rows[:most])
     if len(rows) > most:
-        print(f"the first {most:,} rows: --max-rows shows more, --format csv all", file=sys.stderr)
+        more = "--max-rows shows more, --format csv shows all"
+        print(f"only the first {most:,} rows: {more}", file=sys.stderr)
     return min(len(rows), most)
 
 
 def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
-    """One line a row where that fits the width; else, as psql does, one line a value."""
+    """One line per row if that fits the width; otherwise one line per value, as in psql."""
     out = console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, name in enumerate(columns):

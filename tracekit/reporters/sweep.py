@@ -1,4 +1,4 @@
-"""A sweep: its points as tables, and heat maps of what bounds what and what pays where."""
+"""A sweep on a terminal: its points as tables, and maps of what bounds and what is fastest."""
 
 from __future__ import annotations
 
@@ -19,30 +19,29 @@ _Place = tuple[Any, ...]
 
 
 def render(found: Sweep, markdown: bool = False) -> None:
-    """Prints the tables and the maps; in Markdown, to be pasted."""
+    """Prints the tables and the maps; with `markdown`, as Markdown."""
     out = console()
     if markdown:
         out.width = _MARKDOWN_WIDTH
     page = _Page(out, found, markdown)
     run = len(found.points)
-    page.text(
-        f"{found.database}: {run:,} points on {found.device}, {found.captured:,} of them run now"
-    )
+    page.text(f"{found.database}: {run:,} points on {found.device}, {found.captured:,} of them new")
     page.points(
-        "Without the profiler: medians of rounds in turns; spread between their quartiles, of the "
-        "step",
+        "Without the profiler: median of the rounds; spread is the distance between their "
+        "quartiles, as a share of the step",
         _MEASURED,
     )
     page.points(
-        "From each point's trace: operators, launches and traffic a step; busy, and what halves "
-        "and a graph would gain, of the active span; compute, of the steps",
+        "From each point's trace: operators, launches and traffic per step; busy and gains (host "
+        "or device work halved, a graph) as shares of the active span; compute as a share of the "
+        "steps",
         _TRACED,
     )
     page.maps()
 
 
 class _Page:
-    """Where the sweep is printed, and which of its axes tell its points apart."""
+    """Prints a sweep; `axes` are the axes that vary between its points."""
 
     def __init__(self, out: Console, found: Sweep, markdown: bool) -> None:
         self.out, self.found, self.markdown = out, found, markdown
@@ -57,7 +56,7 @@ class _Page:
         self.out.print(Text(printable(line)))
 
     def points(self, title: str, columns: dict[str, Callable[[Point], str | Text]]) -> None:
-        """One row a point; a column that says nothing is left out."""
+        """Prints one row per point; leaves out empty columns."""
         rows = [[cell(point) for cell in columns.values()] for point in self.found.points]
         shown = [
             place
@@ -72,14 +71,14 @@ class _Page:
         self._print(title, table)
 
     def maps(self) -> None:
-        """What bounds the baseline, what is fastest, and each variant's speed-up, by size."""
+        """Prints by size what bounds the baseline, what is fastest, and each variant's speed-up."""
         base = self.found.baseline
         shapes = {_place(shape, self.axes): shape for shape in self.found.shapes}
         self._map(f"What bounds {base}", {"": {at: _regime(s.regime) for at, s in shapes.items()}})
         if len(self.found.variants) == 1:
             return
         self._map(
-            f"The fastest, and how many times as fast as {base}",
+            f"The fastest variant, and its speed-up over {base}",
             {"": {at: self._fastest(shape) for at, shape in shapes.items()}},
         )
         speedups: dict[str, dict[_Place, str | Text]] = {}
@@ -88,10 +87,10 @@ class _Page:
                 row = speedups.setdefault(self.family[point.workload], {})
                 row[_place(point, self.axes)] = _speedup(point)
         if speedups:
-            self._map(f"How many times as fast as {base} (~: within the spread)", speedups)
+            self._map(f"Speed-up over {base} (~: within the spread)", speedups)
 
     def _map(self, title: str, rows: dict[str, dict[_Place, str | Text]]) -> None:
-        """The last axis across, the others and the variants down."""
+        """Prints a map: the last axis runs across, the other axes and the variants run down."""
         *down, across = self.axes
         columns = list(dict.fromkeys(place[-1] for cells in rows.values() for place in cells))
         names = ["variant"] if any(rows) else []

@@ -22,7 +22,7 @@ def render(found: WhatIf) -> None:
     )
     out.print(line)
     out.print(Text(printable(f"{found.trace}, with {', '.join(found.changes)}"), "dim"))
-    section(out, "What would bound it then (shares of its critical path)")
+    section(out, "What would bound it then (shares of the critical path)")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
@@ -32,15 +32,15 @@ def render(found: WhatIf) -> None:
     out.print(table)
     if found.unknown_ns:
         out.print(
-            f"{duration(found.unknown_ns)} of it are waits that the trace does not explain: they "
-            "are kept as they were."
+            f"{duration(found.unknown_ns)} of it is waiting that the trace does not explain: the "
+            "replay keeps it as recorded."
         )
     if found.doubts:
-        section(out, "What makes this doubtful")
+        section(out, "Caveats")
         for doubt in found.doubts:
             out.print(Text(printable(doubt)))
     if len(found.steps) > 1:
-        section(out, "Step by step (from the completion of the one before to its own)")
+        section(out, "Step by step (each from the previous step's completion to its own)")
         _steps(found.steps)
 
 
@@ -64,6 +64,6 @@ def _steps(steps: list[StepLength]) -> None:
 
 def _change(before_ns: int, after_ns: int) -> str:
     if before_ns == after_ns:
-        return "as long"
+        return "no change"
     word = "shorter" if after_ns < before_ns else "longer"
     return f"{share(abs(before_ns - after_ns), before_ns)} {word}"

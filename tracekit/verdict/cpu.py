@@ -1,4 +1,4 @@
-"""The verdict on a trace without GPU ops: operators that compute against everything else."""
+"""The verdict on a trace without GPU ops: compute operators against everything else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tracekit.verdict.model import Facts, Host, Saving, Verdict
 
 
 def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
-    """The verdict on its busiest thread."""
+    """The verdict on the trace's busiest thread."""
     span = facts.window.span_ns
     times = {
         "compute": host.compute_ns,
@@ -26,20 +26,20 @@ def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
     overheads = {name: ns for name, ns in times.items() if name != "compute"}
     explained_ns = sum(times.values()) - host.untraced_ns
     why = [
-        f"The trace has no GPU ops; on its busiest thread, operators that compute took "
+        f"The trace has no GPU ops. On its busiest thread, compute operators took "
         f"{share(host.compute_ns, span)} of {facts.window.name} "
         f"({duration(host.compute_ns)} of {duration(span)})."
     ]
     if not span or explained_ns < limits.recorded_share * span:
         why.append(
-            f"{host.operators:,} operators and what else was recorded cover "
-            f"{share(explained_ns, span)} of it: what the host did is not in the trace."
+            f"{host.operators:,} operators and the other recorded slices cover only "
+            f"{share(explained_ns, span)} of it: the trace does not show what the host did."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
     if host.launches:
         why.append(
-            f"{host.launches:,} calls launched work on a device, and none of it was recorded: "
-            "whether the device or the host was the slower one the trace does not tell."
+            f"{host.launches:,} calls launched work on a device, but none of that work was "
+            "recorded: the trace cannot tell whether the device or the host is the bottleneck."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
     overhead = sum(overheads.values())
@@ -53,12 +53,12 @@ def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
     ]
     why.append(
         f"{share(overhead, span)} is overhead, "
-        f"most of it {worst} ({share(overheads[worst], span)})."
+        f"the largest part of it {worst} ({share(overheads[worst], span)})."
     )
     if margin < 0:
         bottleneck = max(ranked, key=lambda name: ranked[name])
         return Verdict(
             OVERHEAD, bottleneck, "high", fractions, why, savings, margin, [NEXT[bottleneck]]
         )
-    why.append("Which of its operators are limited by memory the trace does not tell.")
+    why.append("The trace does not tell which operators are limited by memory.")
     return Verdict(COMPUTE, "math", "high", fractions, why, savings, margin, [NEXT["math"]])

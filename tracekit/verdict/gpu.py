@@ -1,9 +1,8 @@
-"""Judgement: from what changes would gain to a regime, a bottleneck, and sentences.
+"""Turns the gains of replayed changes into a regime, a bottleneck and sentences.
 
-A run is overhead-bound when halving the host's work gains more than halving the device's,
-compute-bound when it gains less; both are replayed (tracekit/replay). Where neither gains, the
-accounting decides: whether the device was busy. A trace without GPU ops is judged in
-tracekit/verdict/cpu.py.
+A run is overhead-bound when halving the host's work gains more than halving the device's, and
+compute-bound when it gains less; tracekit/replay replays both. If neither gains, the accounting
+decides: was the device busy? tracekit/verdict/cpu.py judges traces without GPU ops.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from tracekit.verdict.model import Facts, Finding, Gpu, Idle, Saving, Verdict, W
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 
 _SERIOUS = {
-    "truncated": "The trace is cut off, and what is missing could change the verdict.",
+    "truncated": "The trace is cut off; the missing part could change the verdict.",
     "rejected_events": "Parts of the trace could not be read.",
     "unlinked_gpu_ops": "Some GPU ops have no launch in the trace.",
-    "graph_without_kernels": "What CUDA graphs did is not in the trace.",
+    "graph_without_kernels": "The trace does not show what its CUDA graphs ran.",
     "starts_before_launch": "Device and host clocks differ.",
-    "profiler_dilation": "The profiler slowed the host: unprofiled, the overhead is smaller.",
+    "profiler_dilation": "The profiler slowed the host: without it, the overhead is smaller.",
 }
 
 
@@ -39,12 +38,15 @@ def judge(
     step_regimes: Sequence[str] = (),
     no_replay: str = "",
 ) -> Verdict:
-    """The verdict on a window; `step_regimes` are those of the trace's steps, to compare with,
-    `no_replay` why a trace with GPU ops could not be replayed."""
+    """The verdict on a window.
+
+    `step_regimes` holds the regimes of the trace's steps, to compare with. `no_replay` says why a
+    trace with GPU ops could not be replayed.
+    """
     if facts.gpu is not None and facts.idle is not None and causal is not None:
         verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, limits)
     elif facts.gpu is not None:
-        why = [_busy_sentence(facts, facts.gpu), f"It cannot be replayed: {no_replay}."]
+        why = [_busy_sentence(facts, facts.gpu), f"The run cannot be replayed: {no_replay}."]
         verdict = Verdict(UNKNOWN, None, "none", {}, why, [], None, [_UNEXPLAINED])
     elif facts.host is not None:
         verdict = judge_host(facts, facts.host, limits)
@@ -54,12 +56,12 @@ def judge(
     differing = [regime for regime in step_regimes if regime != verdict.regime]
     if differing and facts.window.kind != "step":
         counts = ", ".join(f"{differing.count(each)} {each}" for each in dict.fromkeys(differing))
-        verdict.why.append(f"Of its {len(step_regimes)} profiler steps, {counts}.")
+        verdict.why.append(f"Not all {len(step_regimes)} profiler steps agree: {counts}.")
     return _doubted(verdict, facts, health, causal, limits)
 
 
 def judge_briefly(facts: Facts, gains: Gains | None, limits: Thresholds) -> tuple[str, str | None]:
-    """Regime and bottleneck of a window."""
+    """Regime and bottleneck of a window, without the sentences."""
     if facts.gpu is not None and facts.idle is not None and gains is not None:
         return regime_of(gains, facts.gpu, facts.idle, limits)
     verdict = judge(facts, [], None, limits)
@@ -70,8 +72,8 @@ def judge_briefly(facts: Facts, gains: Gains | None, limits: Thresholds) -> tupl
 
 
 def regime_of(gains: Gains, gpu: Gpu, idle: Idle, limits: Thresholds) -> tuple[str, str | None]:
-    """Regime and bottleneck by gains; where neither side gains, by the accounting."""
-    # Unexplained waits, charged to either side, gain half of what they are.
+    """Regime and bottleneck by gains; by the accounting if neither side gains."""
+    # If unexplained waits belonged to one side, halving that side would gain half of them.
     if gains.unknown >= limits.unknown_share and gains.unknown / 2 > abs(gains.device - gains.host):
         return UNKNOWN, None
     if max(gains.host, gains.device) < limits.small_gain:
@@ -82,24 +84,24 @@ def regime_of(gains: Gains, gpu: Gpu, idle: Idle, limits: Thresholds) -> tuple[s
 
 
 def _accounted(gpu: Gpu, idle: Idle) -> str:
-    """The regime by time alone: the device's work against its waiting for the host."""
+    """The regime by time alone: device busy time against time waiting for the host."""
     return OVERHEAD if _waited_ns(idle) > gpu.busy_ns else COMPUTE
 
 
 def _waited_ns(idle: Idle) -> int:
-    # A device waits for the host, too, while the call that launches its next op is still under way
-    # (nothing else was queued), and when it has run dry.
+    # A device also waits for the host while the call that launches its next op is still running
+    # (nothing else was queued), and after its last op.
     latency = idle.causes.get("launch_latency", 0)
     return idle.host_late_ns - latency + idle.device_in_launch_ns + idle.after_last_op_ns
 
 
 def _bottleneck(regime: str, gains: Gains) -> str:
-    """The cause of the regime's side whose removal gains most."""
+    """The cause, on the regime's side, whose removal gains most."""
     names = OF_HOST if regime == OVERHEAD else OF_DEVICE
     best = max(names, key=lambda name: gains.removed.get(name, 0.0))
     if gains.removed.get(best, 0.0) > 0:
         return best
-    # Where two chains are equally long, none alone gains: what takes most time.
+    # Two chains are equally long, so removing one gains nothing: take the cause with most time.
     return max(names, key=lambda name: gains.work_ns.get(name, 0))
 
 
@@ -132,8 +134,8 @@ def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, limits: Thres
     regime, bottleneck = regime_of(gains, gpu, idle, limits)
     if bottleneck is None:
         why.append(
-            f"{_percent(gains.unknown)} of it are waits that the trace does not explain: "
-            "they could turn the verdict either way."
+            f"{_percent(gains.unknown)} of the window is waiting that the trace does not explain: "
+            "it could turn the verdict either way."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
     why += _gain_sentences(facts, gpu, causal, regime, bottleneck, limits)
@@ -162,31 +164,31 @@ def _gain_sentences(
     gains, window = causal.gains, _replayed_window(facts, causal.gains)
     host, device = _gained(gains.host, limits), _gained(gains.device, limits)
     sentences = [
-        f"Replayed with the host's work in half the time, {window} is {host}; "
-        f"with the device's work in half the time, {device}."
+        f"In a replay with the host's work halved, {window} is {host}; "
+        f"with the device's work halved, {device}."
     ]
     if max(gains.host, gains.device) < limits.small_gain:
         if gpu.busy_ns >= limits.busy_share * facts.window.span_ns:
             sentences.append(
-                "Neither gains: chains of host and of device work are about equally long, and the "
-                "host has no slack. The device is busy nearly all the time."
+                "Neither helps: the host's and the device's chains of work are about equally long, "
+                "and the host has no slack. The device is busy nearly all the time."
             )
         else:
-            longer = "longer" if regime == OVERHEAD else "less"
+            more = "more" if regime == OVERHEAD else "less"
             sentences.append(
-                f"Neither gains much; by time alone, the GPU waited for the host {longer} than it "
-                "worked."
+                f"Neither helps much; by time alone, the GPU spent {more} time waiting for the "
+                "host than working."
             )
     elif causal.flip is not None:
-        side, other = ("host", "device") if regime == OVERHEAD else ("device", "host")
+        side, other = ("host", "GPU") if regime == OVERHEAD else ("GPU", "host")
         sentences.append(
-            f"The {side} would have to be about {causal.flip:.2g} times as fast before the {other} "
-            "were the slower side."
+            f"The {other} becomes the bottleneck only if the {side} gets about "
+            f"{causal.flip:.2g} times faster."
         )
     else:
-        side = "host" if regime == OVERHEAD else "device"
+        side = "host" if regime == OVERHEAD else "GPU"
         sentences.append(
-            f"Even {limits.fastest:.0f} times as fast, the {side} would be the slower side."
+            f"The {side} stays the bottleneck even if it gets {limits.fastest:.0f} times faster."
         )
     if (saved := gains.removed.get(bottleneck, 0.0)) > 0:
         others = [
@@ -194,41 +196,42 @@ def _gain_sentences(
             for name, gain in gains.removed.items()
             if name != bottleneck and gain >= limits.named_gain
         ][:3]
-        more = f"; of others: {', '.join(others)}" if others else ""
+        rest = f" Removing other causes: {', '.join(others)}." if others else ""
         sentences.append(
-            f"Removing {bottleneck} would save {_percent(saved)} of it at most "
-            f"({duration(round(saved * gains.window_ns))}){more}."
+            f"Removing {bottleneck} would save at most {_percent(saved)} "
+            f"({duration(round(saved * gains.window_ns))}).{rest}"
         )
     if regime == OVERHEAD and gains.cuda_graph > 0:
         sentences.append(
-            f"With launches free, as in CUDA graphs, it is {_gained(gains.cuda_graph, limits)}."
+            f"With free launches, as in a CUDA graph, {_called(facts.window)} would be "
+            f"{_gained(gains.cuda_graph, limits)}."
         )
     return sentences
 
 
 def _replayed_window(facts: Facts, gains: Gains) -> str:
-    """What gains are fractions of: of a step another length than what the host took for it."""
+    """Names the window that gains are fractions of; for a step, with its replayed length."""
     if facts.window.kind != "step":
         return _called(facts.window)
     return (
-        f"{_called(facts.window)}, from the completion of the one before to its own "
-        f"({duration(gains.window_ns)}),"
+        f"{_called(facts.window)} ({duration(gains.window_ns)}, from the previous step's "
+        "completion to its own)"
     )
 
 
 def _called(window: Window) -> str:
-    """Its name in a sentence: a step's is a name, the others describe."""
+    """The window in a sentence: a step by its name, the others with an article."""
     return window.name if window.kind == "step" else f"the {window.name}"
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, limits: Thresholds) -> list[str]:
-    """What by accounting could be hidden behind compute, and is not."""
+    """Communication and copies that no compute hides, by the accounting."""
     exposed = [
-        (gpu.exposed_comm_ns, "communication that no compute covers"),
-        (gpu.exposed_memcpy_ns, "copies and fills that no kernel covers"),
+        (gpu.exposed_comm_ns, "communication: no compute overlaps it"),
+        (gpu.exposed_memcpy_ns, "copies and fills: no kernel overlaps them"),
     ]
     return [
-        f"{share(ns, span_ns)} of it ({duration(ns)}) is {what}."
+        f"{share(ns, span_ns)} of the window ({duration(ns)}) is exposed {what}."
         for ns, what in sorted(exposed, reverse=True)
         if ns >= limits.exposed_share * span_ns
     ]
@@ -236,7 +239,7 @@ def _exposed_sentences(gpu: Gpu, span_ns: int, limits: Thresholds) -> list[str]:
 
 def _gained(gain: float, limits: Thresholds) -> str:
     if abs(gain) < limits.shown_gain:
-        return "as long"
+        return "no shorter"
     return f"{_percent(abs(gain))} {'shorter' if gain > 0 else 'longer'}"
 
 
@@ -248,15 +251,16 @@ def _launch_sentence(facts: Facts, limits: Thresholds) -> str:
     launch = facts.launch
     assert launch is not None
     delay, waiting = launch.delay_p50_ns, launch.queue_depth_p50 - 1
-    floor = f"the device's floor of up to {duration(limits.launch_floor_ns)}"
+    floor = f"the device's floor (up to {duration(limits.launch_floor_ns)})"
     if delay <= limits.launch_floor_ns:
-        meaning = f"at {floor}: the device is waiting when work arrives"
+        meaning = f"at {floor}, so the device is already waiting when work arrives"
     elif waiting > 0:
-        meaning = f"above {floor}: work queues up before it runs, {waiting:,} deep in the median"
+        ahead = f"(median: {waiting:,} ahead)"
+        meaning = f"above {floor}, because work queues up before it runs {ahead}"
     else:
         meaning = (
-            f"above {floor}, with nothing before it in its queue in the median: launch calls are "
-            "slow, or it waits for something else"
+            f"above {floor}, though the median launch finds its queue empty: launch calls are "
+            "slow, or the op waits for something else"
         )
     calls = "launch" if launch.count == 1 else "launches"
     return f"{launch.count:,} {calls}, median launch delay {duration(delay)}: {meaning}."
@@ -272,7 +276,7 @@ def _doubted(
     causal: Causal | None,
     limits: Thresholds,
 ) -> Verdict:
-    """The verdict with its confidence lowered by what makes it doubtful, said in sentences."""
+    """The verdict with its confidence lowered by each doubt, and a sentence for each."""
     margin = verdict.margin
     if verdict.regime == UNKNOWN or margin is None:
         return verdict
@@ -281,7 +285,7 @@ def _doubted(
         doubts.append(f"The two sides are within {limits.close_margin:.0%}: a close call.")
     ops = facts.gpu.gpu_ops if facts.gpu else facts.host.operators if facts.host else 0
     if ops < limits.few_ops:
-        doubts.append(f"Only {ops} ops were recorded: too few to speak for a run.")
+        doubts.append(f"Only {ops} ops were recorded: too few to represent a run.")
     for finding in health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
             continue
@@ -304,25 +308,26 @@ def _causal_doubts(verdict: Verdict, facts: Facts, causal: Causal, limits: Thres
     doubts = []
     if causal.gains.unknown >= limits.doubtful_share:
         doubts.append(
-            f"{_percent(causal.gains.unknown)} of it are waits that the trace does not explain."
+            f"{_percent(causal.gains.unknown)} of the window is waiting that the trace does not "
+            "explain."
         )
     if facts.gpu is not None and facts.idle is not None:
         accounted = _accounted(facts.gpu, facts.idle)
         if accounted != verdict.regime:
             doubts.append(
-                f"By time alone (the device's work against its waiting for the host) it would be "
-                f"{accounted}."
+                "By time alone (device busy time against time waiting for the host), the run would "
+                f"be {accounted}."
             )
     if causal.clock_shift_ns:
         doubts.append(
             f"For the replay, {duration(causal.clock_shift_ns)} were added to the device's times: "
-            "the least for which no op starts before its launch."
+            "the smallest shift with which no op starts before its launch."
         )
     if causal.undilated is not None and verdict.regime == OVERHEAD:
         host, device = causal.undilated
         if host <= max(device, limits.small_gain):
             doubts.append(
-                "Without what the profiler cost the host, half of the host's work would gain only "
-                f"{_percent(host)}, half of the device's {_percent(device)}."
+                "Without the profiler's cost to the host, halving the host's work would gain only "
+                f"{_percent(host)}, halving the device's {_percent(device)}."
             )
     return doubts
