@@ -39,22 +39,22 @@ STEPS = {
     "quits": ("def step(): raise SystemExit", r"ended the program by sys\.exit\(\)"),
     "own_base": ("class End(BaseException): pass\ndef step(): raise End('so')", "End: so"),
     "closes": ("def step(): raise GeneratorExit", "failed while it ran: GeneratorExit"),
-    "awaited": ("async def step(): pass", "gives a coroutine and runs nothing"),
-    "yields": ("def step(): yield", "gives a generator and runs nothing"),
-    "async_yields": ("async def step(): yield", "gives an async generator and runs nothing"),
-    "hidden": ("async def f(): pass\nstep = lambda: f()", "gives a coroutine and runs nothing"),
-    "hidden_yield": ("step = lambda: (x for x in 'ab')", "gives a generator and runs nothing"),
+    "awaited": ("async def step(): pass", "returns a coroutine and runs nothing"),
+    "yields": ("def step(): yield", "returns a generator and runs nothing"),
+    "async_yields": ("async def step(): yield", "returns an async generator and runs nothing"),
+    "hidden": ("async def f(): pass\nstep = lambda: f()", "returns a coroutine and runs nothing"),
+    "hidden_yield": ("step = lambda: (x for x in 'ab')", "returns a generator and runs nothing"),
     "called": (
         "class Step:\n    async def __call__(self): pass\nstep = Step()",
-        "gives a coroutine and runs nothing",
+        "returns a coroutine and runs nothing",
     ),
-    "given": ("def step(batch, *, rate): pass", "called with nothing: .*'batch'"),
+    "given": ("def step(batch, *, rate): pass", "called without arguments: .*'batch'"),
     "exits_at_import": ("import sys\nsys.exit(0)", r"cannot import exits_at_import: it calls sys"),
     "ends_at_import": ("raise GeneratorExit", "cannot import ends_at_import: GeneratorExit"),
     "defines_nothing": ("", "defines_nothing has no function 'step'"),
     "broken": ("def step(:", "cannot import broken: SyntaxError"),
     "lazy": ("def __getattr__(name): raise ValueError(name)", "cannot import lazy: ValueError"),
-    "idle": ("def step(): pass", "no operator of PyTorch's ran"),
+    "idle": ("def step(): pass", "no PyTorch operator ran"),
 }
 
 
@@ -72,7 +72,7 @@ def test_a_step_that_records_nothing_is_refused_in_one_line(name, here):
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (b"", "no operator of PyTorch's ran"),
+        (b"", "no PyTorch operator ran"),
         (b"x = (", "failed: SyntaxError"),
         (b"x = '\xff'", "failed: SyntaxError"),
         (b"x = '\0'", "failed: (SyntaxError|ValueError)"),
@@ -168,7 +168,7 @@ def test_a_function_that_only_makes_a_coroutine_cannot_be_decorated(tmp_path):
         yield 1
 
     for function in (work, items):
-        with pytest.raises(TracekitError, match="inside it"):
+        with pytest.raises(TracekitError, match="inside the function"):
             profile(tmp_path / "t.json.gz")(function)
 
 

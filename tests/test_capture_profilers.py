@@ -189,7 +189,7 @@ def test_a_script_that_profiles_itself_is_one_line_and_status_2(run, tmp_path):
     done = run("capture", "s.py", "-o", "t.json.gz")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "tracekit: s.py: starts a profiler of its own while it is recorded, and PyTorch runs one "
+        "tracekit: s.py: starts its own profiler during the recording, and PyTorch runs one "
         "at a time: run without the other profiler, or analyze the trace that it writes"
     ]
     assert [each.name for each in tmp_path.iterdir()] == ["s.py"]

@@ -62,7 +62,7 @@ def test_a_block_that_fails_writes_nothing_and_hides_nothing(tmp_path):
 
 def test_too_few_steps_are_said(tmp_path):
     with (
-        pytest.raises(tracekit.TracekitError, match="2 steps were made; 7 are needed"),
+        pytest.raises(tracekit.TracekitError, match="made 2 steps; recording 3 needs 7"),
         tracekit.profile(tmp_path / "run.json.gz", steps=3) as run,
     ):
         for _ in range(2):
@@ -73,7 +73,7 @@ def test_too_few_steps_are_said(tmp_path):
 @pytest.mark.parametrize(
     ("output", "given", "said"),
     [
-        ("run.txt", {}, "writes .duckdb"),
+        ("run.txt", {}, "must end in .duckdb"),
         ("run.json.gz", {"steps": 0}, "at least one step"),
         ("run.json.gz", {"steps": 1, "warmup": 0}, "one to warm up"),
     ],

@@ -1,1 +1,1 @@
-"""Workloads and the user's own code under torch.profiler."""
+"""Records workloads and the user's own code with torch.profiler."""

@@ -1,7 +1,7 @@
 """Records the user's own code: a context manager, a decorator, or a script run unchanged.
 
-What `torch.profiler` records (https://docs.pytorch.org/docs/stable/profiler.html), with two steps'
-lengths beside it: with the profiler and without.
+The trace is what `torch.profiler` records (https://docs.pytorch.org/docs/stable/profiler.html). Its
+metadata adds the length of a step with the profiler and without it.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ _SCRIPT = "script"
 
 
 class profile(ContextDecorator):
-    """Records a block, or a function that it decorates, and writes a trace or a database.
+    """Records a block, or a decorated function, and writes a trace or a database.
 
         with tracekit.profile("run.duckdb", steps=5) as run:
             for batch in loader:
                 train(batch)
                 run.step()
 
-    `output` ends in .duckdb, .json or .json.gz; in a distributed run each rank writes its own
-    (run.rank3.duckdb). With `steps`, as many are recorded, after `warmup` steps that run without
-    the profiler and are timed, and one that pays for its start; `step()` ends a step. Without,
-    the whole block is. A block that fails writes nothing; one that ends by sys.exit(0) is written.
-    Only the process that entered the block writes: in a forked child, it records nothing.
+    `output` ends in .duckdb, .json or .json.gz; in a distributed run each rank writes its own file
+    (run.rank3.duckdb). With `steps`, the profiler records that many steps, after `warmup` steps
+    that are timed without it and one step that absorbs its startup; `step()` marks the end of a
+    step. Without `steps`, it records the whole block. A block that fails writes nothing; a block
+    that ends by sys.exit(0) writes its trace. Only the process that entered the block writes: a
+    forked child records nothing.
 
     Raises:
         TracekitError: when PyTorch is missing, the output cannot be written, RANK and WORLD_SIZE
-            make no sense, a profiler runs already, or fewer steps were made than asked for. In
-            code that starts a profiler of its own within the block, from that start.
+            contradict each other, a profiler is already running, or the block made too few steps.
+            If the block starts a second profiler, that start raises it.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class profile(ContextDecorator):
         if steps is not None and (steps < 1 or warmup < 1):
             raise TracekitError("profile needs at least one step to record and one to warm up")
         if not str(output).endswith((".duckdb", ".json", ".json.gz")):
-            raise TracekitError(f"{output}: profile writes .duckdb, .json.gz or .json")
+            raise TracekitError(f"{output}: the name must end in .duckdb, .json.gz or .json")
         self.output = Path(output)
         self.steps = steps
         self.warmup = warmup
         self.facts: dict[str, Any] = {}
         self.nothing = ""
-        """What to say of a recording without work; where empty, it is written."""
+        """The error for a recording without work; if empty, such a recording is written."""
         self._recorded = {
             "record_shapes": shapes,
             "with_stack": stacks,
@@ -82,8 +83,8 @@ class profile(ContextDecorator):
     def __call__(self, function: _Function) -> _Function:
         if kind := is_deferred(function):
             raise TracekitError(
-                f"{function.__qualname__}: a call gives a {kind} and runs nothing that profile "
-                f"could record: use `with tracekit.profile(...)` inside it"
+                f"{function.__qualname__}: a call only returns a {kind}, so there is nothing to "
+                f"record yet: use `with tracekit.profile(...)` inside the function"
             )
         return super().__call__(function)
 
@@ -108,13 +109,17 @@ class profile(ContextDecorator):
         return self
 
     def step(self) -> None:
-        """Ends a step."""
+        """Marks the end of a step.
+
+        Raises:
+            TracekitError: without `steps`, or when the code has stopped the profiler.
+        """
         if self.steps is None:
-            raise TracekitError("say how many steps to record: profile(..., steps=5)")
+            raise TracekitError("step() needs the number of steps to record: profile(..., steps=5)")
         if not self._recorder.here:
             return
         self._done += 1
-        # What was timed without the profiler, and what it recorded, begins and ends awaited.
+        # Synchronize at both ends of the timed steps and of the recorded steps.
         last = self.warmup + 1 + self.steps
         if self._done in (1, self.warmup, self.warmup + 1, last):
             self._synchronize()
@@ -129,7 +134,7 @@ class profile(ContextDecorator):
     ) -> None:
         if not self._recorder.here:
             return
-        # A program that ends in the block with status 0 ends well.
+        # A program that exits with status 0 within the block ends well.
         well = kind is None or (isinstance(error, SystemExit) and exit_status(error) == 0)
         if well:
             self._synchronize()
@@ -146,8 +151,8 @@ class profile(ContextDecorator):
         needed = 0 if self.steps is None else self.warmup + 1 + self.steps
         if self._done < needed:
             raise TracekitError(
-                f"{self.output}: {self._done} steps were made; {needed} are needed to record "
-                f"{self.steps} (warmup={self.warmup}, and one for the profiler's start)"
+                f"{self.output}: the block made {self._done} steps; recording {self.steps} needs "
+                f"{needed} (warmup={self.warmup}, and one for the profiler's startup)"
             )
         self.facts = {"torch": self._torch.__version__, "workload": _SCRIPT} | self._lengths()
         with published(self._target) as beside, tempfile.TemporaryDirectory() as folder:
@@ -165,7 +170,7 @@ class profile(ContextDecorator):
             load(packed, beside).close()
 
     def _lengths(self) -> dict[str, Any]:
-        """A step's length without the profiler, and with it."""
+        """The lengths of a step without the profiler and with it, in ns."""
         if self.steps is None:
             return {}
         plain, first = self._ends[: self.warmup], self.warmup
@@ -183,11 +188,11 @@ def profile_script(
 ) -> Path:
     """Runs a Python script unchanged, as `python SCRIPT ARGUMENTS` would, and records all of it.
 
-    Returns where the trace went: in a distributed run, each rank's own file.
+    Returns the trace's path: in a distributed run, the file of this rank.
 
     Raises:
-        TracekitError: when there is no such script, it fails, profiles itself or does nothing that
-            can be recorded.
+        TracekitError: when the script does not exist, fails, runs a profiler itself, or runs no
+            operator to record.
     """
     if not Path(script).is_file():
         raise TracekitError(f"{script}: no such file")

@@ -1,4 +1,4 @@
-"""torch.profiler as tracekit runs it: alone, and in the process that started it."""
+"""Runs torch.profiler as the only profiler, and only in the process that started it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from tracekit.files import written_whole
 _FLAG = "_is_profiler_enabled"
 _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
 NO_WORK = (
-    "no operator of PyTorch's ran while it was recorded, so there is nothing to write: work that "
-    "other processes or threads do is not recorded; --stacks records Python itself"
+    "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
+    "not record other processes or threads; --stacks records Python itself"
 )
-# What the profiler writes of a run that used no operator and no device.
+# Matches events other than those that the profiler writes for a run without operators or a device.
 _WORK = re.compile(rb'"cat": "(?!Trace"|overhead"|user_annotation")')
 
 
 class Recorder:
-    """A torch.profiler session that refuses any other one while it lasts.
+    """A torch.profiler session that refuses any other session while it lasts.
 
-    Kineto records one session at a time: the end of a second one ends the first, and exporting
-    the first then crashes. In a forked child of the process that started it, a recorder does
-    nothing.
+    Kineto records one session at a time: if a second one ends, it ends the first, too, and
+    exporting the first then crashes. In a forked child of the process that started it, a recorder
+    does nothing.
 
     Raises:
-        TracekitError: at the start, when a profiler is running already; at a step or the end, when
-            the code has stopped this one. In code that starts one meanwhile, from that start.
+        TracekitError: at the start, when a profiler is already running; at a step or the end, when
+            the code has stopped this session. If the code starts another session, that start
+            raises it.
     """
 
     _active: Recorder | None = None
@@ -63,7 +64,7 @@ class Recorder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Refuses other profilers already here, before the session begins."""
+        """Refuses other profilers from here on, before the session itself begins."""
         if Recorder._active is self and self.here:
             yield
             return
@@ -71,7 +72,7 @@ class Recorder:
         self._owner = os.getpid()
         Recorder._active = self
         profiler = self._torch.autograd.profiler
-        # Every profiler starts through these; emit_nvtx and emit_itt through the second alone.
+        # Every profiler starts through these two; emit_nvtx and emit_itt only through the second.
         starters = [
             (place, name, getattr(place, name))
             for place, name in (
@@ -102,7 +103,7 @@ class Recorder:
         return self
 
     def step(self) -> None:
-        """Ends a step of the schedule."""
+        """Marks the end of a step of the schedule."""
         if self.here:
             self._require_running()
             with self._called():
@@ -128,10 +129,10 @@ class Recorder:
             self._alone.close()
 
     def export(self, path: Path) -> None:
-        """Writes the ended session's trace as JSON.
+        """Writes the finished session's trace as JSON.
 
         Raises:
-            TracekitError: when it cannot.
+            TracekitError: when PyTorch cannot export it.
         """
         try:
             self._profile.export_chrome_trace(str(path))
@@ -153,11 +154,11 @@ class Recorder:
         def guarded(*arguments: Any, **options: Any) -> Any:
             if not self.here or self._calling == threading.get_ident():
                 return start(*arguments, **options)
-            # emit_nvtx and emit_itt set it before they start.
+            # emit_nvtx and emit_itt set the flag before they start.
             setattr(profiler, _FLAG, self._flagged)
             for session in arguments:
                 if _is_a(session, profiler):
-                    # Its end would start it after all, and crash.
+                    # Ending this session would start it, and crash.
                     session._start_trace = _refuse
             _refuse()
 
@@ -173,7 +174,7 @@ class Recorder:
             or any(_is_warming_up(each) for each in gc.get_objects() if _is_a(each, profiler))
         ):
             raise TracekitError(
-                f"a profiler is running already, and PyTorch runs one at a time: {_WHAT_TO_DO}"
+                f"a profiler is already running, and PyTorch runs one at a time: {_WHAT_TO_DO}"
             )
 
     def _require_running(self) -> None:
@@ -181,14 +182,14 @@ class Recorder:
         recording = self._profile.current_action in (action.RECORD, action.RECORD_AND_SAVE)
         if recording and not self._torch.autograd._profiler_enabled():
             raise TracekitError(
-                "the profiler was stopped while it recorded, or is ended by another thread: "
-                "begin and end the recording in one thread, and leave its profiler running"
+                "the profiler was stopped during the recording, or is being ended by another "
+                "thread: begin and end the recording in one thread, and keep its profiler running"
             )
 
 
 def _refuse() -> NoReturn:
     raise TracekitError(
-        "starts a profiler of its own while it is recorded, and PyTorch runs one at a time: "
+        "starts its own profiler during the recording, and PyTorch runs one at a time: "
         f"{_WHAT_TO_DO}"
     )
 
@@ -198,16 +199,16 @@ def _is_a(each: object, profiler: Any) -> bool:
 
 
 def _is_warming_up(session: Any) -> bool:
-    """Whether Kineto has got ready for a session that has not begun."""
+    """Whether Kineto is prepared for a session that has not begun."""
     readied = getattr(getattr(session, "_stats", None), "profiler_prepare_call_duration_us", 0)
     return readied > 0 and not session.profiling_start_time_ns
 
 
 def _let_children_exit() -> None:
-    """Lets forked children end once Kineto has been used, as from here on.
+    """Makes forked children exit by _exit from here on, since Kineto would hang them.
 
-    Its ConfigLoader is destroyed at exit and waits for a thread that a forked child lacks. A child
-    leaves by _exit instead, after Python has ended and C's files are flushed.
+    At exit, Kineto destroys its ConfigLoader, which waits for a thread that a forked child does not
+    have. A child calls _exit instead, after Python has ended and C's files are flushed.
     """
     global _children_exit
     # Windows cannot fork.
@@ -215,12 +216,12 @@ def _let_children_exit() -> None:
         return
     _children_exit = True
     library = ctypes.CDLL(None)
-    with suppress(AttributeError):  # Where C's library lacks them, as on macOS.
+    with suppress(AttributeError):  # Some C libraries lack these functions, as on macOS.
         leave, at_exit, flush = library._exit, library.on_exit, library.fcloseall
 
         def in_child() -> None:
             at_exit(leave, None)
-            at_exit(flush, None)  # The last registered runs first.
+            at_exit(flush, None)  # The last one registered runs first.
 
         os.register_at_fork(after_in_child=in_child)
 
@@ -229,13 +230,13 @@ _children_exit = False
 
 
 def has_work(exported: Path) -> bool:
-    """Whether a trace that torch wrote holds more than the profiler's own marks."""
+    """Whether a trace that torch wrote holds more than the profiler's own events."""
     with exported.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         return _WORK.search(text) is not None
 
 
 def compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
-    """Copies the trace with one more top-level key, without parsing it."""
+    """Copies the trace with `facts` as one more top-level key, without parsing the trace."""
     member = b'{"tracekit": ' + json.dumps(facts).encode() + b","
     with exported.open("rb") as source, open_gzip(output, "wb", compresslevel=6) as sink:
         head = source.read(4096).lstrip()
@@ -248,10 +249,10 @@ class _Discarded(Exception):
 
 
 def check_place(output: Path) -> None:
-    """Tries at once whether `output` can be written, and leaves nothing.
+    """Checks right away that `output` can be written, and leaves nothing behind.
 
     Raises:
-        TracekitError: when it cannot.
+        TracekitError: when `output` cannot be written.
     """
     with _writing(output), suppress(_Discarded), written_whole(output):
         raise _Discarded
@@ -259,7 +260,7 @@ def check_place(output: Path) -> None:
 
 @contextmanager
 def published(output: Path) -> Iterator[Path]:
-    """As `written_whole`, after code that may have removed the folder: it is made again.
+    """Like `written_whole`, but first recreates the folder, which the user's code may have removed.
 
     Raises:
         TracekitError: when `output` cannot be written.
@@ -279,10 +280,10 @@ def _writing(output: Path) -> Iterator[None]:
 
 
 def of_rank(output: Path, torch: Any) -> Path:
-    """`output`, with the rank before its ending where there are several.
+    """`output`, with the rank before its suffix if the run has several ranks.
 
     Raises:
-        TracekitError: when RANK and WORLD_SIZE are not what torchrun sets.
+        TracekitError: when RANK and WORLD_SIZE are not values that torchrun sets.
     """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -297,7 +298,7 @@ def of_rank(output: Path, torch: Any) -> Path:
         )
     if not 0 <= rank < world:
         raise TracekitError(
-            f"RANK is {rank}, and WORLD_SIZE is {world}: ranks go from 0 to WORLD_SIZE - 1"
+            f"RANK is {rank} and WORLD_SIZE is {world}: RANK must be from 0 to WORLD_SIZE - 1"
         )
     if world == 1:
         return output
@@ -309,9 +310,9 @@ def _count(name: str, default: int | None) -> int | None:
     text = os.environ.get(name)
     if text is None:
         return default
-    # More digits than these are no number of processes.
+    # No run has a number of processes with more digits than this.
     if not re.fullmatch("[0-9]{1,9}", text.strip()):
         raise TracekitError(
-            f"{name} is {text[:40]!r} in the environment: it is a whole number, or is not set"
+            f"{name} is {text[:40]!r} in the environment: set it to a whole number, or unset it"
         )
     return int(text)

@@ -1,4 +1,4 @@
-"""Runs the user's code; however it ends is said in one line, and what it closed is opened again."""
+"""Runs the user's code, reports how it failed in one line, and reopens the streams it closed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from typing import IO, Any, NoReturn
 from tracekit.errors import TracekitError, first_line, is_interrupt
 
 _FAILED, _INTERRUPTED = 1, 130
-# They end or replace the process without a word to Python. The others of os end in these.
+# These end or replace the process without running Python's exit code. os's other functions that do
+# so call these.
 _UNSEEN_ENDS = ("_exit", "execv", "execve")
 
 
 def find_step(target: str) -> Callable[[], object]:
-    """The function that `module:function` names, as a step that takes nothing and works at once.
+    """The function that `module:function` names, as a step without arguments.
 
-    A step that raises SystemExit, or hands back work that is still to do, raises TracekitError; a
-    child process that it forked ends where it leaves the step.
+    The step raises TracekitError if the function raises SystemExit or returns deferred work (a
+    coroutine or generator). A child process that the function forked ends when it leaves the step.
 
     Raises:
-        TracekitError: when there is none, or it cannot be a step.
+        TracekitError: when the function does not exist, or cannot be a step.
     """
     module_name, _, name = target.partition(":")
     folder = str(Path.cwd())
@@ -39,8 +40,8 @@ def find_step(target: str) -> Callable[[], object]:
         raise
     except SystemExit as error:
         raise TracekitError(
-            f"{target}: cannot import {module_name}: it calls {_spelled(error)}: keep that "
-            "under `if __name__ == '__main__':`, or capture it as a script"
+            f"{target}: cannot import {module_name}: it calls {_spelled(error)}: move that call "
+            "under `if __name__ == '__main__':`, or capture the module as a script"
         ) from error
     except BaseException as error:
         raise TracekitError(
@@ -55,7 +56,7 @@ def find_step(target: str) -> Callable[[], object]:
 
 @contextmanager
 def named(target: str) -> Iterator[None]:
-    """Puts the name of what runs before an error of tracekit's that lacks it."""
+    """Prefixes tracekit's errors with `target`, unless they already start with it."""
     try:
         yield
     except TracekitError as error:
@@ -88,7 +89,7 @@ def _as_step(target: str, function: Callable[[], object]) -> Callable[[], object
 
 
 def is_deferred(function: Callable[..., object]) -> str | None:
-    """What a call of the function gives where it runs none of its body; None where it runs."""
+    """What a call returns if it does not run the function's body; None if it does."""
     if inspect.iscoroutinefunction(function):
         return "coroutine"
     if inspect.isasyncgenfunction(function):
@@ -105,7 +106,7 @@ def _deferred(target: str, kind: str) -> str:
     article = "an" if kind.startswith("async") else "a"
     how = "iterates over it" if "generator" in kind else "awaits it, with asyncio.run"
     return (
-        f"{target}: a call gives {article} {kind} and runs nothing: "
+        f"{target}: a call only returns {article} {kind} and runs nothing: "
         f"name a plain function that {how}"
     )
 
@@ -115,7 +116,7 @@ def _refuse_arguments(target: str, function: Callable[..., object]) -> None:
         inspect.signature(function).bind()
     except TypeError as error:
         raise TracekitError(
-            f"{target}: a step is called with nothing: {error}; name a function that needs none"
+            f"{target}: a step is called without arguments: {error}; choose a function without any"
         ) from error
     except ValueError:
         return  # Some functions written in C have no signature.
@@ -125,7 +126,7 @@ def _ended(target: str, error: BaseException) -> TracekitError:
     if isinstance(error, SystemExit):
         return TracekitError(
             f"{target}: ended the program by {_spelled(error)}, so nothing was recorded: "
-            "let the step return instead"
+            "make the step return instead"
         )
     return TracekitError(f"{target}: failed while it ran: {first_line(error)}")
 
@@ -135,7 +136,7 @@ def _spelled(error: SystemExit) -> str:
 
 
 def _end_child(error: BaseException | None) -> NoReturn:
-    """Ends a forked child as Python would, without going on to the parent's work."""
+    """Ends a forked child as Python would, without continuing with the parent's work."""
     status = 0
     if isinstance(error, SystemExit):
         status = exit_status(error)
@@ -150,19 +151,19 @@ def _end_child(error: BaseException | None) -> NoReturn:
 
 
 def exit_status(error: SystemExit) -> int:
-    """The status that Python ends with; 0 when all is well."""
+    """The exit status that Python would use; 0 for success."""
     if error.code is None:
         return 0
     return error.code if isinstance(error.code, int) else _FAILED
 
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
-    """Runs a script as `python SCRIPT ARGUMENTS` would; one that exits with status 0 returns.
+    """Runs a script as `python SCRIPT ARGUMENTS` would; returns if it exits with status 0.
 
-    A child process that it forked ends here, by SystemExit.
+    A child process that the script forked ends here, by SystemExit.
 
     Raises:
-        TracekitError: when it fails, or exits with another status.
+        TracekitError: when the script fails, or exits with another status.
     """
     owner = os.getpid()
     before, path = sys.argv, sys.path[:]
@@ -190,7 +191,7 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
 
 @contextmanager
 def kept_streams() -> Iterator[None]:
-    """Puts standard output and error back, should the code have replaced or closed them."""
+    """Restores standard output and error afterwards if the code replaced or closed them."""
     streams = {1: sys.stdout, 2: sys.stderr}
     copies = {}
     for number in streams:
@@ -216,9 +217,9 @@ def _opened(number: int, stream: Any) -> IO[str]:
 
 @contextmanager
 def no_unseen_end(refuse: Callable[[str], int]) -> Iterator[None]:
-    """Has os._exit and os.exec* call `refuse` first, and end with the status that it returns.
+    """Makes os._exit and os.exec* call `refuse` and exit with the status that it returns.
 
-    What ends the process so leaves Python no time to write a trace. Forked children may.
+    These calls end the process before a trace can be written. Forked children may use them.
     """
     owner, watching, real = os.getpid(), True, {name: getattr(os, name) for name in _UNSEEN_ENDS}
 

@@ -1,4 +1,4 @@
-"""Runs a workload under torch.profiler and writes a trace that says how far profiling slowed it."""
+"""Runs a workload under torch.profiler; the trace states how much the profiler slowed it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tracekit.workloads import WORKLOADS
 if TYPE_CHECKING:
     import torch
 
-# The published A100 walkthrough's sizes on a GPU; on a CPU, a step of milliseconds.
+# On a GPU, the sizes of the published A100 walkthrough; on a CPU, a step takes milliseconds.
 _GPU_DEFAULTS: dict[str, int | str] = {
     "batch": 64, "seq": 128, "dim": 768, "hidden": 3072, "dtype": "bf16",
 }  # fmt: skip
@@ -42,7 +42,7 @@ _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 @dataclass(frozen=True)
 class Options:
-    """What to run and what to record; None takes the device's default."""
+    """What to run and what to record; None means the device's default."""
 
     batch: int | None = None
     seq: int | None = None
@@ -60,7 +60,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.warmup < 0 or self.active < 1:
             raise TracekitError(
-                "capture needs at least one active step, and no fewer than 0 to warm up"
+                "capture needs at least one active step, and 0 or more warm-up steps"
             )
         sizes = (self.batch, self.seq, self.dim, self.hidden)
         if any(size is not None and size < 1 for size in sizes):
@@ -72,7 +72,7 @@ class Options:
 
 
 class CannotRun(TracekitError):
-    """A workload that cannot run here; `reason` says why, without its name."""
+    """A workload cannot run here; `reason` says why, without the workload's name."""
 
     def __init__(self, target: str, reason: str, what: str = "cannot run") -> None:
         self.reason = reason
@@ -80,12 +80,12 @@ class CannotRun(TracekitError):
 
 
 class WrongAnswer(CannotRun):
-    """A workload whose answer is not the one computed in float32."""
+    """A workload's answer differs from the answer computed in float32."""
 
 
 @dataclass(frozen=True)
 class Runnable:
-    """A step to run, and what a trace of it shall say."""
+    """A step to run, and the facts to write into its trace."""
 
     target: str
     device: torch.device
@@ -95,7 +95,7 @@ class Runnable:
 
 @dataclass(frozen=True)
 class Captured:
-    """A trace that was written, and the step's length with and without the profiler."""
+    """A written trace, and the length of a step with and without the profiler, in ns."""
 
     path: str
     profiled_step_ns: int
@@ -106,14 +106,14 @@ class Captured:
 def capture(target: str, output: str | Path, options: Options | None = None) -> Captured:
     """Profiles `target` and writes a Kineto trace, gzip-compressed, to `output`.
 
-    `target` is a workload's name or `package.module:function`; a function is called once a step.
-    Warm-up runs outside the profiler; then the same steps are timed without it and recorded with
-    it, and both lengths go into the trace's metadata, under the key `tracekit`. In a distributed
-    run each rank writes a file of its own (t.rank3.json.gz).
+    `target` is a workload's name or `package.module:function`; a function is called once per step.
+    The warm-up runs without the profiler. Then the same steps are timed without the profiler and
+    recorded with it, and both lengths go into the trace's metadata, under the key `tracekit`. In a
+    distributed run each rank writes its own file (t.rank3.json.gz).
 
     Raises:
         TracekitError: when torch or the target is missing, the target fails, gives a wrong answer,
-            profiles itself or does nothing that can be recorded, or the output cannot be written.
+            runs a profiler itself or runs no operator, or the output cannot be written.
     """
     options = options or Options()
     asked = of_rank(Path(output), import_torch())
@@ -135,12 +135,12 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
 def record(
     runnable: Runnable, output: Path, options: Options, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """Profiles the active steps of what is warmed up and writes the trace, gzip-compressed.
+    """Profiles the active steps of a warmed-up workload and writes the trace, gzip-compressed.
 
-    `facts` go into its metadata beside those of the workload; returns all of them.
+    `facts` go into the trace's metadata beside the workload's own; returns all of them.
 
     Raises:
-        TracekitError: when a step fails, profiles itself or does nothing that can be recorded.
+        TracekitError: when a step fails, runs a profiler itself or runs no operator.
     """
     recorder = _recorder(runnable, options)
     with _reported(runnable.target):
@@ -160,7 +160,7 @@ def _recorder(runnable: Runnable, options: Options) -> Recorder:
     return Recorder(
         torch,
         gpu=runnable.device.type == "cuda",
-        # The first profiled step pays for the profiler's own start: it is not recorded.
+        # The first profiled step absorbs the profiler's startup and is not recorded.
         schedule=torch.profiler.schedule(wait=0, warmup=1, active=options.active, repeat=1),
         record_shapes=options.shapes,
         with_stack=options.stacks,
@@ -171,7 +171,7 @@ def _recorder(runnable: Runnable, options: Options) -> Recorder:
 def _profiled(
     runnable: Runnable, options: Options, recorder: Recorder, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """Runs the steps under the profiler; returns what the trace says of them."""
+    """Runs the steps under the profiler; returns the facts for the trace's metadata."""
     return runnable.facts | {
         "profiled_step_ns": _profiled_ns(runnable, options, recorder),
         "active_steps": options.active,
@@ -202,15 +202,19 @@ def _reported(target: str) -> Iterator[None]:
 
 
 def _synchronizer(device: torch.device) -> Callable[[], None]:
-    """What waits for the device."""
+    """A function that waits for the device."""
     if device.type == "cpu":
         return lambda: None
     return getattr(import_torch(), device.type).synchronize  # type: ignore[no-any-return]
 
 
 def import_torch() -> Any:
-    """torch, told to log nothing; in one line, where it is missing."""
-    # Kineto logs to standard error unless told not to, and reads this once.
+    """Imports torch with Kineto's logging off.
+
+    Raises:
+        TracekitError: when torch is not installed.
+    """
+    # Kineto logs to standard error by default, and reads this variable once.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     try:
         import torch
@@ -220,24 +224,24 @@ def import_torch() -> Any:
 
 
 def find_device(name: str) -> torch.device:
-    """The device meant by auto, cuda or cpu.
+    """The device that auto, cuda or cpu stands for.
 
     Raises:
-        TracekitError: when it is not there, or torch is not.
+        TracekitError: when the device or torch is missing.
     """
     torch = import_torch()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise TracekitError("no CUDA or ROCm device is to be seen; --device cpu runs on the CPU")
+        raise TracekitError("found no CUDA or ROCm device; --device cpu runs on the CPU")
     return torch.device(name)
 
 
 def parameters_of(target: str, options: Options, device: torch.device) -> dict[str, int | str]:
-    """The sizes and settings that a workload would run with; none of a user's function.
+    """The sizes and settings that a workload runs with; empty for a user's function.
 
     Raises:
-        TracekitError: when there is no such workload.
+        TracekitError: when the workload does not exist.
     """
     if ":" in target:
         return {}
@@ -260,10 +264,11 @@ def _sizes(options: Options, device: torch.device) -> dict[str, int | str]:
 
 
 def prepare(target: str, options: Options) -> Runnable:
-    """Builds a workload, or finds the user's function, and checks its answer.
+    """Builds a workload and checks its answer, or finds the user's function.
 
     Raises:
-        CannotRun: when it cannot run here; WrongAnswer, when it gives one.
+        CannotRun: when the workload cannot run here.
+        WrongAnswer: when its answer differs from the float32 answer by more than the tolerance.
         TracekitError: when torch or the target is missing.
     """
     device = find_device(options.device)
@@ -288,11 +293,11 @@ def prepare(target: str, options: Options) -> Runnable:
         workload = getattr(module, entry.build)(shape)
         error, limit = error_of(workload, dtype)
     except Exception as failure:
-        # A workload that refuses says why in a sentence of its own.
+        # A workload that refuses raises ValueError with its reason as a sentence.
         own = isinstance(failure, ValueError)
         raise CannotRun(target, str(failure) if own else first_line(failure)) from failure
     if not error <= limit:
-        reason = f"off by {error:.2g} of the largest value, {limit:.2g} allowed"
+        reason = f"off by {error:.2g} of the largest value; {limit:.2g} is allowed"
         raise WrongAnswer(target, reason, "wrong answer")
     facts = {
         "workload": target,
@@ -313,7 +318,7 @@ def _check_compiler(target: str, device: torch.device) -> None:
 
 
 def _time(step: Callable[[], object], count: int, synchronize: Callable[[], None]) -> int:
-    """Nanoseconds a step: the median of three runs of `count` steps, each awaited once."""
+    """Nanoseconds per step: the median of three runs of `count` steps, one wait per run."""
     rounds = []
     for _ in range(3):
         synchronize()
@@ -326,7 +331,7 @@ def _time(step: Callable[[], object], count: int, synchronize: Callable[[], None
 
 
 def _profiled_ns(runnable: Runnable, options: Options, recorder: Recorder) -> int:
-    """Nanoseconds a step under the profiler."""
+    """Nanoseconds per step under the profiler."""
     torch = import_torch()
     synchronize = _synchronizer(runnable.device)
     began = ended = 0
