@@ -62,13 +62,13 @@ def test_verdicts_are_judged_over_the_points_that_experiments_can_tell():
     unknown = [Tried("b", None, None)] * 5
     wrong = [Tried("c", False, -0.3)] * 2
     regime, graph = judged_verdicts([*agree, *wrong, *unknown])
-    assert (regime.met, regime.found) == (True, "38 of 40; 5 could not be told")
+    assert (regime.met, regime.found) == (True, "38 of 40; 5 were inconclusive")
     assert (graph.met, graph.found) == (True, "10.0% of 40")
     # One point fewer, and one more that disagrees.
     assert [each.met for each in judged_verdicts([*agree[1:], *wrong, *unknown])] == [False, False]
     assert not judged_verdicts([*agree, *wrong, wrong[0]])[0].met
     assert [each.found for each in judged_verdicts([])] == [
-        "0 of 0; 0 could not be told",
+        "0 of 0; 0 were inconclusive",
         "not measured",
     ]
 

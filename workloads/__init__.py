@@ -1,10 +1,10 @@
-"""Small programs to profile, one module each. Listing them needs this table, and no torch."""
+"""Small programs to profile, one module each. This table lists them without importing torch."""
 
 from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A workload: its module in this package, its sizes, what it does, and what builds it."""
+    """A workload: its module in this package, its sizes, a summary, and the function to build."""
 
     module: str
     sizes: tuple[str, ...]

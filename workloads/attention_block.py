@@ -14,7 +14,7 @@ _HEAD = 64
 
 
 class Block:
-    """(batch, seq, dim) to the same; heads of 64 features, or one where dim is no multiple."""
+    """(batch, seq, dim) to the same; heads of 64 features, or one if 64 does not divide dim."""
 
     def __init__(self, shape: Shape) -> None:
         self.mlp = mlp.Mlp(shape)

@@ -1,4 +1,4 @@
-"""What a workload is: a step to run, and the answer it must give."""
+"""Defines a workload: a step to run, and the answer it must give."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Shape:
 class Workload:
     """A step to profile, and the same answer computed eagerly in float32.
 
-    `variant` names what runs; `note` says why, where it is not what the workload's name promises.
+    `variant` names what runs. If that is not what the workload's name promises, `note` says why.
     """
 
     step: Callable[[], Tensor]
@@ -41,8 +41,9 @@ class Workload:
     note: str | None = None
 
 
-# Relative to the largest reference value: inputs and outputs are rounded to the dtype, sums are
-# accumulated in float32. TF32 and split accumulation stay within the float32 figure.
+# Allowed error relative to the largest reference value. Inputs and outputs are rounded to the
+# dtype; sums are accumulated in float32. TF32 and split accumulation stay within the float32
+# figure.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
@@ -50,10 +51,10 @@ def error_of(workload: Workload, dtype: torch.dtype) -> tuple[float, float]:
     """Largest absolute error of the step relative to the largest reference value, and its limit.
 
     Raises:
-        ValueError: for a dtype without a stated tolerance.
+        ValueError: for a dtype that TOLERANCE lacks.
     """
     if dtype not in TOLERANCE:
-        raise ValueError(f"no tolerance is stated for {dtype}")
+        raise ValueError(f"no tolerance is defined for {dtype}")
     with torch.no_grad():
         expected = workload.reference()
         actual = workload.step().float()

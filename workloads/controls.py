@@ -1,6 +1,6 @@
-"""Small programs that are what their name says: what the verdict must find in their traces.
+"""Small programs, each with the bottleneck in its name, which the verdict must find in its trace.
 
-Each does the same few products of matrices, and one thing besides.
+Each runs the same few matrix products, plus one thing that bounds it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch.utils.data import DataLoader, IterableDataset
 from tracekit.workloads.base import Shape, Workload
 
 _PRODUCTS = 8
-# What a sample takes to load, and Python to think, in the bound ones.
+# The time per step that the slow loader takes, or the Python loop.
 _SLOW_S = 0.02
 
 
 class _Chain:
-    """A chain of products, with something done after each of them."""
+    """A chain of products, with something to do after each."""
 
     def __init__(self, shape: Shape) -> None:
         self.weight = shape.random(shape.dim, shape.dim, seed=1, scale=shape.dim**-0.5)
@@ -54,7 +54,7 @@ def sync_bound(shape: Shape) -> Workload:
 
 
 def python_bound(shape: Shape) -> Workload:
-    """Thinks in Python after every product, longer than the product takes."""
+    """Spins in Python after every product, for longer than the product takes."""
     chain = _Chain(shape)
 
     def think(x: Tensor) -> None:
@@ -66,10 +66,10 @@ def python_bound(shape: Shape) -> Workload:
 
 
 def copy_bound(shape: Shape) -> Workload:
-    """Brings a large tensor from the host's pageable memory to the device in every step."""
+    """Copies a large tensor from the host's pageable memory to the device in every step."""
     chain = _Chain(shape)
     large = torch.zeros(64 << 20, dtype=torch.uint8)
-    note = None if shape.device.type != "cpu" else "on a CPU the copy is an operator like others"
+    note = None if shape.device.type != "cpu" else "on a CPU the copy is an ordinary operator"
 
     def step() -> Tensor:
         large.to(shape.device, copy=True)
@@ -79,7 +79,7 @@ def copy_bound(shape: Shape) -> Workload:
 
 
 class _Slow(IterableDataset[Tensor]):
-    """The same rows without end, each batch after a while."""
+    """Yields the same rows forever, each batch after a delay."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x

@@ -1,4 +1,6 @@
-"""Calls as CUDA graphs: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs"""
+"""Captures calls as CUDA graphs:
+https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,11 +9,13 @@ import torch
 
 
 def captured(call: Callable[[], Any]) -> Callable[[], Any]:
-    """`call` with one launch: replays its kernels on the tensors of one call, whose result it
-    returns. What the call does on the host is not done again.
+    """`call` as a CUDA graph, with one launch.
+
+    The returned function replays the kernels of one call on that call's tensors, and returns its
+    result. It does not repeat the call's host work.
 
     Raises:
-        RuntimeError: for a call that cannot be captured.
+        RuntimeError: when the call cannot be captured.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Mlp(nn.Module):
-    """(..., dim) to (..., dim) through `hidden`, an operator at a time."""
+    """(..., dim) to (..., dim) through `hidden`, one operator at a time."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def workload(
     forward: Callable[[Mlp], Callable[[Tensor], Tensor]] = lambda module: module,
     note: str | None = None,
 ) -> Workload:
-    """The MLP, computed by what `forward` makes of it."""
+    """The MLP, computed by the function that `forward` makes from it."""
     x = shape.random(shape.batch, shape.seq, shape.dim, seed=0)
     module = Mlp(shape)
     run = forward(module)

@@ -1,7 +1,7 @@
-"""The gated MLP as one C++ operator: one call from Python, one packed product, act(gate) * up in
-one CUDA kernel (on a CPU in PyTorch's own), one product.
+"""The gated MLP as one C++ operator: one call from Python runs one packed product, act(gate) * up
+in one CUDA kernel (with PyTorch's operators on a CPU), and one product.
 
-It is compiled on first use; where it cannot be, PyTorch's operators take over.
+It is compiled on first use; if that fails, PyTorch's operators take over.
 """
 
 from collections.abc import Callable

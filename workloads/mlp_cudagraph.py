@@ -10,7 +10,7 @@ from tracekit.workloads.graphs import captured
 
 
 def build(shape: Shape) -> Workload:
-    """Raises ValueError without a CUDA device: there is no graph to capture."""
+    """Raises ValueError without a CUDA device, which graphs need."""
     if shape.device.type != "cuda":
         raise ValueError("CUDA graphs need a CUDA device")
     return mlp.workload(shape, "cuda-graph", _captured)

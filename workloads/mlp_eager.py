@@ -1,4 +1,4 @@
-"""The gated MLP, unfused: gate, up, act, mul, down are a kernel each."""
+"""The gated MLP, unfused: gate, up, act, mul and down are one kernel each."""
 
 from tracekit.workloads import mlp
 from tracekit.workloads.base import Shape, Workload

@@ -1,4 +1,4 @@
-"""The gated MLP with act(gate) * up by Liger Kernel, where that is installed: a peer to compare.
+"""The gated MLP with act(gate) * up by Liger Kernel, if installed: a peer to compare with.
 
 LigerGELUMulFunction and LigerSiLUMulFunction, as LigerGEGLUMLP and LigerSwiGLUMLP call them:
 https://github.com/linkedin/Liger-Kernel (geglu.py and swiglu.py in liger_kernel/ops; read and
@@ -13,14 +13,14 @@ from tracekit.workloads import mlp
 from tracekit.workloads.base import Shape, Workload
 from tracekit.workloads.mlp_triton import Forward, in_place
 
-# Its GEGLU is the tanh form.
+# Liger's GEGLU uses the tanh form.
 _FUNCTIONS = {"gelu-tanh": "LigerGELUMulFunction", "silu": "LigerSiLUMulFunction"}
 
 
 def build(shape: Shape) -> Workload:
     reason = why_not(shape)
     if reason is not None:
-        return in_place(shape, reason, "one kernel of Liger's")
+        return in_place(shape, reason, "one Liger kernel")
 
     def forward(module: mlp.Mlp) -> Forward:
         from liger_kernel import ops
@@ -36,7 +36,7 @@ def build(shape: Shape) -> Workload:
 
 
 def why_not(shape: Shape) -> str | None:
-    """Why Liger's kernels cannot run here, or None where they can."""
+    """Why Liger's kernels cannot run here, or None if they can."""
     if importlib.util.find_spec("liger_kernel") is None:
         return "liger-kernel is not installed (pip install liger-kernel)"
     if shape.activation not in _FUNCTIONS:

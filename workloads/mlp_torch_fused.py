@@ -1,5 +1,5 @@
-"""The gated MLP in fewer operators of plain PyTorch, with no compiler: one packed product for gate
-and up, and the rest in place. TorchScript takes it as it is."""
+"""The gated MLP in fewer operators of plain PyTorch, without a compiler: one packed product for
+gate and up, and the multiplication in place. TorchScript can compile it unchanged."""
 
 import torch
 from torch import Tensor, nn

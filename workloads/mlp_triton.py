@@ -1,7 +1,7 @@
 """The gated MLP with act(gate) * up in one Triton kernel between the vendor's GEMMs.
 
-Where Triton cannot run, the same fusion in PyTorch takes over: the multiplication writes into the
-activation's result, so that no third intermediate is made.
+If Triton cannot run, PyTorch takes over: the multiplication then writes into the activation's
+result, which saves the third intermediate.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def build(shape: Shape) -> Workload:
 
 
 def fused(shape: Shape, variant: str, forward: Callable[[mlp.Mlp], Forward]) -> Workload:
-    """The MLP by Triton kernels, or what comes closest where Triton cannot run."""
+    """The MLP with Triton kernels, or the closest PyTorch version if Triton cannot run."""
     reason = why_not(shape)
     if reason is None:
         return mlp.workload(shape, variant, forward)
@@ -32,7 +32,7 @@ def fused(shape: Shape, variant: str, forward: Callable[[mlp.Mlp], Forward]) -> 
 
 
 def in_place(shape: Shape, reason: str, missed: str) -> Workload:
-    """The MLP in PyTorch with one intermediate less, and a note that says what it stands in for."""
+    """The MLP in PyTorch with one intermediate fewer, and a note that says what it replaces."""
 
     def forward(module: mlp.Mlp) -> Forward:
         return lambda x: module.down(module.activation(module.gate(x)).mul_(module.up(x)))
@@ -42,7 +42,7 @@ def in_place(shape: Shape, reason: str, missed: str) -> Workload:
 
 
 def why_not(shape: Shape) -> str | None:
-    """Why Triton cannot run here, or None where it can."""
+    """Why Triton cannot run here, or None if it can."""
     try:
         from triton import knobs
     except ImportError:

@@ -6,7 +6,7 @@ from tracekit.workloads.mlp_triton import Forward, fused
 
 
 def build(shape: Shape) -> Workload:
-    """Raises ValueError for more rows than one tile has."""
+    """Raises ValueError if the batch has more rows than one tile."""
 
     def forward(module: mlp.Mlp) -> Forward:
         from tracekit.workloads.kernels.block import block

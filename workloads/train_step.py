@@ -8,7 +8,7 @@ from tracekit.workloads.base import Shape, Workload
 
 
 def build(shape: Shape) -> Workload:
-    """Each step trains further; the answer that is checked is the first step's loss."""
+    """Each step continues training; the checked answer is the loss of the first step."""
     module = mlp.Mlp(shape)
     start = {name: value.detach().clone() for name, value in module.state_dict().items()}
     module.requires_grad_(True)

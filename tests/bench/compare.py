@@ -1,10 +1,10 @@
-"""Loads one generated trace with tracekit and with what else there is, and prints one table.
+"""Loads one generated trace with tracekit and with other tools, and prints one table.
 
     make bench SIZE=1GB
 
-Each row is a process of its own: wall and CPU time with start-up and imports, peak resident memory,
-what is left on disk, and how many events can be asked about afterwards. All rows are of one run, on
-one machine; times are also given as multiples of tracekit's.
+Each row is a separate process: wall and CPU time including start-up and imports, peak resident
+memory, the size left on disk, and the number of events that can be queried afterwards. All rows
+come from one run on one machine; times are also given as multiples of tracekit's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from generate import size_of, write
 
-# What each reads, and how many events it has then. {trace} and {out} are paths.
+# Programs that load the trace and print how many events they hold. {trace} and {out} are paths.
 _LOADERS = {
     "tracekit load": """
 import tracekit
@@ -69,7 +69,7 @@ print(len(analysis.t.get_trace(0)))
 
 @dataclass(frozen=True)
 class Measured:
-    """One process: seconds, bytes, and events kept (None: it failed)."""
+    """One process: seconds, bytes, and the number of events kept (None if it failed)."""
 
     wall_s: float
     cpu_s: float

@@ -1,9 +1,9 @@
-"""Compiles every Triton kernel for a compute capability, and needs no GPU for it.
+"""Compiles every Triton kernel for a compute capability, without a GPU.
 
     python compile_kernels.py 90
 
-A line of JSON a kernel: its dtype and options, the shared memory that a block takes, and whether
-its products run on tensor cores. What fails to compile, in Triton or in ptxas, raises.
+Prints one line of JSON per kernel: its dtype and options, the shared memory of a block, and whether
+its products run on tensor cores. Raises if Triton or ptxas fails to compile a kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tracekit.workloads.kernels.activations import NAMES
 def compiled(
     kernel: Any, dtype: str, capability: int, given: dict[str, Any], **options: int
 ) -> str:
-    """One kernel, with sizes and addresses that are multiples of 16, as the usual ones are."""
+    """Compiles one kernel for sizes and addresses that are multiples of 16, as most are."""
     pointers = {"out_ptr": "*fp32"} if kernel is block._block_kernel else {}
     names = [each for each in kernel.arg_names if each not in given]
     types = {each: f"*{dtype}" if each.endswith("_ptr") else "i32" for each in names} | pointers

@@ -1,6 +1,6 @@
-"""Verdicts against experiments over a grid of sizes: `tracekit probe` at each point.
+"""Compares verdicts with experiments over a grid of sizes: `tracekit probe` at each point.
 
-    python experiments.py --device cpu --batch 1 8 --hidden 256         what a CPU allows
+    python experiments.py --device cpu --batch 1 8 --hidden 256         on a CPU
 
 `make gpu-check` does the same on a GPU, at the 80 points of the defaults.
 """
@@ -28,8 +28,12 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Tried:
-    """A point: whether its verdict and the experiments agree (None: they cannot tell), and the
-    predicted time as a CUDA graph over the measured one, less 1 (None: not both are known)."""
+    """A point of the grid.
+
+    `agrees` says whether the verdict and the experiments agree; None if they are inconclusive.
+    `graph_error` is the predicted time as a CUDA graph over the measured time, minus 1; None unless
+    both are known.
+    """
 
     name: str
     agrees: bool | None
@@ -49,7 +53,7 @@ class Experiments:
         batches: tuple[int, ...] = BATCHES,
         hiddens: tuple[int, ...] = HIDDENS,
     ) -> Iterator[str]:
-        """A Markdown table, line by line as points are done; a point that cannot run says why."""
+        """Yields a Markdown table, one line per finished point; a failed point says why."""
         yield from HEADER
         for name, batch, hidden in product(workloads, batches, hiddens):
             try:
@@ -80,7 +84,7 @@ class Experiments:
 
 
 def main() -> int:
-    """1 where a verdict and its experiments disagree."""
+    """Returns 1 if a verdict and its experiments disagree."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS)

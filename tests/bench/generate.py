@@ -1,9 +1,9 @@
-"""Writes a Kineto trace of any size from a seed: a simulated training loop, as a real run is.
+"""Writes a Kineto trace of any size from a seed: a simulated training loop.
 
     python tests/bench/generate.py 1GB trace.json --seed 1
 
-What happens when is tests/simulator.py's: a host thread dispatches operators, most launch a kernel,
-one in ten or so is communication on a stream of its own. Names and arguments are those that
+tests/simulator.py sets the times. A host thread dispatches operators; most launch a kernel, and
+about one in ten is communication on a separate stream. Names and arguments are those that
 torch.profiler writes on an A100 with record_shapes.
 """
 
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.atoms import US, Launch, Slice, StreamWait, Work, operator, step
 from tests.simulator import Simulation
 
-# Operator, what limits its kernel (None: it launches none), mean kernel time in us.
+# Operator, what limits its kernel (None for operators without a kernel), mean kernel time in us.
 _OPERATORS = [
     ("aten::addmm", "math", 16),
     ("aten::mm", "math", 20),
@@ -36,7 +36,7 @@ _OPERATORS_PER_STEP, _COMMUNICATION_EVERY = 1500, 12
 
 
 def _program(rng: random.Random) -> Iterator[Slice]:
-    """Training steps without end."""
+    """Endless training steps."""
     number = 0
     while True:
         number += 1
@@ -58,7 +58,7 @@ def _program(rng: random.Random) -> Iterator[Slice]:
 
 
 def _text(event: dict[str, Any], rng: random.Random, external: int) -> Iterator[str]:
-    """An event as JSON text, and the arrow that Kineto draws to or from it."""
+    """An event as JSON text, and the flow event that Kineto writes for it."""
     args, correlation = event["args"], event["args"].get("correlation")
     if event["cat"] == "cpu_op":
         rows, columns = 1 << rng.randrange(5, 13), 1 << rng.randrange(5, 13)
@@ -96,7 +96,7 @@ def _text(event: dict[str, Any], rng: random.Random, external: int) -> Iterator[
 
 
 def events(seed: int) -> Iterator[str]:
-    """Events without end, as JSON text, in the order in which they end."""
+    """Endless events as JSON text, ordered by their end."""
     rng = random.Random(seed)
     simulation = Simulation(_program(random.Random(seed)), seed=seed)
     for external, event in enumerate(simulation.events()):

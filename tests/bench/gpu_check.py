@@ -1,9 +1,9 @@
-"""Everything that needs a GPU, in one run, written as Markdown: `make gpu-check`.
+"""Runs every check that needs a GPU, and writes a report in Markdown: `make gpu-check`.
 
     python -m tests.bench.gpu_check build/gpu-check.md
 
-Exit status: 0 all passed; 1 a part failed or a target was missed (the parts after it ran all the
-same); 2 there is no GPU.
+Exit status: 0 if all parts passed; 1 if a part failed or missed a target (the later parts still
+run); 2 without a GPU.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from tracekit.workloads.base import Shape
 
 ROOT = Path(__file__).parents[2]
 TESTS = ["tests/test_kernels.py", "tests/test_extension.py"]
-# Each kernel at a few odd shapes in every dtype, forward and backward: tools slow them down a lot.
+# Each kernel at a few odd shapes in every dtype, forward and backward; few, because the sanitizer
+# is slow.
 FEW = "silu and (every_activation or operator_agrees)"
 LONGEST_S = 3600
 GRID = ("--batch", "1,8,64,512", "--hidden", "256,1024,4096")
 
-# A part yields its lines as they come, and raises Failed after them where it failed.
+# A part yields its lines as they come; if it fails, it then raises Failed.
 Part = Callable[[], Iterator[str]]
 
 
 class Failed(Exception):
-    """A part failed; in one line, how."""
+    """A part failed; the message says how, in one line."""
 
 
 def main() -> int:
@@ -67,7 +68,7 @@ def main() -> int:
 
 
 def report(parts: dict[str, Part], outputs: Iterable[TextIO]) -> int:
-    """Runs the parts in order and writes each as it comes; 1 where one failed."""
+    """Runs the parts in order and writes each line as it comes; returns 1 if a part failed."""
     outputs, failed = list(outputs), []
 
     def write(line: str) -> None:
@@ -89,7 +90,7 @@ def report(parts: dict[str, Part], outputs: Iterable[TextIO]) -> int:
 
 
 def device() -> Iterator[str]:
-    """What it ran on."""
+    """The device, driver and library versions."""
     facts = torch.cuda.get_device_properties(0)
     memory = f"{facts.total_memory / 1e9:.0f} GB"
     yield f"- device: {facts.name}, {memory}, compute capability {facts.major}.{facts.minor}"
@@ -103,12 +104,12 @@ def device() -> Iterator[str]:
 
 
 def kernel_tests() -> Iterator[str]:
-    """The tests of the kernels, on the GPU instead of in Triton's interpreter."""
+    """Runs the kernels' tests on the GPU instead of in Triton's interpreter."""
     yield from _pytest([])
 
 
 def sanitizer(tool: str) -> Iterator[str]:
-    """A few of them under a tool of NVIDIA's: https://docs.nvidia.com/compute-sanitizer/."""
+    """A few kernel tests under compute-sanitizer: https://docs.nvidia.com/compute-sanitizer/."""
     found = shutil.which("compute-sanitizer")
     if not found:
         yield "Skipped: compute-sanitizer is not on the PATH (it comes with the CUDA toolkit)."
@@ -117,7 +118,7 @@ def sanitizer(tool: str) -> Iterator[str]:
 
 
 class Table:
-    """The figures, and whether they meet the targets."""
+    """Measures every variant, and keeps the figures that the targets need."""
 
     def __init__(self) -> None:
         self.medians_us: dict[int, dict[str, float]] = {}
@@ -148,13 +149,13 @@ class Table:
 
 
 def sweep(output: Path) -> Iterator[str]:
-    """Every variant over a grid of sizes, into one database, which goes on where it was."""
+    """Sweeps every variant over a grid of sizes into one database; resumes an interrupted sweep."""
     command = [sys.executable, "-m", "tracekit", "sweep", "mlp", "--device", "cuda", "--markdown"]
     yield from _run([*command, *GRID, "-o", str(output)], fence=False)
 
 
 def judge(table: Table, experiments: Experiments) -> Iterator[str]:
-    """Every target, and whether the figures meet it."""
+    """Yields every target and whether the figures meet it."""
     judged = targets.judged(table.medians_us, table.share)
     judged += targets.judged_verdicts(experiments.tried)
     for each in judged:
@@ -169,16 +170,16 @@ def _driver() -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
-        return "unknown (nvidia-smi does not answer)"
+        return "unknown (nvidia-smi failed)"
     return done.stdout.splitlines()[0]
 
 
 def _pytest(before: list[str], *options: str) -> Iterator[str]:
-    """Runs the kernels' tests, in the tool `before` if any, and yields the end of what they say."""
+    """Runs the kernels' tests, under the tool `before` if given; yields the end of their output."""
     command = [*before, sys.executable, "-m", "pytest", *TESTS, "-rs", "--tb=line", *options]
     settings = {"TRACEKIT_TEST_DEVICE": "cuda"}
     if before:
-        # Out-of-bounds accesses are seen where each tensor has an allocation of its own.
+        # The sanitizer detects out-of-bounds accesses only if each tensor has its own allocation.
         settings["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     yield from _run(command, settings, last=40)
 
@@ -186,7 +187,7 @@ def _pytest(before: list[str], *options: str) -> Iterator[str]:
 def _run(
     command: list[str], settings: Mapping[str, str] | None = None, last: int = 0, fence: bool = True
 ) -> Iterator[str]:
-    """Runs a command, and yields what it says, or the last lines of it."""
+    """Runs a command and yields its output, or the `last` lines of it."""
     done = subprocess.run(
         command,
         cwd=ROOT,

@@ -1,6 +1,7 @@
-"""How long each named question takes on a loaded trace, and `analyze` as a whole.
+"""Times each named question on a loaded trace, and `analyze` as a whole.
 
-python questions.py TRACE [RUNS]: the best of so many runs (3), on all cores. Figures: NOTES.md.
+python questions.py TRACE [RUNS]: the best of RUNS runs (default 3), on all cores. NOTES.md has
+figures.
 """
 
 from __future__ import annotations

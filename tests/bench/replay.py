@@ -1,8 +1,8 @@
-"""What a verdict costs, after loading: building the graph, a replay, the verdict, and memory.
+"""Measures a verdict after loading: the graph, a replay, the whole verdict, and memory.
 
     python replay.py DATABASE [MEMORY_MB]
 
-DuckDB is held to MEMORY_MB (200: what --memory-mb 400 leaves it). Figures: NOTES.md.
+MEMORY_MB limits DuckDB (default 200, DuckDB's part of --memory-mb 400). NOTES.md has figures.
 """
 
 from __future__ import annotations

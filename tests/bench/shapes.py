@@ -2,8 +2,8 @@
 
     python -m tests.bench.shapes [SHAPE ...] [--sizes 500,1000,2000]
 
-Prints, of each shape (tests/test_many_of_a_kind.py makes them) and size, the seconds and the peak
-memory of a process that analyses the trace, and of one that keeps its database, with its size.
+For each shape (tests/test_many_of_a_kind.py defines them) and size, prints the seconds and the peak
+memory of a process that analyzes the trace, and of one that writes its database, with its size.
 """
 
 from __future__ import annotations

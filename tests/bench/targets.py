@@ -1,4 +1,4 @@
-"""What the fused MLP and the verdict must reach on a GPU, and whether figures show it."""
+"""The targets of the fused MLP and the verdict on a GPU, and whether figures meet them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SMALL_ROWS = (1, 8, 16, 32, 64)
 LEAST_AT_ANCHOR, LEAST_SHARE = 1.0, 0.85
 # In small batches: times as fast as torch.compile and as eager.
 LEAST_SMALL = {"mlp-compiled": 1.5, "mlp-eager": 2.0}
-# Over so many points that experiments can tell, the verdict's regime is theirs in so many; and the
-# predicted time as a CUDA graph is off by so much, in the median.
+# The least number of points with conclusive experiments, the least share of them at which the
+# verdict agrees, and the largest median error of the predicted time as a CUDA graph.
 LEAST_POINTS, LEAST_AGREEING, MOST_ERROR = 40, 0.95, 0.10
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A target, what was found, and whether that meets it; what was not measured does not."""
+    """A target, the figure found, and whether it meets the target; unmeasured figures do not."""
 
     target: str
     found: str
@@ -37,10 +37,11 @@ class Judged:
 def judged(
     medians_us: Mapping[int, Mapping[str, float]], share_of_roof: float | None
 ) -> list[Judged]:
-    """Every target in turn.
+    """Judges every target of the fused MLP.
 
-    `medians_us` is microseconds a step by rows and variant, without those that did not run as their
-    names say; `share_of_roof` is the fused region's at the anchor.
+    `medians_us` holds microseconds per step by rows and variant, without variants that ran
+    something else than their names say. `share_of_roof` is the fused kernel's share of the memory
+    roof at the anchor.
     """
     at_anchor = _ratio(
         f"{ANCHOR_ROWS} rows: mlp-triton at least {LEAST_AT_ANCHOR:g} x as fast as mlp-compiled",
@@ -69,7 +70,7 @@ def judged(
 
 
 def judged_verdicts(tried: Sequence[Tried]) -> list[Judged]:
-    """Whether verdicts hold against experiments, and predictions against measurements."""
+    """Judges verdicts against experiments, and predictions against measurements."""
     told = [each for each in tried if each.agrees is not None]
     agreeing = sum(each.agrees is True for each in told)
     errors = [abs(each.graph_error) for each in tried if each.graph_error is not None]
@@ -77,7 +78,7 @@ def judged_verdicts(tried: Sequence[Tried]) -> list[Judged]:
         Judged(
             f"verdicts agree with experiments at {LEAST_AGREEING:.0%} of {LEAST_POINTS} points or "
             "more",
-            f"{agreeing} of {len(told)}; {len(tried) - len(told)} could not be told",
+            f"{agreeing} of {len(told)}; {len(tried) - len(told)} were inconclusive",
             len(told) >= LEAST_POINTS and agreeing >= LEAST_AGREEING * len(told),
         ),
         Judged(

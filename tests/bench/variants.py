@@ -1,9 +1,9 @@
-"""Every variant of the MLP: right, and how fast, in one run.
+"""Checks the answer of every variant of the MLP, and times it.
 
-    python variants.py --device cpu --rows 8        what a CPU allows
+    python variants.py --device cpu --rows 8        on a CPU
 
-Unprofiled medians of interleaved rounds, so that a slow spell of the machine meets all of them.
-`make gpu-check` prints the same tables for a GPU, and more.
+Times are medians of interleaved rounds without the profiler, so that a slow spell of the machine
+affects all variants. `make gpu-check` prints the same tables for a GPU, and more.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ HEADER = [
 
 @dataclass(frozen=True)
 class Row:
-    """A variant: what ran, or why none did (`us` is empty then), and microseconds a step of each
-    round. `stand_in`: not what its name promises ran; `wrong`: the answer was."""
+    """A variant: what ran, and microseconds per step in each round.
+
+    If the variant could not run, `what` says why and `us` is empty. `stand_in` means that something
+    else ran than the name promises; `wrong`, that the answer was wrong.
+    """
 
     name: str
     what: str
@@ -44,8 +47,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Roof:
-    """The fused act(gate) * up by one implementation: its time on the device, the bytes that it
-    must move over that time, and their share of the memory bandwidth, where that is known."""
+    """One implementation of the fused act(gate) * up against the memory bandwidth.
+
+    `bytes_per_s` is the bytes that it must move over its device time `us`; `share` is their share
+    of the device's memory bandwidth, or None if that is unknown.
+    """
 
     name: str
     us: float
@@ -60,7 +66,7 @@ class Roof:
 
 def measured(names: list[str], options: Options) -> list[Row]:
     """Builds, checks and times the variants of one shape."""
-    # Else torch.compile stops compiling for new shapes after a few.
+    # Without this, torch.compile stops compiling for new shapes after a few.
     torch.compiler.reset()
     built: dict[str, Runnable | CannotRun] = {}
     for name in names:
@@ -81,7 +87,7 @@ def measured(names: list[str], options: Options) -> list[Row]:
 
 
 def table(rows: list[Row]) -> list[str]:
-    """Medians, their spread without the two extremes, and ratios of medians, as Markdown."""
+    """Medians, the spread without the two extremes, and ratios of medians, as Markdown."""
     medians = {row.name: statistics.median(row.us) for row in rows if row.us}
     lines = list(HEADER)
     for row in rows:
@@ -102,7 +108,7 @@ def table(rows: list[Row]) -> list[str]:
 def roofs(shape: Shape) -> list[Roof]:
     """The fused kernels against the GPU's memory bandwidth (tracekit/hardware.toml).
 
-    Two reads and one write an element; the L2 cache is cleared before each run.
+    Counts two reads and one write per element; the L2 cache is cleared before each run.
     """
     from triton.testing import do_bench
 
@@ -127,7 +133,7 @@ def roofs(shape: Shape) -> list[Roof]:
 
 
 def main() -> int:
-    """1 where a variant gives a wrong answer."""
+    """Returns 1 if a variant gives a wrong answer."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rows", type=int, nargs="*", default=[1, 8, 64, 64 * 128])
@@ -137,7 +143,7 @@ def main() -> int:
     given = parser.parse_args()
     device = torch.device(given.device)
     if device.type == "cuda" and not torch.cuda.is_available():
-        parser.error("PyTorch sees no CUDA device; --device cpu shows what a CPU allows")
+        parser.error("PyTorch sees no CUDA device; --device cpu runs on the CPU")
     dtype = "bf16" if device.type == "cuda" else "fp32"
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     print(f"# {where}, torch {torch.__version__}, {given.dim} to {given.hidden}, {dtype}")

@@ -1,1 +1,1 @@
-"""Triton kernels, whose modules need triton, and the sources of a C++ and CUDA extension."""
+"""Triton kernels (importing these modules needs triton), and a C++ and CUDA extension's sources."""

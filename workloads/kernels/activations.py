@@ -1,4 +1,4 @@
-"""The activations that the fused kernels know, with their slopes; all in float32."""
+"""The activations of the fused kernels and their slopes, all in float32."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def check(x: Tensor, activation: str) -> None:
-    """Raises ValueError for a dtype or an activation that no kernel computes."""
+    """Raises ValueError for a dtype or an activation that the kernels do not support."""
     if x.dtype not in DTYPES:
         raise ValueError(f"the kernels compute float32, float16 and bfloat16, not {x.dtype}")
     if activation not in NAMES:
-        raise ValueError(f"no activation is named {activation!r}; there are: {', '.join(NAMES)}")
+        raise ValueError(f"no activation is named {activation!r}: use one of {', '.join(NAMES)}")
 
 
 def exact(x: Tensor) -> bool:
-    """Whether products are of float32: x is, or Triton's interpreter runs, which has no bfloat16
-    product."""
+    """Whether products are computed in float32: x is float32, or Triton's interpreter runs, which
+    cannot multiply bfloat16."""
     return x.dtype == torch.float32 or bool(triton.knobs.runtime.interpret)
 
 
@@ -44,7 +44,7 @@ def activated(x, ACTIVATION: tl.constexpr):
 def slope(x, ACTIVATION: tl.constexpr):
     if ACTIVATION == "gelu-tanh":
         s = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
-        # Beyond 20 s is 1 or 0 and the second term 0, however large x squared is.
+        # Beyond 20, s is 1 or 0 and the second term is 0, however large x squared is.
         c = tl.minimum(tl.maximum(x, -20.0), 20.0)
         result = s + c * s * (1.0 - s) * 1.5957691216057308 * (1.0 + 3.0 * 0.044715 * c * c)
     elif ACTIVATION == "gelu":

@@ -1,8 +1,8 @@
 """The whole gated MLP, down(act(gate(x)) * up(x)), in one kernel: for small batches.
 
-Each program takes a stretch of the hidden features for all rows, and adds what it contributes to
-the output in float32: nothing between input and output is written. The weights are read once, which
-is what limits a small batch; beyond a few dozen rows a GEMM of its own is faster.
+Each program takes a range of the hidden features for all rows, and adds its contribution to the
+output in float32, so no intermediate is written. The weights are read once, which is what limits a
+small batch; beyond a few dozen rows a separate GEMM is faster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.gate_up import gate_up
 from tracekit.workloads.kernels.projections import projections
 
-# So many rows are one tile, and the largest batch that the kernel takes.
+# The rows of the one tile, and so the largest batch that the kernel takes.
 MOST_ROWS = 64
 _HIDDEN, _DIM = 32, 64
 
@@ -51,7 +51,7 @@ def _block_kernel(
         x_ptr, gate_ptr, up_ptr, row, column, rows, hidden, dim, x_stride, gate_stride, up_stride,
         EXACT, ROWS, HIDDEN, DIM,
     )  # fmt: skip
-    # Rounded as the unfused form rounds what it writes.
+    # Round as the unfused form does when it writes this intermediate.
     inner = (activated(gate, ACTIVATION) * up).to(x_ptr.dtype.element_ty)
     for start in range(0, dim, DIM):
         place = (start + tl.arange(0, DIM)).to(tl.int64)
@@ -108,9 +108,9 @@ def block(
 ) -> Tensor:
     """down(act(gate(x)) * up(x)), accumulated in float32, in x's dtype; differentiable.
 
-    `x` is (..., dim) with at most 64 rows in all, `gate` and `up` are (hidden, dim), `down` is
-    (dim, hidden), all of one dtype. The order of the additions, and with it the last bits of the
-    result, differs from run to run.
+    `x` is (..., dim) with at most 64 rows in total, `gate` and `up` are (hidden, dim), `down` is
+    (dim, hidden), all of the same dtype. The order of the additions differs from run to run, and so
+    do the last bits of the result.
 
     Raises:
         ValueError: for other dtypes, devices, activations or shapes, or more rows.

@@ -1,7 +1,7 @@
-"""The operator `tracekit::gated_mlp` of mlp.cpp and mlp.cu, compiled where it is first needed.
+"""The operator `tracekit::gated_mlp` of mlp.cpp and mlp.cu, compiled when first needed.
 
-Compiled files stay in PyTorch's extension cache (TORCH_EXTENSIONS_DIR, else ~/.cache), one folder
-for each PyTorch: https://docs.pytorch.org/docs/stable/cpp_extension.html#torch.utils.cpp_extension.load
+Compiled files stay in PyTorch's extension cache (TORCH_EXTENSIONS_DIR, or ~/.cache), one folder per
+PyTorch: https://docs.pytorch.org/docs/stable/cpp_extension.html#torch.utils.cpp_extension.load
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from types import ModuleType
 
 import torch
 
-# A build takes a minute; PyTorch waits for ever for one that was killed.
+# A build takes a minute. PyTorch waits forever for the lock of a build that was killed.
 _STALE_LOCK_S = 900
 
 
 def why_not(device: torch.device) -> str | None:
-    """None once the operator is loaded for `device`, or in one line why it cannot be.
+    """None once the operator is loaded for `device`, or one line that says why it cannot be.
 
-    The first call in a process loads it, and compiles it unless the cache has it.
+    The first call in a process loads the operator, and compiles it unless the cache has it.
     """
     if device.type not in ("cpu", "cuda"):
         return f"the C++ operator has no kernel for {device.type}"
     try:
         extension = _cpp_extension()
     except ImportError as error:
-        return f"PyTorch compiles no extensions here ({_line(error)})"
+        return f"PyTorch cannot compile extensions here ({_line(error)})"
     nvcc = torch.cuda.is_available() and _nvcc(extension)
     if device.type == "cuda" and not nvcc:
         return "there is no CUDA compiler (nvcc)"
@@ -46,7 +46,7 @@ def why_not(device: torch.device) -> str | None:
 
 @functools.cache
 def _loaded(with_cuda: bool) -> str | None:
-    """Loads the operator, with its CUDA kernel or without; or says why it cannot be loaded."""
+    """Loads the operator, with or without its CUDA kernel; returns why it cannot, or None."""
     extension = _cpp_extension()
     compiler = extension.get_cxx_compiler()
     folder = Path(
@@ -64,7 +64,7 @@ def _loaded(with_cuda: bool) -> str | None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if lock.exists() and time.time() - lock.stat().st_mtime > _STALE_LOCK_S:
-                return f"a build that was broken off left {lock}: delete it"
+                return f"an interrupted build left {lock}: delete it"
             extension.load(
                 "tracekit_mlp",
                 [str(here / name) for name in ("mlp.cpp", "mlp.cu")[: 1 + with_cuda]],
@@ -78,7 +78,7 @@ def _loaded(with_cuda: bool) -> str | None:
 
 
 def _cpp_extension() -> ModuleType:
-    # On a machine with a CUDA compiler and no GPU, importing it logs a warning.
+    # On a machine with a CUDA compiler but without a GPU, this import logs a warning.
     logger = logging.getLogger("torch.utils.cpp_extension")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -96,7 +96,7 @@ def _nvcc(extension: ModuleType) -> str | None:
 
 @contextmanager
 def _scripts_on_path() -> Iterator[None]:
-    """pip puts ninja beside Python, which need not be on the PATH."""
+    """Adds the folder of pip's scripts, where ninja is, to the PATH."""
     before = os.environ.get("PATH", "")
     os.environ["PATH"] = f"{sysconfig.get_path('scripts')}{os.pathsep}{before}"
     try:
@@ -106,7 +106,7 @@ def _scripts_on_path() -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """Of a compiler's output the first line that names an error, else the first."""
+    """The first line of a compiler's output that names an error, or else its first line."""
     lines = str(error).splitlines() or [type(error).__name__]
     named = (line for line in lines if re.search(r"\berror: ", line))
     return next(named, lines[0]).strip()[:200]

@@ -1,6 +1,6 @@
-"""act(x @ gate.T) * (x @ up.T) in one kernel: both projections, and the activation as epilogue.
+"""act(x @ gate.T) * (x @ up.T) in one kernel: both projections, with the activation as epilogue.
 
-The intermediates of the unfused form (two of them, rows x hidden) are never written.
+The kernel never writes the two intermediates (rows x hidden) of the unfused form.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.glu import glu_backward
 from tracekit.workloads.kernels.projections import projections
 
-# Tiles of rows, hidden and features, with warps and stages: few, so that the search is short. What
-# a device has too little shared memory for, the search leaves out; the last fits any of them.
+# Tiles of rows, hidden and features, with warps and stages. The list is short to keep the search
+# short. The search skips tiles that exceed the device's shared memory; the last tile always fits.
 _CONFIGS = [
     triton.Config({"ROWS": rows, "HIDDEN": hidden, "DIM": dim}, num_warps=warps, num_stages=stages)
     for rows, hidden, dim, warps, stages in (
@@ -33,15 +33,15 @@ _CONFIGS = [
 
 
 def _fitting(configs: list[triton.Config], named: dict[str, Any], **_: Any) -> list[triton.Config]:
-    """Of the tiles, those that are not mostly mask: for few rows, the small ones."""
+    """The tiles that are not mostly masked: for few rows, the small tiles."""
     rows = max(16, triton.next_power_of_2(named["rows"]))
     return [each for each in configs if each.kwargs["ROWS"] <= rows] or configs[-1:]
 
 
 @triton.autotune(
-    # The interpreter has no clock to choose by.
+    # The interpreter cannot time tiles, so it gets one.
     configs=_CONFIGS[-1:] if triton.knobs.runtime.interpret else _CONFIGS,
-    # Tuned again for each power of two of rows, and each size of the layer.
+    # Tunes again for each power of two of rows, and for each layer size.
     key=["rows_bucket", "hidden", "dim", "ACTIVATION"],
     prune_configs_by={"early_config_prune": _fitting},
     cache_results=True,
@@ -65,7 +65,7 @@ def _gate_up_kernel(
     HIDDEN: tl.constexpr,
     DIM: tl.constexpr,
 ):
-    # Programs that share rows of x run near each other: x is read from the cache.
+    # Programs that share rows of x run near each other, so they read x from the cache.
     tiles = tl.cdiv(hidden, HIDDEN)
     row = (tl.program_id(0) // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = (tl.program_id(0) % tiles).to(tl.int64) * HIDDEN + tl.arange(0, HIDDEN)
@@ -106,7 +106,7 @@ class _GateUp(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        # The vendor's products are the fast ones here; what was not written is computed again.
+        # The vendor's GEMMs are faster here; the intermediates are recomputed.
         x, gate, up = ctx.saved_tensors
         flat, grad = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
         gate_grad, up_grad = glu_backward(flat @ gate.T, flat @ up.T, grad, ctx.activation)
@@ -117,8 +117,8 @@ class _GateUp(torch.autograd.Function):
 def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
     """act(x @ gate.T) * (x @ up.T), accumulated in float32, in x's dtype; differentiable.
 
-    `x` is (..., dim), `gate` and `up` are (hidden, dim), all of one dtype (float32, float16 or
-    bfloat16); rows may be any distance apart. float32 is multiplied in float32, not TF32.
+    `x` is (..., dim), `gate` and `up` are (hidden, dim), all of the same dtype (float32, float16 or
+    bfloat16); rows may have any stride. float32 is multiplied in float32, not TF32.
 
     Raises:
         ValueError: for other dtypes, devices, activations or shapes.
@@ -132,5 +132,5 @@ def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu-tanh") 
 
 
 def _adjacent(x: Tensor) -> Tensor:
-    """With adjacent columns; copied only where they are not."""
+    """`x` with adjacent columns; copied only if they are not adjacent."""
     return x if x.stride(-1) == 1 else x.contiguous()

@@ -1,7 +1,7 @@
 """act(gate) * up in one pass over memory, forward and backward.
 
-Forward: two reads and one write an element; backward: three reads and two writes. Gated linear
-units: https://arxiv.org/abs/2002.05202
+Per element, forward takes two reads and one write, backward three reads and two writes. Gated
+linear units: https://arxiv.org/abs/2002.05202
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tracekit.workloads.kernels.activations import activated, check, slope
 
 @triton.jit
 def _place(columns, BLOCK: tl.constexpr):
-    # One axis of programs: a grid's second has at most 65535. 64-bit: rows times stride exceeds
-    # 2^31 elements in large batches.
+    # The grid has one axis, since the second is limited to 65535. Rows are 64-bit, since rows times
+    # stride exceeds 2^31 elements in large batches.
     blocks = tl.cdiv(columns, BLOCK)
     row = (tl.program_id(0) // blocks).to(tl.int64)
     column = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
@@ -43,8 +43,8 @@ def _forward_kernel(
     inside = column < columns
     gate = tl.load(gate_ptr + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(up_ptr + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
-    # Eager rounds the activation to the dtype before it multiplies; one rounding at the end is
-    # closer.
+    # Eager rounds the activation to the dtype before it multiplies; a single rounding at the end is
+    # more exact.
     out = activated(gate, ACTIVATION) * up
     tl.store(out_ptr + row * out_stride + column, out, mask=inside)
 
@@ -100,12 +100,12 @@ class _Glu(torch.autograd.Function):
 def glu(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
     """act(gate) * up, contiguous, in their dtype, computed in float32; differentiable.
 
-    `gate` and `up` are (..., n), of one shape and dtype (float32, float16 or bfloat16); rows may
-    be any distance apart, as in the halves of a packed projection. `activation` is one of
+    `gate` and `up` are (..., n), of the same shape and dtype (float32, float16 or bfloat16); rows
+    may have any stride, as in the halves of a packed projection. `activation` is one of
     `activations.NAMES`.
 
     Raises:
-        ValueError: for other dtypes or activations, or shapes or devices that differ.
+        ValueError: for other dtypes or activations, or if shapes, dtypes or devices differ.
     """
     check(gate, activation)
     if gate.shape != up.shape or gate.dtype != up.dtype or gate.device != up.device:
@@ -114,7 +114,7 @@ def glu(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
 
 
 def glu_backward(gate: Tensor, up: Tensor, grad: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    """The gradients of gate and up, from that of act(gate) * up."""
+    """The gradients of gate and up, from the gradient of act(gate) * up."""
     columns = gate.shape[-1]
     gate_grad, up_grad = (
         torch.empty_like(each, memory_format=torch.contiguous_format) for each in (gate, up)
@@ -136,6 +136,6 @@ def _grid(rows: int, columns: int) -> tuple[tuple[int], int]:
 
 
 def _rows(x: Tensor, columns: int) -> Tensor:
-    """`x` as (rows, columns) with adjacent columns; copied only where no view can be that."""
+    """`x` as (rows, columns) with adjacent columns; copied only if a view cannot do it."""
     rows = x.reshape(-1, columns)
     return rows if rows.stride(1) == 1 else rows.contiguous()

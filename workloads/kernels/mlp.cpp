@@ -1,7 +1,7 @@
 // The gated MLP as one operator: down(act(gate(x)) * up(x)), without bias.
 // https://arxiv.org/abs/2002.05202
 //
-// Registered with the dispatcher rather than bound to Python, so that a profiler's trace names it:
+// The dispatcher registers the operator, so a profiler's trace shows its name:
 // https://docs.pytorch.org/tutorials/advanced/cpp_custom_ops.html
 
 #include <ATen/ATen.h>
@@ -38,8 +38,8 @@ void check(const Tensor& x, const Tensor& gate_up, const Tensor& down,
   }
 }
 
-// x (..., dim) to (..., dim), in x's dtype. gate_up is (2 * hidden, dim): the rows of gate, then
-// those of up. No gradients.
+// Takes x (..., dim) to (..., dim), in x's dtype. gate_up is (2 * hidden, dim): the rows of gate,
+// then the rows of up. Computes no gradients.
 Tensor gated_mlp(const Tensor& x, const Tensor& gate_up, const Tensor& down,
                  c10::string_view activation) {
   static const auto act_mul = c10::Dispatcher::singleton()

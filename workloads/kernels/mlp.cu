@@ -1,5 +1,5 @@
-// act(gate) * up of a packed projection in one pass over memory: two reads and one write an
-// element. The operators are defined in mlp.cpp.
+// act(gate) * up of a packed projection in one pass over memory: two reads and one write per
+// element. mlp.cpp defines the operators.
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
@@ -17,7 +17,7 @@ using at::Tensor;
 
 enum class Activation { GeluTanh, Gelu, Silu, Relu };
 
-// What one load or store moves: 16 bytes where rows allow it, else one element.
+// The elements that one load or store moves: 16 bytes if rows allow it, otherwise one element.
 template <typename T, int WIDTH>
 struct alignas(sizeof(T) * WIDTH) Pack {
   T lane[WIDTH];
@@ -39,7 +39,7 @@ __device__ __forceinline__ float activated(float x) {
   }
 }
 
-// Strides over rows along y and over a row's packs along x; `packs` are those of half a row.
+// Strides over rows along y and over a row's packs along x; `packs` is the count in half a row.
 template <typename T, int WIDTH, Activation ACTIVATION>
 __global__ void act_mul_kernel(const Pack<T, WIDTH>* __restrict__ projected,
                                Pack<T, WIDTH>* __restrict__ out, int64_t rows, int64_t packs) {
@@ -78,7 +78,7 @@ template <typename T, Activation ACTIVATION>
 void launch_widest(const Tensor& projected, const Tensor& out) {
   constexpr int WIDTH = 16 / sizeof(T);
   const auto address = reinterpret_cast<std::uintptr_t>(projected.const_data_ptr<T>());
-  // Every row must begin at a multiple of 16 bytes; the allocator's own memory does.
+  // Every row must begin at a multiple of 16 bytes, as the allocator's memory does.
   if (out.size(1) % WIDTH == 0 && address % 16 == 0) {
     launch<T, WIDTH, ACTIVATION>(projected, out);
   } else {

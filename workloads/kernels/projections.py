@@ -1,4 +1,4 @@
-"""x @ gate.T and x @ up.T for one tile, side by side: what the kernels that fuse them share."""
+"""x @ gate.T and x @ up.T for one tile, side by side; shared by the kernels that fuse them."""
 
 from __future__ import annotations
 
