@@ -1,4 +1,4 @@
-"""The library: what a user does in the shell has one obvious line of Python."""
+"""The library: each shell command has one obvious line of Python."""
 
 import subprocess
 import sys

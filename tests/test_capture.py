@@ -1,4 +1,4 @@
-"""Captures on the CPU: the workloads, what their traces say, and the user's own function."""
+"""Captures on the CPU: the workloads, their traces, and the user's own function."""
 
 import gzip
 import json
@@ -70,7 +70,7 @@ def test_without_triton_the_fused_variant_says_what_runs_instead(run, tmp_path):
 def test_a_small_product_is_overhead_bound_and_a_large_one_compute_bound(run, tmp_path):
     for size, regime in ((64, "overhead-bound"), (4096, "compute-bound")):
         name = f"{size}.json.gz"
-        # Two threads on one free core wait for each other for milliseconds in the small product.
+        # With one free core, two threads wait milliseconds for each other in the small product.
         threads = {"OMP_NUM_THREADS": "1"} if size == 64 else {}
         more = ["--active", "25"] if size == 64 else ["--warmup", "1", "--active", "1"]
         sizes = ["--dim", str(size), "--device", "cpu", "-o", name, *more]
@@ -78,7 +78,7 @@ def test_a_small_product_is_overhead_bound_and_a_large_one_compute_bound(run, tm
         assert done.returncode == 0, done.stderr
         with tracekit.load(tmp_path / name) as database:
             steps = [step.regime for step in database.verdict().steps]
-        # Most steps: on a shared machine another process's turn may fall into any one of them.
+        # Most steps, not all: on a shared machine another process may interrupt any step.
         assert steps.count(regime) > len(steps) / 2
 
 
@@ -97,7 +97,7 @@ def test_a_training_step_trains_and_is_captured(run, tmp_path):
     done = run("capture", "train-step", *SMALL, *STEPS)
     assert done.returncode == 0, done.stderr
     calls = operators(tmp_path, "train-step")
-    # Three products forward, six backward, of which the input's gradient is not wanted twice.
+    # Three products forward, six backward, less the two for the input's gradient, which is unused.
     assert calls["aten::mm"] / 3 == 3 + 6 - 2
     assert calls["aten::addcdiv_"] == 3 * 3
 

@@ -1,4 +1,4 @@
-"""Captured code that ends in its own way: one line says so, and nothing is left behind."""
+"""Captured code that ends unexpectedly: one line reports it, and nothing is left behind."""
 
 import asyncio
 import io
@@ -23,7 +23,7 @@ OPTIONS = Options(device="cpu", warmup=1, active=1)
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder of its own to work in; modules written there are forgotten again."""
+    """A separate working folder; modules imported from it are unloaded afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

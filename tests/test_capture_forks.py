@@ -1,4 +1,4 @@
-"""Captured code that forks: one process writes the trace, and the children end as they would."""
+"""Captured code that forks: one process writes the trace, and the children end as usual."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-# Each child leaves what is recorded in another way, and is awaited: one that hangs would show.
+# Each child leaves the recorded code in another way. The parent waits for it, so a hang would show.
 SCRIPT = """
 import atexit, multiprocessing, os, sys
 import torch
@@ -87,7 +87,7 @@ def exits(): sys.exit(5)
 def interrupts(): raise KeyboardInterrupt
 
 parent = os.getpid()
-# The children leave the block, and go on behind it.
+# The children leave the block, and continue after it.
 for leave in (returns, exits):
     with tracekit.profile("block.json.gz", steps=1, warmup=1) as run:
         for step in range(4):
@@ -125,7 +125,7 @@ def test_only_the_process_that_entered_a_block_or_a_step_writes(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    a_step = 3 + 1 + 1  # Timed three times, then for the profiler's start, then recorded.
+    a_step = 3 + 1 + 1  # Three timed runs, one for the profiler's startup, one recorded.
     assert done.stdout.splitlines() == [
         "returns 3", "exits 5",
         *["returns 0"] * a_step, *["exits 5"] * a_step, *["interrupts 130"] * a_step,

@@ -1,4 +1,4 @@
-"""Code that profiles itself: PyTorch records one session at a time, and a second one is refused."""
+"""Code that runs a profiler itself: PyTorch records one session at a time; a second is refused."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-# Where the sessions were not kept apart, most of these crash the process.
+# Most of these crash the process if a second session is not refused.
 PROGRAM = """
 import gzip, os, sys, threading
 import torch
@@ -146,7 +146,7 @@ for said, run, *name in CASES:
         sys.exit(f"not refused: {name}")
     left = [each for each in os.listdir() if each != "program.py"]
     assert not left, (name, left)
-    # The next recording is whole.
+    # The next recording is complete.
     with tracekit.profile("after.json.gz"):
         work()
     with gzip.open("after.json.gz") as file:
@@ -155,7 +155,7 @@ for said, run, *name in CASES:
     os.remove("after.json.gz")
 print(len(CASES), "cases")
 
-# A session that has ended, or waits for its first step, is in nobody's way.
+# A session that has ended, or has not begun its first step, does not conflict.
 with profile(**CPU, schedule=schedule(wait=5, warmup=1, active=1)):
     recorded(work)()
 os.remove("block.json.gz")

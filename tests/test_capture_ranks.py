@@ -1,4 +1,4 @@
-"""Which rank a recording is of, as the environment or torch.distributed says."""
+"""The rank of a recording, from the environment or from torch.distributed."""
 
 import re
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_what_torch_distributed_says_comes_before_the_environment(environment):
     environment("../../x", "abc")
     assert of_rank(OUTPUT, initialized(1, 2)) == Path("out/t.rank1.json.gz")
     assert of_rank(OUTPUT, initialized(0, 1)) == OUTPUT
-    # What torch gives a process that is in no group.
+    # torch returns this rank in a process outside of every group.
     with pytest.raises(TracekitError, match="RANK is -1"):
         of_rank(OUTPUT, initialized(-1, -1))
 

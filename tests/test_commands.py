@@ -168,7 +168,7 @@ def test_export_writes_the_trace_again(run, trace, tmp_path):
 def test_workloads_are_listed(run):
     lines = run("workloads").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(WORKLOADS)
-    # A name, and what it is.
+    # A name and its summary.
     assert all(len(line.split()) > 3 for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""What the examples' pages say of their programs, as far as no clock is asked."""
+"""The claims of the examples' pages about their programs, except those about time."""
 
 import re
 from pathlib import Path

@@ -36,7 +36,7 @@ def on_the_device():
 
 
 def tensors(dtype: torch.dtype, rows: int, dim: int, hidden: int) -> list[torch.Tensor]:
-    """x, gate and up as one, and down."""
+    """x, the packed gate and up, and down."""
     torch.manual_seed(0)
     return [
         (torch.randn(a, b) * scale).to(dtype)
@@ -49,7 +49,7 @@ def tensors(dtype: torch.dtype, rows: int, dim: int, hidden: int) -> list[torch.
 
 
 def exact(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, name: str) -> torch.Tensor:
-    """The same in float64."""
+    """The same answer in float64."""
     gate, up = (x.double() @ gate_up.double().t()).chunk(2, dim=-1)
     return (mlp.ACTIVATIONS[name](gate) * up) @ down.double().t()
 
@@ -145,7 +145,7 @@ def test_without_a_compiler_it_says_what_runs_instead(run, tmp_path):
 @pytest.mark.skipif(not shutil.which("ninja"), reason="ninja is not on the PATH")
 def test_a_build_that_fails_is_one_line(run, tmp_path):
     compiler = tmp_path / "c++"
-    # PyTorch asks for its version first.
+    # PyTorch first asks the compiler for its version.
     script = "[ $# -gt 1 ] || exec echo 13\necho 'mlp.cpp:1:1: fatal error: no headers'\nexit 1\n"
     compiler.write_text(f"#!/bin/sh\n{script}")
     compiler.chmod(0o755)

@@ -1,4 +1,4 @@
-"""`make gpu-check`: what it judges and how it reports; what it measures needs a GPU."""
+"""`make gpu-check`: how it judges and reports; its measurements need a GPU."""
 
 import io
 import subprocess

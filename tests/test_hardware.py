@@ -1,4 +1,4 @@
-"""The peaks of devices: which entry a name gets, and what a user's file may say."""
+"""Device peaks: which entry a name matches, and what a user's file may contain."""
 
 import re
 
@@ -101,7 +101,7 @@ def test_a_missing_hardware_file_is_one_line(tmp_path, run):
 
 
 def test_a_pattern_that_duckdb_lacks_is_refused(tmp_path):
-    # Python knows lookahead, RE2 does not.
+    # Python supports lookahead; RE2 does not.
     (tmp_path / "mine.toml").write_text(
         "[[device]]\nname = 'x'\nmatch = 'A100(?! PCIe)'\nsource = 's'\n"
     )

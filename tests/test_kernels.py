@@ -27,7 +27,7 @@ from tracekit.workloads.kernels.glu import glu
 # Half a unit in the last place of the largest result, and float32 arithmetic before it. The
 # interpreter rounds bfloat16 toward zero: a whole unit there.
 LIMIT = {torch.float32: 1e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7}
-# Gradients pass through a few roundings to the dtype.
+# Gradients are rounded to the dtype several times.
 GRADIENT_LIMIT = {torch.float32: 2e-6, torch.float16: 2**-9, torch.bfloat16: 2**-6}
 SHAPES = [(1, 1), (3, 5), (2, 3, 1), (1, 1024), (2, 1025), (4, 7, 300), (0, 8)]
 every_dtype = pytest.mark.parametrize("dtype", LIMIT, ids=str)
@@ -38,7 +38,7 @@ needs_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="needs TRACEKIT_TEST
 
 @pytest.fixture(autouse=True)
 def on_the_device():
-    """Tensors are made where the kernels run."""
+    """Makes tensors on the device where the kernels run."""
     with DEVICE:
         yield
 
@@ -51,7 +51,7 @@ def close(actual: torch.Tensor, expected: torch.Tensor, limit: float) -> None:
 
 
 def check(fused, unfused, inputs: list[torch.Tensor]) -> None:
-    """Answer and gradients, against the same in float64."""
+    """Compares answer and gradients with float64."""
     dtype = inputs[0].dtype
     ours = [each.detach().requires_grad_() for each in inputs]
     exact = [each.detach().double().requires_grad_() for each in inputs]
@@ -145,7 +145,7 @@ def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
             ACTIVATION="gelu-tanh", EXACT=exact(x), **sizes,
         )  # fmt: skip
     except triton.OutOfResources as error:
-        # The search passes over it too.
+        # The search skips it, too.
         pytest.skip(str(error))
     inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
     close(out, inner, max(LIMIT[dtype], 2e-6))
@@ -154,8 +154,8 @@ def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
 @pytest.mark.parametrize("rows", [1, 16, 17, 32, 64, 128, 5000])
 def test_a_tile_that_fits_every_device_is_always_searched(rows):
     kept = gate_up_module._fitting(gate_up_module._CONFIGS, {"rows": rows})
-    # Three operands a stage, in float32, within what a block may have of shared memory on
-    # compute capability 7.5, the least of those that Triton supports:
+    # Three float32 operands per stage must fit into a block's shared memory on compute capability
+    # 7.5, the smallest that Triton supports:
     # https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
     needed = [
         (k["ROWS"] + 2 * k["HIDDEN"]) * k["DIM"] * 4 * tile.num_stages
@@ -175,7 +175,7 @@ def test_rows_may_be_so_far_apart_that_32_bits_do_not_count_the_elements():
     torch.manual_seed(0)
     x.copy_(torch.randn(3, 8))
     near, (gate, up, down) = x.clone(), weights(torch.float16, 12, 8)
-    # Equal to half precision's last bit: the block adds up in any order.
+    # Equal up to half precision's last bit, since the block adds in any order.
     limit = LIMIT[torch.float16]
     close(glu(x, near), glu(near, near).double(), 0)
     close(gate_up(x, gate, up), gate_up(near, gate, up).double(), 0)
@@ -209,12 +209,12 @@ def test_every_kernel_compiles_for_a_device_that_is_not_here(capability):
     assert {each["kernel"] for each in compiled} == {
         "_forward_kernel", "_backward_kernel", "_gate_up_kernel", "_block_kernel",
     }  # fmt: skip
-    # What a block may have at most:
+    # The most shared memory that a block may have:
     # https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
     most = {80: 163, 90: 227}[capability] * 1024
     for each in compiled:
         assert each["shared_bytes"] <= most, each
-        # Products of half precision are the tensor cores'.
+        # Half-precision products run on tensor cores.
         product = each["kernel"] in ("_gate_up_kernel", "_block_kernel")
         assert each["tensor_cores"] == (product and each["dtype"] != "fp32"), each
 

@@ -1,4 +1,4 @@
-"""Probes: the judgement over numbers, predictions of simulated runs, and runs on the CPU."""
+"""Probes: the judgement on given numbers, predictions of simulated runs, and runs on the CPU."""
 
 import json
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ def test_a_step_that_does_not_move_when_its_host_slows_follows_the_device():
 
 
 def test_kernels_that_did_not_grow_tell_only_what_was_recorded_of_them():
-    # The batch was doubled, and each kernel took as long: time that stays proves nothing.
+    # The batch doubled, but each kernel took as long as before: an unchanged time proves nothing.
     part = part_of_device(exactly(1.0), at_most=2, grew=1.01, recorded=0.9, limits=LIMITS)
     assert (part.low, part.high) == (0, 0.9)
     found = judge(COMPUTE, part, Part(0.3, 0.3), 0.1)
@@ -90,7 +90,7 @@ def test_an_unknown_verdict_is_neither_right_nor_wrong():
 
 
 def test_rounds_are_compared_one_by_one():
-    # The machine was half as fast in the second round: no change of the run.
+    # The machine was half as fast in the second round; the run itself did not change.
     before, after = Rounds([100, 200, 100], []), Rounds([150, 300, 160], [])
     assert moved(before, after) == Moved(1.5, 1.5, 1.6)
 
@@ -107,7 +107,7 @@ def program(dispatch_ns: int, kernel_ns: int, synced: bool = False) -> list:
 
 
 def predictor(atoms, tmp_path, delay_ns, machine=None):
-    """Of the trace of `atoms`, recorded on `machine`, and what it takes unrecorded."""
+    """The predictor for `atoms`: its trace recorded on `machine`, its time without a profiler."""
     span_ns = truth(atoms, [])
     simulation = Simulation(atoms, machine)
     database = tracekit.load(write(tmp_path / "t.json", simulation))
@@ -141,7 +141,7 @@ def test_predictions_are_what_the_changed_program_does(kernel_us, synced, tmp_pa
 
 
 def test_what_the_profiler_cost_is_undone_first(tmp_path):
-    """A host that the profiler makes slow enough to look like the slower side."""
+    """A host that the profiler slows so much that it looks like the bottleneck."""
     atoms = program(20 * US, 30 * US)
     found, span_ns, _ = predictor(atoms, tmp_path, 0, Machine(overhead_ns=40 * US))
     assert found.dilation == pytest.approx((65 / 25), rel=0.1)
@@ -225,7 +225,7 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
         predicted, measured = each["predicted_ns"], each["measured_ns"]
         assert each["error"] == pytest.approx(predicted / measured - 1, abs=0.01)
         assert each["moved"]["low"] <= each["moved"]["ratio"] <= each["moved"]["high"]
-    # Operators that compute take no more than the step: doubled, no more than two.
+    # Compute operators take at most the whole step, so twice the work takes at most two steps.
     share = min(1, found["work_ns"] / found["step_ns"])
     assert more["predicted_ns"] == pytest.approx(found["step_ns"] * (1 + share), abs=1)
     assert less["predicted_ns"] == pytest.approx(found["step_ns"] * (1 - share / 2), abs=1)
@@ -235,7 +235,7 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
 def test_a_probe_is_shown_with_its_arithmetic(run):
     done = run("probe", "matmul-add", "--dim", "32", *SMALL[4:])
     assert done.returncode in (0, 1), done.stderr
-    # A cube of the dimension: 1.26 times as large is twice the work.
+    # The work grows with the cube of the dimension: 1.26 times the size is twice the work.
     assert "dim 32 to 40" in done.stdout
     assert "x 1.95" in done.stdout
     assert "not run: no size of the workload sets" in done.stdout

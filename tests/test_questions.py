@@ -1,4 +1,4 @@
-"""Named questions as users ask them: by command, by method, and with what touches the answers."""
+"""Named questions as users ask them, by command and by method, with the doubts about answers."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_figures_come_with_what_makes_them_doubtful(tmp_path, run):
     a_trace(tmp_path)
     done = run("query", "partition", "t.json")
     assert "GPU ops have no launch in the trace (50.0 % of all)" in done.stderr
-    # Kernel names are not touched by it.
+    # This finding does not affect kernel names.
     assert run("query", "top_kernels", "t.json").stderr == ""
 
 

@@ -25,7 +25,7 @@ def test_queue_depth_counts_what_is_launched_and_not_started(tmp_path):
     assert (summary["span_ns"], summary["max_depth"], summary["full_ns"]) == (30_000, 3, 6_000)
     assert summary["mean_depth"] == pytest.approx((2 + 4 + 18 + 20 + 10) / 30)
     assert (summary["p50_depth"], summary["empty_ns"], summary["share_full"]) == (2, 0, 0.2)
-    # The third launch met two in the queue and took no longer than the others.
+    # The third launch found two in the queue, and took no longer than the others.
     assert (blocked["launches"], blocked["at_limit"], blocked["blocked_ns"]) == (3, 1, 0)
 
 
@@ -74,7 +74,7 @@ def test_sync_points_tell_waiting_for_work_from_idling(tmp_path):
         (row,) = run.ask("sync_points")
     assert (row["call"], row["cpu_op"]) == ("cudaStreamSynchronize", "aten::item")
     assert row["python_line"] == "train.py(9): log"
-    # Until 20 the device worked; from there to 50 it idled while the host was still inside.
+    # Until 20 us the device worked; from 20 to 50 us it was idle while the host was in the call.
     assert (row["host_ns"], row["covered_ns"], row["gpu_idle_ns"]) == (40_000, 10_000, 30_000)
 
 
@@ -169,7 +169,7 @@ def test_gaps_say_what_is_recoverable_and_culprits_add_up(tmp_path):
     with traces.load(tmp_path, events) as run:
         gaps = {row["start_ns"]: row for row in run.ask("idle_gaps")}
         culprits = {(row["cause"], row["culprit"]): row for row in run.ask("idle_culprits")}
-    # The gap's last 5 us pass between the launch's return and the op.
+    # The last 5 us of the gap are between the launch's return and the op.
     assert (gaps[10_000]["gap_ns"], gaps[10_000]["recoverable_ns"]) == (70_000, 65_000)
     assert (gaps[90_000]["idle_class"], gaps[90_000]["recoverable_ns"]) == ("unlinked", None)
     assert culprits["dispatch", "aten::slow"]["idle_ns"] == 50_000

@@ -62,7 +62,7 @@ def test_what_the_launching_operator_tells_counts_too(tmp_path):
 
 
 def test_what_the_framework_calls_it_counts_before_the_kernels_name(tmp_path):
-    # An all-to-all is made of sends and receives.
+    # An all-to-all consists of sends and receives.
     scope = operator("c10d::alltoall_base_", 0, 10, [[300], [200]], ["unsigned char"] * 2)
     name = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)"
     with traces.load(tmp_path, launched([scope], 5, 20, 5, 1, name=name)) as run:
@@ -90,7 +90,7 @@ def rank_trace(folder, rank, events, base=0):
 
 
 def test_ranks_wait_for_the_one_that_comes_last(tmp_path):
-    # Rank 1 comes late to the first, rank 0 to the second; each ends everywhere at once.
+    # Rank 1 is late for the first collective, rank 0 for the second; each ends on both at once.
     first = rank_trace(tmp_path, 0, [
         step(1, 0, 100), launch(1, 1, 1), collective(10, 30, 1, sequence=5),
         launch(50, 1, 2), collective(75, 5, 2, sequence=6),
@@ -112,7 +112,7 @@ def test_ranks_wait_for_the_one_that_comes_last(tmp_path):
 
 
 def test_without_sequence_numbers_collectives_match_by_their_place_in_the_step(tmp_path):
-    # Rank 0 was recorded from one collective earlier.
+    # The recording of rank 0 begins one collective earlier.
     first = rank_trace(tmp_path, 0, [
         launch(1, 1, 9), collective(3, 1, 9),
         step(1, 10, 90), launch(11, 1, 1), collective(20, 30, 1),

@@ -83,7 +83,7 @@ def test_an_annotation_has_the_gpu_time_that_its_thread_launched(tmp_path):
     ]
     with traces.load(tmp_path, events) as run:
         (row,) = run.ask("annotation_time")
-    # The inner one of the same name counts once; what another thread launched is not its own.
+    # The inner slice of the same name counts once; another thread's launches do not count.
     assert (row["count"], row["host_ns"]) == (1, 20_000)
     assert (row["gpu_ops"], row["gpu_ns"], row["device_span_ns"]) == (1, 6_000, 6_000)
 

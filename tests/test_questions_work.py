@@ -1,4 +1,4 @@
-"""Questions about bytes and FLOPs: shapes in, work out, held against known peaks."""
+"""Questions about bytes and FLOPs: work from shapes, compared with known peaks."""
 
 import pytest
 
@@ -67,7 +67,7 @@ CASES = [
         2 * 3 * 1024,
         2 * 1024,
     ),
-    # Heads stand third, and keys have fewer of them.
+    # Heads are the third dimension, and keys have fewer heads.
     (
         "aten::_flash_attention_forward",
         [[2, 16, 4, 8], [2, 16, 1, 8], [2, 16, 1, 8], [], [], [], []],
@@ -161,7 +161,7 @@ def test_the_inner_operator_does_the_work(tmp_path):
     with traces.load(tmp_path, events, **device(A100)) as run:
         rows = {row["operator"]: row for row in run.ask("roofline")}
     assert rows["aten::mm"]["gpu_ns"] == 10_000
-    # What the outer one launches beside the inner one's is its own.
+    # Launches of the outer operator outside the inner one count for the outer one.
     assert rows["aten::linear"]["gpu_ns"] == 5_000
 
 
@@ -237,7 +237,7 @@ def test_mfu_is_the_time_at_the_peak_over_the_step(tmp_path):
 
 
 def test_a_steps_work_is_what_the_host_called_in_it(tmp_path):
-    # The device is a step behind.
+    # The device runs one step behind the host.
     mm = [[64, 64], [64, 64]]
     events = [
         traces.step(1, 0, 100),
@@ -270,7 +270,7 @@ def test_fusing_neighbours_saves_the_intermediate(tmp_path):
     with traces.load(tmp_path, events, **device(A100)) as run:
         (row,) = run.ask("fusion_savings")
     assert (row["first"], row["second"], row["count"]) == ("aten::mul", "aten::add", 1)
-    # Written once and read once: 4 MB of the 12 MB that the two move.
+    # The intermediate is written once and read once: 4 MB of the 12 MB that the two move.
     assert (row["intermediate_bytes"], row["gpu_ns"]) == (4_000_000, 200_000)
     assert row["saved_ns"] == pytest.approx(200_000 / 3, abs=1)
 

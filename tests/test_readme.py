@@ -1,4 +1,4 @@
-"""Every command, query and program in the README runs, in its order."""
+"""Every command, query and program in the README runs, in order."""
 
 import os
 import re

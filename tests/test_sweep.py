@@ -1,4 +1,4 @@
-"""Sweeps on the CPU: what is run, what is kept, and what the database then answers."""
+"""Sweeps on the CPU: what they run, what they keep, and what the database then answers."""
 
 import json
 import signal
@@ -26,7 +26,7 @@ TINY = Options(batch=2, seq=4, dim=8, hidden=16, device="cpu", warmup=1, active=
 
 
 def point(workload: str, batch: int, step_ns: int | None, speedups=(None, None, None)) -> Point:
-    """A point of which only what comparisons read is real."""
+    """A point with real values only in the fields that comparisons read."""
     low, middle, high = speedups
     absent = dict.fromkeys(Point.__dataclass_fields__)
     return Point(**absent | {
@@ -55,7 +55,7 @@ def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_pa
         assert each["rows_per_s"] == pytest.approx(each["batch"] * 4e9 / each["step_ns"])
         assert each["speedup_low"] <= each["speedup"] <= each["speedup_high"]
         assert each["dilation"] == pytest.approx(each["profiled_step_ns"] / each["step_ns"])
-        # A CPU has no device whose share, launches or gains could be told.
+        # On a CPU there is no device, so these columns are empty.
         assert each["host_ns"] is each["launches"] is each["kernel_ns"] is each["gains"] is None
     assert len(found["shapes"]) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
@@ -66,7 +66,7 @@ def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_pa
         }
         for each in found["points"]:
             assert each["regime"] == database.verdict(each["trace_id"]).verdict.regime
-        # What the trace says of its step is what the sweep says.
+        # The trace and the sweep agree on the step's length.
         for fact in database.ask("capture_facts"):
             noted = json.loads(fact["facts"])["unprofiled_step_ns"]
             assert noted == asked[fact["trace_id"]]["step_ns"]
@@ -122,7 +122,7 @@ main()
 
 
 def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(tmp_path):
-    """Killed outright, in the middle."""
+    """Kills the sweep in the middle."""
     assert ended_after_its_first_size(signal.SIGKILL, tmp_path)[0] == -signal.SIGKILL
     with tracekit.open_database(tmp_path / "s.duckdb") as database:
         finished = {row["trace_id"]: row["step_ns"] for row in database.ask("sweep_points")}
@@ -152,7 +152,7 @@ def test_what_cannot_run_is_a_row_with_the_reason_and_no_failure(run):
     eager, graph, triton = json.loads(done.stdout)["points"]
     assert eager["reason"] is None
     assert (graph["reason"], graph["step_ns"]) == ("CUDA graphs need a CUDA device", None)
-    # What would run in its place is no figure of the Triton kernel.
+    # The stand-in's time would not be the Triton kernel's.
     assert triton["reason"].startswith("Triton ")
     assert triton["step_ns"] is triton["variant"] is None
     shown = run("sweep", "mlp", *some, *three).stdout
@@ -179,7 +179,7 @@ def test_a_wrong_answer_is_a_row_and_exit_status_1(tmp_path, monkeypatch):
         rows = {row["workload"]: row for row in database.ask("sweep_points")}
     assert rows["mlp-eager"]["is_wrong"]
     assert rows["mlp-torch-fused"]["step_ns"] > 0
-    # Nothing to compare with: the speed-up is unknown.
+    # Without a baseline, the speed-up is unknown.
     assert rows["mlp-torch-fused"]["speedup"] is None
 
 
@@ -273,7 +273,7 @@ def test_the_fastest_is_the_baseline_unless_another_is_clearly_faster():
 
 
 def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
-    """Rounds of two variants, by hand: medians, spread and paired ratios; and nonsense."""
+    """Handwritten rounds of two variants: medians, spread, paired ratios; and invalid rounds."""
     rounds = [
         {"workload": "a", "step_ns": [100, 200, 400, 100], "host_ns": [10, 20, 30, 40]},
         {"workload": "b", "step_ns": [50, 100, 100, 200], "host_ns": [1, 2, 3, 4]},
@@ -294,7 +294,7 @@ def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
         row, *others = database.ask("sweep_points")
         assert [each["step_ns"] for each in others] == [None]
         assert (row["step_ns"], row["host_ns"], row["rounds"]) == (100, 3, 4)
-        # Of n sorted values, a quarter is element n // 4 and three quarters 3n // 4, from 0.
+        # The quartiles of n sorted values are elements n // 4 and 3n // 4, counted from 0.
         assert row["spread"] == pytest.approx((200 - 100) / 100)
         assert (row["speedup_low"], row["speedup"], row["speedup_high"]) == (2, 2, 4)
         assert row["rows_per_s"] == pytest.approx(6e9 / 100)
@@ -306,7 +306,7 @@ def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
 
 
 def test_on_a_gpu_the_trace_adds_launches_busy_share_and_gains(tmp_path, capsys):
-    """Simulated traces: a small and a large kernel, twenty a step, with rounds by hand."""
+    """Simulated traces of a small and a large kernel, twenty per step, with handwritten rounds."""
     paths = []
     for name, kernel_us, took_us in (("mlp-a", 5, 500), ("mlp-b", 300, 6000)):
         kernel = Launch(5 * US, (("math", kernel_us * US),))

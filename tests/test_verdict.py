@@ -1,4 +1,4 @@
-"""Judgement: what the verdict says where a trace is plain, close, doubtful or silent."""
+"""Judgement: the verdict on clear, close, doubtful and unexplained traces."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ SPAN = Window("gpu_active", "GPU-active span", 0, 100 * MS, 100 * MS)
 
 
 def facts(busy=50, late=50, ops=1000):
-    """A window of 100 ms by accounting: the device works, or waits for the host."""
+    """A window of 100 ms in which the device works or waits for the host."""
     assert busy + late == 100
     idle = Idle(late * MS, 0, 0, 0, 0, {"python": late * MS})
     gpu = Gpu(0, ops, ops, ops, busy * MS, busy * MS, 0, 0, late * MS)
@@ -26,7 +26,7 @@ def facts(busy=50, late=50, ops=1000):
 def causal(
     host=0.0, device=0.0, unknown=0.0, flip=2.0, work=None, undilated=None, shift=0, **removed
 ):
-    """What replays of that window gain."""
+    """The gains of replays of that window."""
     removed = {name.replace("_", "-"): gain for name, gain in removed.items()}
     ranked = dict(sorted(removed.items(), key=lambda item: -item[1]))
     gains = Gains(100 * MS, host, device, ranked, host, unknown, work or {})
@@ -75,7 +75,7 @@ def test_where_neither_half_gains_the_accounting_decides_and_the_host_has_no_sla
 
 def test_waits_that_could_turn_the_verdict_leave_it_open():
     assert judge(facts(), found=causal(host=0.1, device=0.05, unknown=0.5)).regime == "unknown"
-    # They could not: even charged to the host, the device's work outweighs it.
+    # The waits could not turn it: even if the host caused them, the device's work outweighs them.
     sure = judge(facts(70, 30), found=causal(host=0.02, device=0.35, unknown=0.25))
     assert sure.regime == "compute-bound"
     assert any("does not explain" in why for why in sure.why)
@@ -153,7 +153,7 @@ def test_a_cpu_only_trace_is_judged_on_its_operators():
 
 def test_a_trace_that_cannot_tell_gets_no_verdict():
     assert judge(host(0, untraced=100)).regime == "unknown"
-    # Work was launched on a device that was not recorded.
+    # The host launched work on a device, but the device was not recorded.
     assert judge(host(90, untraced=10, launches=5)).regime == "unknown"
     assert judge(Facts(SPAN, None, None, None, None)).regime == "unknown"
 
@@ -172,15 +172,15 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
     with traces.load(tmp_path, busy + slow) as database:
         analysis = database.verdict()
     assert [step.regime for step in analysis.steps] == ["compute-bound", "overhead-bound"]
-    # Without a wait for the device, the host's time between the two is the limit of both.
+    # No call waits for the device, so the host's time between the two limits both gains.
     assert analysis.verdict.regime == "overhead-bound"
     assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
 @pytest.mark.parametrize("lead_us", [3, 3.5, 4, 4.5, 5])
 def test_a_host_that_launches_back_to_back_into_an_idle_gpu_is_the_limit(lead_us, tmp_path):
-    # Each call takes 4 of 6 us, each kernel 2 us. Whether the call began before or after the gap
-    # did is a matter of half a microsecond.
+    # Each call takes 4 of 6 us, each kernel 2 us. Half a microsecond decides whether the call began
+    # before or after the gap.
     events = []
     for place in range(300):
         events.append(traces.launch(6 * place, 4, place + 1))
