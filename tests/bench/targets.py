@@ -24,7 +24,7 @@ LEAST_POINTS, LEAST_AGREEING, MOST_ERROR = 40, 0.95, 0.10
 
 @dataclass(frozen=True)
 class Judged:
-    """A target, the figure found, and whether it meets the target; unmeasured figures do not."""
+    """A target, the measured figure, and whether it meets the target; unmeasured figures do not."""
 
     target: str
     found: str

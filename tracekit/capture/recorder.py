@@ -27,7 +27,7 @@ NO_WORK = (
     "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
     "not record other processes or threads; --stacks records Python itself"
 )
-# Matches events other than those that the profiler writes for a run without operators or a device.
+# Matches any event but the ones that the profiler writes for a run without operators or a device.
 _WORK = re.compile(rb'"cat": "(?!Trace"|overhead"|user_annotation")')
 
 

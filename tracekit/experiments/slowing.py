@@ -98,7 +98,7 @@ def _has_compiled() -> bool:
 def _own_cost(step: Step, calls: int) -> tuple[int, int]:
     """The mode's own cost, in ns: on the step, and on as many calls that do nothing.
 
-    The second is the smaller one. In a long step the first is lost in noise; the second stands in.
+    The second is smaller. In a long step, noise hides the first, and the second replaces it.
     """
     bare_ns = _cost_of(calls, 0)
     step_ns = _least(step, 1)
