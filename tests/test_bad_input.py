@@ -27,7 +27,7 @@ def refused(done, *words: str) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (None, "No such file"),
+        (None, "no such file"),
         (b"", "is empty"),
         (b"not json at all", "is not JSON"),
         (b'{"hello": "world"}', "no `traceEvents`"),
@@ -152,7 +152,7 @@ def test_sql_can_only_read_the_trace(source, statement, reason, run, trace, tmp_
         (["capture", "matmul-add", "--dim", "0"], "at least 1"),
         (["capture", "matmul-add", "--active", "0"], "at least one active"),
         (["load", "good.json", "-o", "."], "is a directory"),
-        (["analyze", "empty"], "no trace is in this directory"),
+        (["analyze", "empty"], "this directory has no traces"),
     ],
 )
 def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):

@@ -1,4 +1,4 @@
-"""Compressed files, hostile and damaged: what can be had is had, within limits."""
+"""Hostile and damaged compressed files: all readable text is read, within limits."""
 
 import gzip
 import hashlib
@@ -20,10 +20,10 @@ SKIPPED = b"\x5a\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
     [
         (SKIPPED + PACKED["zstd"], None),
         (SKIPPED * 3 + PACKED["zstd"] + SKIPPED, None),
-        (PACKED["zstd"] + b"garbage behind it", "corrupt"),
+        (PACKED["zstd"] + b"garbage after it", "corrupt"),
         (PACKED["zstd"] + bytes(5000), None),
         (PACKED["gzip"] + bytes(5000), None),
-        (PACKED["gzip"] + b"garbage behind it", "corrupt"),
+        (PACKED["gzip"] + b"garbage after it", "corrupt"),
         (PACKED["zstd"] + PACKED["zstd"][:9], "ends early"),
         (zstandard.compress(TRACE[:20]) + zstandard.compress(TRACE[20:]), None),
         *((bytes(4096) + packed, "first 4,096 bytes") for packed in PACKED.values()),
@@ -31,14 +31,14 @@ SKIPPED = b"\x5a\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
         (zstandard.ZstdCompressor(write_checksum=True).compress(TRACE)[:-4] + b"oops", "corrupt"),
     ],
 )
-def test_what_stands_around_compressed_text_costs_none_of_it(data, damage, tmp_path):
+def test_compressed_text_is_read_whatever_surrounds_it(data, damage, tmp_path):
     traces, errors = read(write(tmp_path / "a.json", data))
     (found,) = traces.values()
     assert errors == []
     assert found is None if damage is None else damage in found
 
 
-def test_a_cut_zstd_says_so_even_of_an_array(tmp_path):
+def test_a_zstd_file_that_is_cut_off_is_noted_even_for_an_array(tmp_path):
     events = json.dumps([{"ph": "X", "name": f"{n:x}", "ts": n**5} for n in range(90_000)])
     packed = zstandard.compress(events.encode())
     (damage,) = read(write(tmp_path / "a.json", packed[: len(packed) // 2]))[0].values()
@@ -50,7 +50,7 @@ def test_a_cut_zstd_says_so_even_of_an_array(tmp_path):
     [gzip.compress(b""), zstandard.compress(b""), SKIPPED, b"\x1f\x8b\x08\x08\0\0\0\0\0\0"],
     ids=["gzip", "zstd", "skipped", "endless name"],
 )
-def test_compressed_data_of_nothing_ends(nothing, tmp_path, monkeypatch):
+def test_reading_stops_in_endless_compressed_data_without_text(nothing, tmp_path, monkeypatch):
     fill = b"a" if nothing[3] == 8 else nothing
     data = nothing + fill * ((24 << 20) // len(fill))
     seen = []
@@ -77,7 +77,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("window_log", [28, 31, 41])
-def test_a_zstd_window_beyond_memory_is_refused(window_log, tmp_path):
+def test_a_zstd_window_larger_than_the_limit_is_refused(window_log, tmp_path):
     frame = b"\x28\xb5\x2f\xfd\x00" + bytes([(window_log - 10) << 3]) + b"\x01\x00\x00"
     _, errors = read(write(tmp_path / "a.json.zst", frame))
     assert "memory to decompress: decompress it first" in errors[0]

@@ -34,7 +34,7 @@ def test_an_empty_path_is_refused():
 def test_a_link_to_itself_is_refused(tmp_path):
     (tmp_path / "loop.json").symlink_to("loop.json")
     assert "symbolic links" in refused(str(tmp_path / "loop.json"))
-    assert "none matches" in refused(str(tmp_path / "loop.json" / "*.json"))
+    assert "no file matches" in refused(str(tmp_path / "loop.json" / "*.json"))
 
 
 def test_a_path_with_a_zero_is_refused():
@@ -64,7 +64,7 @@ def test_a_pattern_finds_what_a_shell_would(tmp_path, monkeypatch):
     assert trace_paths([".hidden/**/*.json"]) == [".hidden/f.json"]
     assert trace_paths(["*/*.json"]) == ["b/c.json"]
     assert trace_paths([f"{tmp_path}/**/e.json"]) == [f"{tmp_path}/b/d/e.json"]
-    assert "none matches" in refused("**/x.json")
+    assert "no file matches" in refused("**/x.json")
 
 
 def test_what_is_no_file_in_a_folder_is_passed_over(tmp_path):
@@ -79,7 +79,7 @@ def test_what_is_no_file_in_a_folder_is_passed_over(tmp_path):
 
 def test_a_folder_may_be_named_as_a_file(tmp_path):
     (tmp_path / "run.json").mkdir()
-    assert "no trace is in this directory" in refused(str(tmp_path / "run.json"))
+    assert "this directory has no traces" in refused(str(tmp_path / "run.json"))
     (tmp_path / "run.json" / "t.json").write_bytes(TRACE)
     assert trace_paths([str(tmp_path / "run.json")]) == [str(tmp_path / "run.json" / "t.json")]
 

@@ -96,7 +96,7 @@ def test_traces_of_an_archive_that_is_cut_off_are_loaded(folder, tmp_path):
 def test_an_archive_without_traces_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("not a trace")
     (tmp_path / "a.tar").write_bytes(archive_of(tmp_path, ""))
-    with pytest.raises(tracekit.TracekitError, match="no trace is in this archive"):
+    with pytest.raises(tracekit.TracekitError, match="this archive contains no trace"):
         tracekit.load(tmp_path / "a.tar")
 
 

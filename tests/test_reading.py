@@ -20,7 +20,7 @@ from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import LABEL_BITS, Ingest, create_tables
 from tracekit.trace.reader import TraceReader
-from tracekit.trace.recovery import set_aside
+from tracekit.trace.recovery import reject
 from tracekit.trace.source import ByteStream
 
 EVENTS = [
@@ -240,7 +240,7 @@ def test_who_ends_a_load_leaves_no_thread(tmp_path):
 @pytest.mark.parametrize("shift", range(3))
 def test_a_long_stretch_is_parted_between_characters(shift):
     text = "a" * shift + "\u4e2d" * 500_000
-    rows = list(set_aside(text.encode(), 7, "broken"))
+    rows = list(reject(text.encode(), 7, "broken"))
     assert len(rows) > 10
     assert "".join(row.text for row in rows) == text
     lengths = [len(row.text.encode()) for row in rows]
@@ -248,7 +248,7 @@ def test_a_long_stretch_is_parted_between_characters(shift):
 
 
 def test_a_long_stretch_of_no_characters_is_parted_all_the_same():
-    rows = list(set_aside(b"\x80" * 3_000_000, 0, "broken"))
+    rows = list(reject(b"\x80" * 3_000_000, 0, "broken"))
     assert "".join(row.text for row in rows) == "\N{REPLACEMENT CHARACTER}" * 3_000_000
     assert len(rows) < 100
 

@@ -22,7 +22,7 @@ from tracekit.ingest.hardware import Peaks
 from tracekit.ingest.host_tree import nest
 from tracekit.native.library import Batch
 from tracekit.native.streams import BatchStream, Rows
-from tracekit.trace.prefetch import ahead
+from tracekit.trace.prefetch import prefetched
 from tracekit.trace.reader import METADATA_BYTES, Piece, TraceReader
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import ByteStream
@@ -258,7 +258,7 @@ class Ingest:
 
     def insert_events(self, trace_id: int, reader: TraceReader) -> None:
         """Adds the events and labels of one trace, and what in it is no event."""
-        with closing(reader.pieces()) as read, ahead(read) as pieces:
+        with closing(reader.pieces()) as read, prefetched(read) as pieces:
             # Nearly always all events, then all labels.
             for kind, run in groupby(pieces, key=itemgetter(0)):
                 if kind == "rejected":

@@ -1,1 +1,1 @@
-"""Bytes of a trace -> its events: files and archives, compression, reading, and what is damaged."""
+"""Bytes of a trace -> its events: files, archives, compression, parsing, recovery from damage."""

@@ -1,7 +1,8 @@
-"""Tar archives -> their traces, as far as they can be had.
+"""Tar archives -> the traces in them, as far as the archive is readable.
 
-tarfile takes headers apart. The walk from one to the next is made here: tarfile's own follows what
-headers claim (sizes, sparse maps, chains of long names) without limit, and ends early in silence.
+tarfile parses the headers. This module walks from one header to the next, because tarfile's own
+walk follows what headers claim (sizes, sparse maps, chains of long names) without limit, and stops
+early without an error.
 https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html
 """
 
@@ -18,13 +19,14 @@ from tracekit.errors import TracekitError
 
 TRACES = (".json", ".json.gz", ".json.zst")
 _READ_BYTES = 1 << 20
-# A header that describes the next member (its long name, its pax records) is no larger.
+# Skip a header that describes the next member (its long name, its pax records) above this size.
 _EXTRA_BYTES = 1 << 20
-_NOTHING = bytes(BLOCKSIZE)
+_ZERO_BLOCK = bytes(BLOCKSIZE)
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTRAS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX, tarfile.XGLTYPE)
 _PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=\n]+)=")
-# Whether a block with more of the sparse map follows: in the header, and in each such block.
+# Offset of the flag that says another block of the sparse map follows: in the header, and in each
+# such block.
 _SPARSE_CONTINUES, _SPARSE_GOES_ON = 482, 504
 _KINDS = {
     tarfile.SYMTYPE: "symbolic link",
@@ -37,7 +39,7 @@ _KINDS = {
 
 
 class Stream(Protocol):
-    """A file; what ends it early is noted in `damage`."""
+    """A file to read; `damage` says why it ended early, if it did."""
 
     path: str
     damage: str | None
@@ -47,9 +49,9 @@ class Stream(Protocol):
 
 @dataclass
 class Member:
-    """A trace of an archive. Its chunks are read before the next member is asked for.
+    """A trace in an archive. Read all its chunks before asking for the next member.
 
-    Where it is cut off, `damage` says so when they are.
+    `damage` is set once the chunks are read, if the trace is cut off.
     """
 
     path: str
@@ -59,7 +61,7 @@ class Member:
 
 @dataclass
 class _Extra:
-    """What headers say about the next member in place of its own."""
+    """What extra headers say about the next member; it overrides the member's own header."""
 
     name: bytes | None = None
     size: int | None = None
@@ -72,10 +74,10 @@ def is_archive(head: bytes) -> bool:
 
 
 def members(stream: Stream) -> Iterator[Member | TracekitError]:
-    """The traces of an archive; in place of one that cannot be had, what is wrong with it.
+    """The traces of an archive; an error takes the place of a trace that cannot be read.
 
     Raises:
-        TracekitError: behind the last one, when the archive is damaged or no trace is in it.
+        TracekitError: after the last trace, when the archive is damaged or holds no trace.
     """
     return _Walk(stream).members()
 
@@ -85,7 +87,7 @@ class _Walk:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._held = b""
+        self._buffer = b""
         self._at = 0
         self._dropped = 0
         self._damage: str | None = None
@@ -94,7 +96,7 @@ class _Walk:
     def members(self) -> Iterator[Member | TracekitError]:
         found, extra = False, _Extra()
         while block := self._read(BLOCKSIZE):
-            if block == _NOTHING:
+            if block == _ZERO_BLOCK:
                 continue
             header = self._header(block)
             if header is not None and header.type in _EXTRAS:
@@ -114,10 +116,10 @@ class _Walk:
         if reason:
             raise TracekitError(f"{self._stream.path}: is a damaged archive: {reason}")
         if not found:
-            raise TracekitError(f"{self._stream.path}: no trace is in this archive")
+            raise TracekitError(f"{self._stream.path}: this archive contains no trace")
 
     def _header(self, block: bytes) -> TarInfo | None:
-        """None where there is none: then the next one is looked for."""
+        """The header in `block`, or None: then the walk goes on until it finds the next header."""
         if self._is_lost and not is_archive(block):
             return None
         try:
@@ -126,7 +128,7 @@ class _Walk:
             header = None
         self._is_lost = header is None or header.size < 0
         if header is None or self._is_lost:
-            self._note(f"no header stands before byte {self._offset:,}, where one should")
+            self._note(f"the header before byte {self._offset:,} is missing")
             return None
         if header.type == tarfile.GNUTYPE_SPARSE:
             follows = block[_SPARSE_CONTINUES]
@@ -136,7 +138,7 @@ class _Walk:
 
     def _read_extra(self, header: TarInfo, extra: _Extra) -> None:
         if header.size > _EXTRA_BYTES:
-            self._note(f"behind byte {self._offset:,}, a header has {header.size:,} bytes")
+            self._note(f"the header at byte {self._offset:,} is too large: {header.size:,} bytes")
             self._skip(header.size)
             return
         text = self._read(header.size)
@@ -144,14 +146,14 @@ class _Walk:
         if header.type == tarfile.GNUTYPE_LONGNAME:
             extra.name = text.partition(b"\0")[0]
         elif header.type in _PAX and not _read_pax(text, extra):
-            self._note(f"before byte {self._offset:,}, a header is not whole")
+            self._note(f"the header before byte {self._offset:,} is incomplete")
 
     def _trace(self, path: str, header: TarInfo, extra: _Extra) -> Iterator[Member | TracekitError]:
         kind = "sparse file" if extra.is_sparse else _KINDS.get(header.type)
         if kind is not None:
             self._skip_content(header, extra)
             yield TracekitError(
-                f"{path}: is a {kind}, which is not read from an archive: unpack it first"
+                f"{path}: is a {kind}, which cannot be read from an archive: unpack it first"
             )
             return
         member = Member(path, iter(()))
@@ -183,11 +185,11 @@ class _Walk:
                 return
 
     def _read(self, size: int) -> bytes:
-        """The next bytes, fewer only at the end."""
-        while len(self._held) - self._at < size and (more := self._stream.read(_READ_BYTES)):
+        """The next `size` bytes, fewer only at the end."""
+        while len(self._buffer) - self._at < size and (more := self._stream.read(_READ_BYTES)):
             self._dropped += self._at
-            self._held, self._at = self._held[self._at :] + more, 0
-        data = self._held[self._at : self._at + size]
+            self._buffer, self._at = self._buffer[self._at :] + more, 0
+        data = self._buffer[self._at : self._at + size]
         self._at += len(data)
         return data
 
@@ -200,20 +202,20 @@ class _Walk:
 
 
 def _size(header: TarInfo, extra: _Extra) -> int:
-    """What of the archive a member takes: links and such have no content, whatever they say."""
+    """The bytes of a member's content: 0 for links and the like, whatever their headers say."""
     if not header.isreg() and header.type in tarfile.SUPPORTED_TYPES:
         return 0
     return header.size if extra.size is None else extra.size
 
 
 def _read_pax(text: bytes, extra: _Extra) -> bool:
-    """Takes records `LENGTH KEY=VALUE` apart; False where they are not such."""
+    """Parses records `LENGTH KEY=VALUE` into `extra`; False when they are malformed."""
     at = 0
     while at < len(text):
         record = _PAX_RECORD.match(text, at)
         end = at + int(record[1]) if record else 0
         if record is None or end <= record.end() or text[end - 1 : end] != b"\n":
-            # Zeros may fill the block.
+            # Zeros may pad the block.
             return not text[at:].strip(b"\0")
         key, value = record[2], text[record.end() : end - 1]
         if key == b"path":

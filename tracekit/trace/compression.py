@@ -1,4 +1,4 @@
-"""Compressed bytes -> text, as far as it can be had."""
+"""Compressed bytes -> text, up to the first damage."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Protocol
 import zstandard
 from isal import isal_zlib
 
-_GZIP_WINDOW = 31  # zlib's: the largest, and a gzip header
-# zstd's own limit; `zstd --ultra --long=28` and more need a larger window.
+_GZIP_WINDOW = 31  # zlib's code for the largest window and a gzip header
+# zstd's own default limit. Files from `zstd --ultra --long=28` and above need a larger window.
 _ZSTD_WINDOW_BYTES = 128 << 20
-# Held back until the file ends, so that a wrong checksum costs none of the text before it.
+# Held back until the file ends, so that a wrong checksum does not lose the text before it.
 _TRAILER_BYTES = 8
-# Compressed data of this size without any text is not read further: empty members, endless headers.
+# Stop after this much compressed data without any text: empty members, endless headers.
 _SILENT_BYTES = 4 << 20
-# Compressed data is looked for in this much of a file that begins with something else.
+# Search this much of a file for the start of compressed data.
 HEAD_BYTES = 64 << 10
-# A gzip header: deflate, and no reserved flag. A zstd frame, or one that zstd skips (RFC 8878).
+# A gzip header with deflate and no reserved flag; a zstd frame, or a skippable one (RFC 8878).
 _MAGIC = re.compile(rb"(\x1f\x8b\x08[\x00-\x1f])|(\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)")
 _JSON_BEGINS = (b"{", b"[", b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf")
 
@@ -29,15 +29,15 @@ class Readable(Protocol):
 
 
 class DamagedError(Exception):
-    """Why no more text can be had."""
+    """Says why the rest of the data cannot be decompressed."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A compressed format. What one piece grows to is in memory at once."""
+    """A compressed format. Reading `piece_bytes` at a time bounds the memory for its text."""
 
     piece_bytes: int
-    # One decompressor for each member or frame.
+    # Makes a function that opens a decompressor; each member or frame gets its own.
     opener: Callable[[], Callable[[], Any]]
 
 
@@ -57,7 +57,8 @@ _ZSTD = Codec(1 << 10, _open_zstd)
 
 
 def codec_of(head: bytes) -> tuple[Codec, int] | None:
-    """How a file that begins with `head` is compressed, and where that begins; None for text."""
+    """The codec of a file that begins with `head`, and the offset of the compressed data; None for
+    text."""
     if head.startswith(_JSON_BEGINS):
         return None
     found = _MAGIC.search(head)
@@ -65,7 +66,7 @@ def codec_of(head: bytes) -> tuple[Codec, int] | None:
 
 
 class Decompressed:
-    """The text of compressed data: its members or frames, one behind the other."""
+    """The text of compressed data: all its members or frames, one after the other."""
 
     def __init__(self, raw: Readable, codec: Codec) -> None:
         self._parts = _decompress(raw, codec)
@@ -75,7 +76,8 @@ class Decompressed:
         """At least `size` bytes, fewer at the end.
 
         Raises:
-            DamagedError: when there are none, for the data ends early or is corrupt.
+            DamagedError: when the data ends early or is corrupt, after all text before the damage
+                has been returned.
         """
         data = bytearray()
         try:
@@ -89,7 +91,7 @@ class Decompressed:
 
 
 def _decompress(raw: Readable, codec: Codec) -> Iterator[bytes]:
-    """Parts of the text, none of them empty."""
+    """The text in parts; no part is empty."""
     opened = codec.opener()
     member, chunk, held, silent = opened(), b" ", b"", 0
     try:

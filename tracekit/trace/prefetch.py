@@ -1,4 +1,4 @@
-"""Work that is done before it is asked for."""
+"""Iteration with one item prepared in advance by a thread."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 
 @contextmanager
-def ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
-    """The same items; a thread makes the next one while the last is in use.
+def prefetched(items: Iterator[T]) -> Iterator[Iterator[T]]:
+    """The same items; a thread makes the next item while the caller uses the current one.
 
-    It ends with the block. The garbage collector may not end it: where that runs, the very locks
-    that this takes may be held.
+    The thread ends with the block. It must not be left to the garbage collector, which may run
+    while the locks are held that ending a thread takes.
     """
     with ThreadPoolExecutor(1) as thread:
-        yield _made(items, thread)
+        yield _prefetch(items, thread)
 
 
-def _made(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
+def _prefetch(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
     following = thread.submit(next, items, None)
     while (item := following.result()) is not None:
         following = thread.submit(next, items, None)

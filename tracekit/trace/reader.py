@@ -1,8 +1,8 @@
 """The bytes of a trace -> batches of events, and the metadata around them.
 
-A trace is read once, front to back; what is held is one batch. Events are read natively
-(tracekit.native), and so is the metadata around `traceEvents` (its place in the file does not
-matter), which is kept as text. Events are parsed here where one is damaged.
+A trace is read once, front to back, one batch in memory at a time. The native library
+(tracekit.native) parses the events and the metadata around `traceEvents`, which may come before or
+after the events and is kept as text. Python parses events only around a damaged one.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch
 from tracekit.native.members import Members, find_member, read_members
 from tracekit.native.streams import Rows
-from tracekit.trace.prefetch import ahead
-from tracekit.trace.recovery import SPACE, Rejected, Salvaged, next_event, salvage, set_aside
+from tracekit.trace.prefetch import prefetched
+from tracekit.trace.recovery import SPACE, Recovered, Rejected, next_event, recover, reject
 from tracekit.trace.source import ByteStream
 
-# Events of so many bytes are in the processor's cache while they are taken apart and inserted.
+# A batch of this size stays in the processor's cache while it is parsed and inserted.
 BATCH_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 20
-# Metadata of a trace, unless the caller allows more. Profilers write kilobytes of it.
+# Default limit for a trace's metadata. Profilers write kilobytes of it.
 METADATA_BYTES = 16_000_000
 _MEMBERS_BYTES = 64 << 10
-# A member that is asked for is decoded if it is no larger and no deeper than this.
+# Decode a metadata member only up to this size and depth.
 _MEMBER_BYTES = 4_000_000
 _MEMBER_DEPTH = 100
-# Python refuses integers of many digits; these are left as text.
+# Python refuses integers with very many digits; longer ones stay text.
 _MOST_DIGITS = 1000
-# Around a damaged event, so much is decoded event by event: with care, and slowly.
+# Around a damaged event, decode this much text event by event, in Python, which is slow.
 _CAREFUL_BYTES = 64 << 10
-# In so much text without an event nothing is looked for any more: a full disk may leave a file with
-# gigabytes of zeros.
+# Give up on a stretch of this size without an event: a full disk may leave gigabytes of zeros.
 _STRETCH_BYTES = 4 << 20
-# A bracket is the end of the events if what stands behind it within so many bytes says so.
-_BEHIND_BYTES = 64 << 10
+# Look this far past a bracket to decide whether it ends the events.
+_LOOK_AHEAD_BYTES = 64 << 10
 # Flush rejected text at this size, its rows included.
 _REJECTED_BYTES = 4 << 20
 _REJECTED_ROW_BYTES = 200
@@ -51,16 +50,16 @@ _MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"[^"\\]*+(?:\\.[^"\\]*+)*
 _MEMBER = json.JSONDecoder(parse_int=lambda n: int(n) if len(n) <= _MOST_DIGITS else n)
 _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
-# What a trace is read as, piece by piece.
+# What reading a trace yields: batches of events and labels, and lists of rejected text.
 Piece = tuple[Rows, Batch] | tuple[Literal["rejected"], list[Rejected]]
 
 
 @dataclass
 class TraceReader:
-    """Reads one trace; what is told beside its events (`metadata_text` ...) is whole at the end.
+    """Reads one trace. `metadata_text`, `damage` and the counts are complete once `pieces` ends.
 
-    Its labels are numbered from `first_label`. Stretches that are no events are counted as
-    `rejected`. More metadata than `metadata_bytes` is refused.
+    Labels are numbered from `first_label`. `rejected` counts stretches of text that are not events.
+    A trace with more than `metadata_bytes` of metadata is refused.
     """
 
     stream: ByteStream
@@ -86,14 +85,14 @@ class TraceReader:
     def metadata_text(self) -> str:
         """Every member but the events, as a JSON object without white space between its tokens.
 
-        Nothing of it is changed but what no JSON string may hold; a key may be there twice. As in
+        Only characters that a JSON string may not hold are replaced; a key may appear twice. As in
         the columns of events, a number may be NaN or Infinity, which DuckDB's JSON allows.
         """
         return "{" + ",".join(self._members) + "}"
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """All of it, decoded.
+        """`metadata_text`, decoded.
 
         Raises:
             TracekitError: when Python cannot decode it.
@@ -105,7 +104,7 @@ class TraceReader:
         return found
 
     def member(self, name: str) -> Any:
-        """A member of the metadata, decoded; None where it is not there, or is of no sane size."""
+        """A member of the metadata, decoded; None when it is missing, too large or too deep."""
         found = find_member(self.metadata_text.encode(), name)
         if found is None or len(found[0]) > _MEMBER_BYTES or found[1] > _MEMBER_DEPTH:
             return None
@@ -115,29 +114,27 @@ class TraceReader:
             return None
 
     def pieces(self) -> Generator[Piece, None, None]:
-        """All events, in the file's order and numbered so, their labels, and what is no event.
-        Close it.
+        """All events, numbered in the file's order, their labels, and rejected text. Close it.
 
         Raises:
-            TracekitError: when it is no trace.
+            TracekitError: when the file is not a trace.
         """
         first = self.stream.read(_CHUNK_BYTES)
         chunks = chain([first], iter(self.stream.read, b""))
-        # Of a large one, more is read, hashed and decompressed while events are parsed.
+        # A large trace is read, hashed and decompressed in a thread while events are parsed.
         is_large = len(first) >= _CHUNK_BYTES
-        with ahead(chunks) if is_large else nullcontext(chunks) as self._chunks:
+        with prefetched(chunks) if is_large else nullcontext(chunks) as self._chunks:
             self._read_head()
             while (yield from self._read_events()) and self._finds_second_events():
                 self.damage = "it has a second `traceEvents`, whose events follow the first's"
-            # A stray bracket ends the events of a damaged trace too early: what is behind it is
-            # kept.
+            # In a damaged trace a stray bracket may end the events too early: keep the rest.
             while (yield from self._finds_more_events()):
                 yield from self._read_events()
         yield "label", self._labels.take()
         if self._rejected:
             yield "rejected", self._rejected
 
-    # -- the metadata: before the events, and behind them -----------------------------------------
+    # -- the metadata: before and after the events -------------------------------------------------
 
     def _read_head(self) -> None:
         """Reads up to the first event."""
@@ -182,14 +179,14 @@ class TraceReader:
         elif read.stop is Stop.AT_END:
             self.damage = "the file ends before its closing brace"
         else:
-            self.damage = f"what follows the events is not whole: {self._what_is_wrong(read)}"
+            self.damage = f"the text after the events is damaged: {self._what_is_wrong(read)}"
         return False
 
     def _read_members(self) -> Members:
-        """Reads members as far as they go on, and keeps them; returns where and why they end.
+        """Reads and keeps members up to the events, the trace's end or an error; says which.
 
         Raises:
-            TracekitError: when there is too much of them.
+            TracekitError: when the metadata is larger than `metadata_bytes`.
         """
         wanted = _MEMBERS_BYTES
         while True:
@@ -212,12 +209,12 @@ class TraceReader:
 
     def _what_is_wrong(self, read: Members) -> str:
         reason = read.error or "the file ends inside a member"
-        return f"{reason} (in what begins at byte {self._offset:,})"
+        return f"{reason} (in the text from byte {self._offset:,})"
 
     # -- the events --------------------------------------------------------------------------------
 
     def _read_events(self) -> Generator[Piece, None, bool]:
-        """Reads up to the array's end; False where the file ends before it."""
+        """Reads up to the array's end; False when the file ends before it."""
         wanted, is_cut = self.batch_bytes, False
         while True:
             is_final = not self._fill(wanted)
@@ -231,19 +228,19 @@ class TraceReader:
                     break
             elif stop is Stop.INSIDE and not is_final:
                 wanted = max(wanted, 2 * len(self._buffer))
-            elif events := self._salvage(is_final or len(self._buffer) >= _STRETCH_BYTES):
-                yield from self._read_salvaged(events)
+            elif events := self._recover(is_final or len(self._buffer) >= _STRETCH_BYTES):
+                yield from self._read_recovered(events)
                 is_cut = is_final and bool(events.rejected) and not self._buffer
             else:
                 wanted = max(wanted, 2 * len(self._buffer))
-        # An array need not be closed (Trace Event Format, "JSON Array Format").
+        # The closing bracket of an array is optional (Trace Event Format, "JSON Array Format").
         if self.form == "object" or is_cut:
             self.damage = "the file ends inside the events"
         self.damage = self.stream.damage or self.damage
         return False
 
     def _read_whole_events(self) -> Generator[Piece, None, Stop]:
-        """Reads as far as events are whole and sound; returns why no further."""
+        """Reads events up to the first that is incomplete or damaged; returns why it stopped."""
         read = read_events(self._buffer, self.events, self._labels)
         self._drop(read.end)
         yield from self._taken(read)
@@ -256,7 +253,7 @@ class TraceReader:
         if self._labels.are_many:
             yield "label", self._labels.take()
 
-    def _hand_on(self, stretches: list[Rejected]) -> Iterator[Piece]:
+    def _keep_rejected(self, stretches: list[Rejected]) -> Iterator[Piece]:
         self.rejected += len(stretches)
         self._rejected += stretches
         self._rejected_bytes += sum(_REJECTED_ROW_BYTES + len(each.text) for each in stretches)
@@ -264,24 +261,24 @@ class TraceReader:
             yield "rejected", self._rejected
             self._rejected, self._rejected_bytes = [], 0
 
-    def _salvage(self, is_final: bool) -> Salvaged | None:
-        """The events at the front, the first of them damaged; None where that needs more text.
+    def _recover(self, is_final: bool) -> Recovered | None:
+        """The events at the front, the first of them damaged; None when that needs more text.
 
-        With `is_final` it has to do.
+        With `is_final`, no more text comes: the buffer is all there is.
         """
         reach = _CAREFUL_BYTES
         while True:
             is_all = reach >= len(self._buffer)
             text = bytes(self._buffer[:reach])
-            found = salvage(text, self._offset, final=is_final and is_all)
+            found = recover(text, self._offset, final=is_final and is_all)
             if found.end:
                 return found
             if is_all:
                 return None
             reach *= 4
 
-    def _read_salvaged(self, found: Salvaged) -> Iterator[Piece]:
-        yield from self._hand_on(found.rejected)
+    def _read_recovered(self, found: Recovered) -> Iterator[Piece]:
+        yield from self._keep_rejected(found.rejected)
         events = found.events
         while events:
             text = bytearray(b",".join(text for _, text in events))
@@ -290,37 +287,37 @@ class TraceReader:
             yield from self._taken(read)
             if read.stop is Stop.AT_END:
                 break
-            # Python takes the next one for an event, and the native reader does not.
+            # Python accepts the next event, but the native reader does not.
             offset, odd = events[count]
-            yield from self._hand_on(list(set_aside(odd, offset, read.error or "not whole")))
+            yield from self._keep_rejected(list(reject(odd, offset, read.error or "incomplete")))
             events = events[count + 1 :]
         self._drop(found.end)
 
     def _ends_here(self) -> bool:
-        """Whether the bracket at the front ends the events: a further member of the trace follows
-        or, at the end of the file, nothing but its brace. Elsewhere it is a stray one."""
-        reach = _BEHIND_BYTES
+        """Whether the bracket at the front ends the events: it does when another member of the
+        trace follows, or only a brace before the end of the file. Otherwise it is stray."""
+        reach = _LOOK_AHEAD_BYTES
         while self._fill(reach) and not self._buffer[1:reach].strip(SPACE + b","):
             if reach > _STRETCH_BYTES:
                 return True
             reach *= 2
-        more = self._fill(reach + _BEHIND_BYTES)
+        more = self._fill(reach + _LOOK_AHEAD_BYTES)
         if _MEMBER_FOLLOWS.match(self._buffer):
             return True
         return not more and _NOTHING_FOLLOWS.match(self._buffer) is not None
 
     def _finds_more_events(self) -> Generator[Piece, None, bool]:
-        """Reads on behind the trace's end, where nothing should be; True if events stand there."""
+        """Reads on after the trace's end, where the file should end; True if it finds events."""
         if self._peek() is None:
             self.damage = self.damage or self.stream.damage
             return False
-        self.damage = self.damage or "there is more after the trace's end"
+        self.damage = self.damage or "there is more text after the trace's end"
         while self._fill(1):
             self._fill(_STRETCH_BYTES)
             start = next_event(self._buffer, 0)
             end = len(self._buffer) if start is None else start
-            behind = set_aside(self._buffer[:end], self._offset, "behind the trace's end")
-            yield from self._hand_on(list(behind))
+            between = reject(self._buffer[:end], self._offset, "after the trace's end")
+            yield from self._keep_rejected(list(between))
             self._drop(end)
             if start is not None:
                 return True

@@ -1,4 +1,4 @@
-"""Events where a fast parse fails: decoded one by one, mended or set aside."""
+"""Events that the native parser refuses: decode them one by one, repair or reject each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 # White space between JSON tokens.
 SPACE = b" \t\r\n"
-# Where one object ends and the next begins. Whether both are events of the array is for the parser
-# to confirm: the same bytes may stand in a nested list.
+# Where one object ends and the next begins. The parser has to confirm that both are events of the
+# array: the same bytes may occur in a nested list.
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
-# Finds where values end, and their keys. Numbers are left as text: Python refuses long ones.
+# Finds where values end, and their keys. Numbers stay text, because Python refuses long ones.
 DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
-# A longer stretch is parted into rows that DuckDB keeps in little memory.
+# Split rejected text longer than this into rows, which DuckDB keeps in little memory.
 _LONG_BYTES = 1 << 20
 _ROW_BYTES = 64 << 10
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
@@ -22,7 +22,7 @@ _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 @dataclass
 class Rejected:
-    """A stretch of the events array that is not JSON, or a part of a long one."""
+    """Text in the events array that is not an event, or one part of it when it is long."""
 
     offset: int
     text: str
@@ -30,20 +30,21 @@ class Rejected:
 
 
 @dataclass
-class Salvaged:
-    """What `salvage` made of a stretch of the events array: events, each with its offset."""
+class Recovered:
+    """What `recover` found in a stretch of the events array: events with their byte offsets,
+    rejected text, and the first byte not consumed."""
 
     events: list[tuple[int, bytes]]
     rejected: list[Rejected]
     end: int
 
 
-def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
-    """Decodes events one by one, in Python: slow, and right where the first of them is damaged.
+def recover(text: bytes, offset: int, *, final: bool) -> Recovered:
+    """Decodes events one by one, in Python: slow, but it copes with a damaged first event.
 
-    Raw control characters and invalid UTF-8 are mended, what is not JSON is set aside. `end` is the
-    first byte not consumed: an event that is incomplete (only when not `final`), or a bracket that
-    may end the events (where one begins the text, it does not).
+    It replaces raw control characters and invalid UTF-8, and rejects text that is not JSON.
+    Decoding stops at an incomplete event (unless `final`: then no more text comes) and at a bracket
+    that may end the events. A bracket that begins the text is stray.
     """
     good: list[tuple[int, bytes]] = []
     rejected: list[Rejected] = []
@@ -54,37 +55,40 @@ def salvage(text: bytes, offset: int, *, final: bool) -> Salvaged:
         while at < len(latin) and latin[at] in " \t\r\n,":
             at += 1
         if at == len(latin) or (latin[at] == "]" and at > 0):
-            return Salvaged(good, rejected, at)
+            return Recovered(good, rejected, at)
         try:
             found, end = DECODER.raw_decode(latin, at)
             if not isinstance(found, dict):
                 raise json.JSONDecodeError("Not an object", latin, at)
-            good.append((offset + at, mended(text[at:end]).encode()))
+            good.append((offset + at, repaired(text[at:end]).encode()))
         except (json.JSONDecodeError, RecursionError) as error:
             if _runs_out(error, latin):
-                # Cut off: what follows inside it may look like events, and is none.
+                # The value is cut off: objects inside it may look like events.
                 if not final:
-                    return Salvaged(good, rejected, at)
+                    return Recovered(good, rejected, at)
                 end = len(text)
             else:
                 following = next_event(text, at + 1)
                 if following is None and not final:
-                    return Salvaged(good, rejected, at)
+                    return Recovered(good, rejected, at)
                 end = len(text) if following is None else following
             lost = text[at:end].rstrip(SPACE + b",")
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-            rejected += set_aside(lost, offset + at, reason)
+            rejected += reject(lost, offset + at, reason)
         at = end
 
 
-def set_aside(text: bytes | bytearray, offset: int, reason: str) -> Iterator[Rejected]:
-    """What is no event: one row, more where it is long; no character is parted."""
+def reject(text: bytes | bytearray, offset: int, reason: str) -> Iterator[Rejected]:
+    """Rows for text that is not an event: one, or several for long text, split between characters.
+
+    `offset` is where the text begins in the decompressed trace, in bytes.
+    """
     most = len(text) if len(text) <= _LONG_BYTES else _ROW_BYTES
     begin = 0
     while begin < len(text):
         end = min(begin + most, len(text))
         if end < len(text):
-            # At most three bytes go on a character.
+            # At most three bytes continue a UTF-8 character.
             end -= next((n for n in range(4) if text[end - n] & 0xC0 != 0x80), 0)
         yield Rejected(offset + begin, text[begin:end].decode("utf-8", "replace"), reason)
         begin = end
@@ -93,7 +97,7 @@ def set_aside(text: bytes | bytearray, offset: int, reason: str) -> Iterator[Rej
 def looks_like_event(text: bytes | bytearray, at: int) -> bool:
     """Whether an event of the array seems to begin here: a JSON object with a `ph`.
 
-    Of one that is cut off, or is not strict JSON, a `ph` near its beginning has to do.
+    For text that is cut off or malformed, a `ph` near its beginning is enough.
     """
     for reach in (1 << 11, 1 << 16):
         near = bytes(text[at : at + reach]).decode("latin-1")
@@ -108,15 +112,15 @@ def looks_like_event(text: bytes | bytearray, at: int) -> bool:
 
 
 def _runs_out(error: Exception, text: str) -> bool:
-    """Whether parsing failed because the text ends too early, rather than on what it says."""
+    """Whether parsing failed because the text ends too early, rather than because it is wrong."""
     if not isinstance(error, json.JSONDecodeError):
         return False
-    # A literal that is cut off is reported at its start: none is longer than this.
+    # A literal that is cut off is reported at its start; -Infinity is the longest.
     return error.msg.startswith("Unterminated") or error.pos > len(text.rstrip()) - len("-Infinity")
 
 
 def next_event(text: bytes | bytearray, at: int) -> int | None:
-    """Where the first event begins that follows another object, or None."""
+    """The index at which the first event after another object begins, or None."""
     for match in BOUNDARY.finditer(text, at):
         if looks_like_event(text, match.end()):
             return match.end()
@@ -126,7 +130,7 @@ def next_event(text: bytes | bytearray, at: int) -> int | None:
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
-# An escaped pair of surrogates, half of one, or any other escape.
+# An escaped pair of surrogates, a lone surrogate, or any other escape.
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
     re.DOTALL,
@@ -134,15 +138,15 @@ _ESCAPE = re.compile(
 
 
 def strict_json(value: object) -> str:
-    """JSON that any parser takes: what UTF-8 cannot say is replaced."""
+    """JSON that any parser accepts: lone surrogates, which UTF-8 cannot encode, are replaced."""
     return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", json.dumps(value, ensure_ascii=False))
 
 
-def mended(text: bytes) -> str:
-    """Strict JSON: mended inside its strings, else unchanged."""
-    return _STRING.sub(_mended_string, text.decode("utf-8", "replace"))
+def repaired(text: bytes) -> str:
+    """Strict JSON: strings are repaired, everything else is unchanged."""
+    return _STRING.sub(_repaired_string, text.decode("utf-8", "replace"))
 
 
-def _mended_string(string: re.Match[str]) -> str:
+def _repaired_string(string: re.Match[str]) -> str:
     text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", string[0])
     return _ESCAPE.sub(lambda found: "\N{REPLACEMENT CHARACTER}" if found[1] else found[0], text)

@@ -21,25 +21,26 @@ from tracekit.errors import TracekitError
 from tracekit.trace.archives import TRACES, is_archive, members
 from tracekit.trace.compression import HEAD_BYTES, DamagedError, Decompressed, codec_of
 
-# A trace that is stored in no more than this is small.
+# A trace is small up to this stored size.
 _SMALL_BYTES = 64 << 10
 _SMALL_COMPRESSED_BYTES = 8 << 10
 _READ_BYTES = 1 << 20
 _COPY_BYTES = 64 << 10
-# What is copied to be read again: in memory up to here, then in a file.
+# A temporary copy stays in memory up to this size, then goes to a file.
 _SPOOL_BYTES = 1 << 20
-# A copy leaves this much of the disk free, of a small disk this share. It is checked now and then.
+# A copy leaves this much of the disk free, or a tenth of a small disk, checked every 16 MB.
 _KEEP_FREE_BYTES = 1 << 30
-_KEEP_FREE_SHARE = 10  # a tenth
+_KEEP_FREE_SHARE = 10
 _CHECK_BYTES = 16 << 20
-# Traces shrink to a tenth, generated ones to a fiftieth. What grows beyond this is no trace.
+# Traces compress to a tenth of their size, generated ones to a fiftieth. Refuse a file that grows
+# by more than this ratio.
 _BOMB_RATIO = 250
 _BOMB_BYTES = 256 << 20
 _SUFFIXES = (*TRACES, ".tar", ".tar.gz", ".tgz", ".tar.zst")
 
 
 class _Hashing:
-    """A file that is hashed and counted as it is read."""
+    """A file that hashes and counts its bytes as they are read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -54,7 +55,7 @@ class _Hashing:
 
 
 class _Growth:
-    """What a file is as stored, and what its layers (an archive's and its members') grow to."""
+    """Bytes read of a file as stored, and decompressed, for an archive and its members together."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -62,26 +63,27 @@ class _Growth:
         self._stored = self._text = 0
 
     def add(self, *, stored: int, text: int) -> None:
-        """Counts bytes that were read, and those that were decompressed.
+        """Counts bytes read and bytes decompressed.
 
         Raises:
-            TracekitError: when they grow beyond all measure.
+            TracekitError: when the text is more than `_BOMB_RATIO` times the stored size.
         """
         with self._lock:
             self._stored += stored
             self._text += text
             if self._text > max(_BOMB_BYTES, _BOMB_RATIO * self._stored):
                 raise TracekitError(
-                    f"{self._path}: is more than {_BOMB_RATIO} times as large decompressed, which "
-                    "no trace is; if you trust it, decompress it first"
+                    f"{self._path}: is more than {_BOMB_RATIO} times as large when decompressed, "
+                    "like a decompression bomb; if you trust the file, decompress it first"
                 )
 
 
 class ByteStream:
-    """The decompressed bytes of a trace. What ends early is noted in `damage`, not raised.
+    """The decompressed bytes of a trace. When it ends early, `damage` says why; nothing is raised.
 
-    `path` is what messages and the database call it; `progress` is told of bytes read, as stored.
-    `archive` is the stream that it is a member of, and `damage` what is known to be wrong with it.
+    `path` is its name in messages and in the database. `progress` is called with the number of
+    stored bytes read. `archive` is the stream of the archive that holds the trace, if any, and the
+    argument `damage` says what is already known to be wrong.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class ByteStream:
         self._file.close()
 
     def rewind(self) -> None:
-        """Back to the first byte.
+        """Goes back to the first byte.
 
         Raises:
             TracekitError: when the file cannot be read.
@@ -135,10 +137,10 @@ class ByteStream:
             raise unreadable(self.path, error) from error
 
     def read(self, size: int = _READ_BYTES) -> bytes:
-        """The next bytes, about `size`; none at the end.
+        """About `size` bytes more; empty at the end.
 
         Raises:
-            TracekitError: when the file cannot be read, or grows beyond all measure.
+            TracekitError: when the file cannot be read, or grows too much when decompressed.
         """
         before = self._hashing.size
         try:
@@ -157,7 +159,7 @@ class ByteStream:
 
     @property
     def file_bytes(self) -> int:
-        """How much of the file, as stored, has been read."""
+        """The number of stored bytes read so far."""
         return self._hashing.size
 
     @property
@@ -177,12 +179,12 @@ class ByteStream:
 
     @property
     def is_small(self) -> bool:
-        """Whether all of it surely takes little memory."""
+        """Whether the whole trace is sure to fit in little memory."""
         most = _SMALL_BYTES if self._decompressed is None else _SMALL_COMPRESSED_BYTES
         return self.stored_bytes <= most
 
     def stored_sha256(self) -> str:
-        """Of the whole file, as stored, read for this alone: the stream stays where it is.
+        """The SHA-256 of the whole stored file, which is read for this; the position is kept.
 
         Raises:
             TracekitError: when the file cannot be read.
@@ -206,7 +208,7 @@ class ByteStream:
         self.damage = damage if self.damage is None else f"{self.damage}; {damage}"
 
     def _skip_rest(self) -> bytes:
-        """Hashes what cannot be decompressed."""
+        """Reads the rest, which cannot be decompressed, so that it is hashed and counted."""
         self._decompressed = None
         try:
             while self._hashing.read():
@@ -223,12 +225,13 @@ def open_streams(
 ) -> Iterator[ByteStream | TracekitError]:
     """The trace at `path` (- is standard input), or each trace of a tar archive, in order.
 
-    Who takes a stream closes it. In place of an archive's bad member comes what is wrong with it.
-    What comes through a pipe and an archive's members are copied to `temp_dir` (the system's
-    unless given) when large; a copy never fills the disk.
+    The caller closes each stream. An error takes the place of an archive member that cannot be
+    read. Input from a pipe and members of archives are copied, to `temp_dir` (default: the system's
+    temporary directory) when large; a copy never fills the disk.
 
     Raises:
-        TracekitError: when it cannot be read. When an archive is damaged, its traces come first.
+        TracekitError: when the file cannot be read. For a damaged archive, it is raised after the
+            traces that can be read.
     """
     folder = str(temp_dir or tempfile.gettempdir())
     stream = ByteStream(path, _seekable(path, folder), progress)
@@ -244,14 +247,14 @@ def open_streams(
                 continue
             copy = _spooled(member.path, member.chunks, folder)
             if member.damage and not copy.tell():
-                # Nothing of it is there; the archive's own error says so.
+                # Nothing of the member is left; the error about the archive says so.
                 copy.close()
                 continue
             yield ByteStream(member.path, copy, archive=stream, damage=member.damage)
 
 
 def _seekable(path: str, folder: str) -> BinaryIO:
-    """The file, or a temporary copy of what comes through a pipe."""
+    """The file, or a temporary copy of it when it is a pipe."""
     try:
         if path == "-":
             if sys.stdin is None:
@@ -280,7 +283,7 @@ def _unlisted(path: str) -> OSError | None:
 
 
 def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
-    """A temporary copy.
+    """A temporary copy of the chunks.
 
     Raises:
         TracekitError: when it does not fit on the disk.
@@ -301,7 +304,7 @@ def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
                     f"({error.strerror}): name a larger directory for temporary files"
                 ) from error
     except BaseException:
-        # It is flushed when it is closed, which fails where the disk is full.
+        # Closing flushes the copy, which fails when the disk is full.
         with suppress(OSError):
             copy.close()
         raise
@@ -315,10 +318,10 @@ def _check_room(folder: str) -> None:
 
 
 def trace_paths(paths: Iterable[str]) -> list[str]:
-    """Files as they are; what is in a directory, or matches a pattern, in order.
+    """The paths of traces: files as given, and those in a directory or matching a pattern, sorted.
 
-    Links to files are followed, those to directories are not. A directory that cannot be listed is
-    among what is found: reading it says why.
+    Links to files are followed, links to directories are not. A directory that cannot be listed is
+    returned as a path, so that reading it says why.
 
     Raises:
         TracekitError: for a directory or pattern without a trace, or an empty path.
@@ -329,10 +332,10 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
             raise TracekitError("a path is empty: name a file, a directory or a pattern")
         if Path(path).is_dir():
             inside = sorted(_in_directory(path))
-            what = f"no trace is in this directory: no file ends in one of {', '.join(_SUFFIXES)}"
+            what = f"this directory has no traces: no file ends in one of {', '.join(_SUFFIXES)}"
         elif glob.has_magic(path) and not os.path.lexists(path):
             inside = sorted(_matching(path))
-            what = "No such file, and none matches it as a pattern"
+            what = "no such file, and no file matches it as a pattern"
         else:
             found.append(path)
             continue
@@ -353,12 +356,12 @@ def _in_directory(path: str) -> Iterator[str]:
 
 
 def _matching(pattern: str) -> Iterator[str]:
-    """What a pattern names, as a shell takes it; `**` goes through no link to a directory."""
+    """The paths that match a shell pattern; `**` does not follow links to directories."""
     parts = Path(pattern).parts
     if "**" not in parts:
         found = glob.glob(pattern)  # noqa: PTH207
     else:
-        # glob.glob follows links, which may lead in circles.
+        # glob.glob follows links, which may form cycles.
         anchor = Path(pattern).anchor
         below = [*parts[1 if anchor else 0 :], *(["*"] if parts[-1] == "**" else [])]
         found = [
@@ -370,7 +373,7 @@ def _matching(pattern: str) -> Iterator[str]:
 
 
 def _may_hold_a_trace(path: str) -> bool:
-    """A file, or what cannot be looked at: reading it says why."""
+    """True for a file, and for a path that cannot be examined: reading it says why."""
     try:
         return stat.S_ISREG(Path(path).stat().st_mode)
     except OSError:

@@ -1,10 +1,10 @@
-"""Work done ahead: in order, one item before it is asked for, and its errors where they belong."""
+"""Prefetching: items in order, the next one made early, errors at their place."""
 
 import threading
 
 import pytest
 
-from tracekit.trace.prefetch import ahead
+from tracekit.trace.prefetch import prefetched
 
 
 def test_items_come_in_order_and_from_another_thread():
@@ -15,7 +15,7 @@ def test_items_come_in_order_and_from_another_thread():
             made_by.append(threading.current_thread())
             yield item
 
-    with ahead(items()) as made:
+    with prefetched(items()) as made:
         assert list(made) == list(range(5))
     assert threading.current_thread() not in made_by
 
@@ -28,26 +28,26 @@ def test_the_next_item_is_made_while_the_last_is_in_use():
         second_is_made.set()
         yield "second"
 
-    with ahead(items()) as made:
+    with prefetched(items()) as made:
         assert next(made) == "first"
         assert second_is_made.wait(10)
         assert list(made) == ["second"]
 
 
-def test_an_error_comes_behind_the_items_before_it():
+def test_an_error_is_raised_after_the_items_before_it():
     def items():
         yield 1
         raise ValueError("broken")
 
-    with ahead(items()) as made:
+    with prefetched(items()) as made:
         assert next(made) == 1
         with pytest.raises(ValueError, match="broken"):
             next(made)
 
 
-def test_its_thread_ends_with_the_block():
+def test_the_thread_ends_with_the_block():
     before = threading.enumerate()
-    with ahead(iter(range(5))) as made:
+    with prefetched(iter(range(5))) as made:
         assert next(made) == 0
         assert threading.enumerate() != before
     assert threading.enumerate() == before
