@@ -87,10 +87,10 @@ def test_a_trace_in_array_form_is_a_trace(run, tmp_path):
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', "[]", "[1, 2, 3]", '[{"pid": 1'])
 def test_a_trace_without_one_event_is_bad_input(text, run, trace, tmp_path):
     (tmp_path / "none.json").write_text(text)
-    refused(run("analyze", "none.json", "--json"), "none.json: holds no event")
+    refused(run("analyze", "none.json", "--json"), "none.json: contains no trace events")
     done = run("load", "none.json", "good.json", "-o", "run.duckdb")
     assert done.returncode == 2
-    assert "not loaded: none.json: holds no event" in done.stderr
+    assert "not loaded: none.json: contains no trace events" in done.stderr
     assert "good.json" in done.stdout
     assert len(done.stdout.splitlines()) == 1
 

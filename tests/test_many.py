@@ -89,7 +89,7 @@ def test_traces_of_an_archive_that_is_cut_off_are_loaded(folder, tmp_path):
         assert events_by_trace(database) == [1, 2]
     # Of the third, nothing is there.
     assert len(bad) == 2
-    assert "rank3.json: holds no event" in str(bad[0])
+    assert "rank3.json: contains no trace events" in str(bad[0])
     assert "damaged archive" in str(bad[1])
 
 

@@ -82,7 +82,7 @@ def test_an_append_goes_on_only_from_the_database_that_it_was_begun_on(tmp_path)
     assert load(tmp_path, "a.json").returncode == 0
     left_partial(tmp_path, "b.json", "--append")
     assert load(tmp_path, "c.json", "--append").returncode == 0
-    refused(load(tmp_path, "b.json", "--append", "--resume"), "another state of the database")
+    refused(load(tmp_path, "b.json", "--append", "--resume"), "the database has changed")
     assert held(tmp_path / "run.duckdb") == ["a.json", "c.json"]
     (tmp_path / "run.duckdb.partial").unlink()
     assert load(tmp_path, "b.json", "--append", "--resume").returncode == 0
@@ -93,14 +93,14 @@ def test_an_append_that_is_unfinished_does_not_replace(tmp_path):
     trace(tmp_path, "a"), trace(tmp_path, "b")
     assert load(tmp_path, "a.json").returncode == 0
     left_partial(tmp_path, "b.json", "--append")
-    refused(load(tmp_path, "b.json", "--resume"), "another state of the database")
+    refused(load(tmp_path, "b.json", "--resume"), "the database has changed")
     assert held(tmp_path / "run.duckdb") == ["a.json"]
 
 
 def test_a_load_goes_on_only_with_the_traces_that_it_was_begun_with(tmp_path):
     trace(tmp_path, "a"), trace(tmp_path, "b")
     left_partial(tmp_path, "a.json")
-    refused(load(tmp_path, "b.json", "--resume"), "a.json, which is not loaded now")
+    refused(load(tmp_path, "b.json", "--resume"), "a.json, which this load does not include")
     assert load(tmp_path, "b.json", "a.json", "--resume").returncode == 0
     assert sorted(held(tmp_path / "run.duckdb")) == ["a.json", "b.json"]
 

@@ -1,1 +1,1 @@
-"""Events -> tables. The only writer of a database."""
+"""Events -> tables. Only this package writes traces to a database."""

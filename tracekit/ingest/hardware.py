@@ -1,4 +1,4 @@
-"""Peaks of devices: hardware.toml, and a user's file of the same form before it."""
+"""Peak rates of devices, from hardware.toml and from a user's file, which takes precedence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _KEYS = {"name", "match", "memory_gb_per_s", "tflops", "source", "memory_source"
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a device could do at most: dense operations and bytes, each a second."""
+    """A device's peak rates: bytes per second of memory, and dense operations per second by number
+    format. `pattern` is the regular expression that matches the device's name."""
 
     name: str
     pattern: str
@@ -41,10 +42,10 @@ class Peaks:
 
 
 def peaks(own: str | Path | None = None) -> list[Peaks]:
-    """All known devices, the first that matches counting; those of the file `own` come first.
+    """All known devices, those of the file `own` first; the first match for a device's name counts.
 
     Raises:
-        TracekitError: when that file cannot be read, or says something else than peaks.
+        TracekitError: when `own` cannot be read or is not a valid hardware file.
     """
     text = (files("tracekit") / "hardware.toml").read_text(encoding="utf-8")
     shipped = _parsed(text, "hardware.toml")
@@ -62,7 +63,7 @@ def _read(path: Path) -> list[Peaks]:
             duckdb.execute("SELECT regexp_matches('', $1)", [each.pattern])
         except duckdb.Error as error:
             raise TracekitError(
-                f"{path}: match {each.pattern!r} is not a regular expression of RE2: {error}"
+                f"{path}: match {each.pattern!r} is not an RE2 regular expression: {error}"
             ) from error
     return devices
 
@@ -81,14 +82,14 @@ def _checked(entry: Any, where: str) -> Peaks:
     if not isinstance(entry, dict) or not {"name", "match", "source"} <= entry.keys():
         raise TracekitError(f"{where}: needs name, match and source")
     if unknown := entry.keys() - _KEYS:
-        raise TracekitError(f"{where}: has no key {min(unknown)!r}; it has {_listed(_KEYS)}")
+        raise TracekitError(f"{where}: unknown key {min(unknown)!r}; the keys are {_listed(_KEYS)}")
     rates = entry.get("tflops", {})
     if not isinstance(rates, dict) or rates.keys() - set(FORMATS):
-        raise TracekitError(f"{where}: tflops has a rate for each of: {_listed(FORMATS)}")
+        raise TracekitError(f"{where}: tflops must be a table of rates for {_listed(FORMATS)}")
     memory = entry.get("memory_gb_per_s")
     for figure in [*rates.values(), *([] if memory is None else [memory])]:
         if isinstance(figure, bool) or not isinstance(figure, int | float) or not figure > 0:
-            raise TracekitError(f"{where}: {figure!r} is not a rate")
+            raise TracekitError(f"{where}: {figure!r} is not a rate: give a number above 0")
     if not isinstance(entry["match"], str):
         raise TracekitError(f"{where}: match is not text")
     return Peaks(

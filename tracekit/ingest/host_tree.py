@@ -1,4 +1,4 @@
-"""Host slices -> their tree, the time of each thread, and what it did while a device waited."""
+"""Host slices -> their call tree, each thread's time, and what threads did while a device idled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracekit.native.library import Batch
 from tracekit.native.streams import BatchStream, Rows
 from tracekit.native.walk import Walked, walk
 
-# Inserted at once: a row group of DuckDB's.
+# One of DuckDB's row groups.
 _ROWS_AT_ONCE = 122_880
 _WRITE: dict[Walked, tuple[Rows, str]] = {
     Walked.SEGMENTS: ("segment", "write_segments"),
@@ -25,7 +25,7 @@ _WRITE: dict[Walked, tuple[Rows, str]] = {
 def nest(connection: duckdb.DuckDBPyConnection) -> None:
     """Fills thread_segment, thread_slice and gpu_op_host, and adds to gpu_timeline.
 
-    queries/views/host.sql and timeline.sql say what they hold.
+    queries/views/host.sql and timeline.sql document these tables.
     """
     with connection.cursor() as reading, ExitStack() as writing:
         ordered = reading.sql(catalog.schema("host_order"))
@@ -39,7 +39,7 @@ def nest(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 class _Table:
-    """A table: a thread inserts a batch while the next one is made. All, or nothing."""
+    """Inserts batches into a table, in a thread and in one transaction."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, rows: Rows, statement: str) -> None:
         self._cursor = cursor
@@ -73,6 +73,6 @@ class _Table:
             self._inserting.result()
 
     def _insert(self, batch: Batch) -> None:
-        # DuckDB finds the stream by its name here.
+        # The statement reads this local variable by its name.
         walked = BatchStream(self._rows, iter([batch]))  # noqa: F841
         self._cursor.execute(self._statement)

@@ -1,4 +1,4 @@
-"""Files -> a database: which files, how much memory, what happens when one of them is bad."""
+"""Files -> a database: which files to load, in how much memory, and what to do with bad ones."""
 
 from __future__ import annotations
 
@@ -44,24 +44,25 @@ from tracekit.ingest.writer import (
 )
 from tracekit.trace.source import ByteStream, open_streams
 
-# So many small traces share a transaction, which takes longer than they do.
+# Small traces in one transaction, which takes longer than inserting one of them.
 _SMALL_TRACES_AT_ONCE = 64
-# DuckDB checks the metadata around the events, which takes some 30 times its text at worst.
+# A trace's metadata may take 1/50 of the memory: DuckDB's check of its JSON takes up to about 30
+# times the size of the text.
 _METADATA_SHARE = 50
-# Blocks of the database file, smaller than DuckDB's own (256 KB), of which much stays empty where
-# there is little to store. Where memory is short, they are slower.
+# Block size for small databases. DuckDB's default blocks (256 KB) stay mostly empty when there is
+# little to store; smaller blocks are slower when memory is short.
 _SMALL_BLOCK_BYTES = 64 << 10
 _SMALL_TRACES_BYTES = 256 << 20
-# Compressed ones grow so many times, about.
+# A compressed trace grows by about this factor.
 _COMPRESSION = 20
 
 
 def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
-    """Loads into a database in memory; what is asked of it afterwards only reads."""
+    """Loads into a database in memory and returns a connection that can only read."""
     first, resources = job.paths[0], job.resources
     memory_mb = resources.memory_mb
     connection = connect(":memory:", resources.settings(uuid.uuid4().hex), first)
-    # What is kept in memory has no limit unless one is given.
+    # The database itself is in memory: set a limit only when the user asked for one.
     memory = Memory(connection, memory_mb) if memory_mb else None
     job.run(connection, memory, first)
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
@@ -76,7 +77,9 @@ def into_file(
     append: bool,
     on_wait: Callable[[], object] | None = None,
 ) -> None:
-    """Loads into the file `database`, alone: while another does, it waits, having called `on_wait`.
+    """Loads into the file `database`, as its only writer.
+
+    If another process is loading into it, this calls `on_wait` and waits.
 
     Raises:
         TracekitError: when nothing can be loaded, or the file cannot be written.
@@ -89,18 +92,18 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
     resources = job.resources
     if log := leftover_log(database):
         raise TracekitError(
-            f"{database}: {log.name} beside it holds changes that another program made and did not "
-            "finish: close that program, or open the database with DuckDB once, or remove the file"
+            f"{database}: {log.name} beside it holds unfinished changes by another program: close "
+            f"that program, open the database with DuckDB once, or remove {log.name}"
         )
     base = Path(database) if append and Path(database).exists() else None
     if base is not None:
-        # Refused before anything is read, should it be no database.
+        # Before any trace is read.
         require_database(base)
     with (resumable if job.resume else written_whole)(database, job.paths) as beside:
         if beside.exists():
             require_same(beside, base, job.paths)
         elif job.resume:
-            # Of one that somebody removed.
+            # Logs may remain from a partial database that the user removed.
             for log in logs_of(beside):
                 log.unlink(missing_ok=True)
             with written_whole(beside) as fresh:
@@ -115,7 +118,7 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
 def _begin(
     job: Job, fresh: Path, base: Path | None, database: str | Path, resources: Resources
 ) -> None:
-    """Makes the database that a load which can be resumed adds to."""
+    """Makes the database that a resumable load adds to."""
     if base is not None:
         shutil.copyfile(base, fresh)
     settings = resources.settings(fresh) | _block_size(job.paths)
@@ -124,9 +127,9 @@ def _begin(
 
 
 def _block_size(paths: list[str]) -> Config:
-    """DuckDB's setting for a new database of these traces."""
+    """DuckDB's setting of the block size for a new database of these traces."""
     if not all(Path(path).is_file() for path in paths):
-        # Of a pipe, nothing is known.
+        # The size of a pipe is unknown.
         return {}
     try:
         total = sum(
@@ -134,22 +137,23 @@ def _block_size(paths: list[str]) -> Config:
             for path in paths
         )
     except OSError:
-        # One has gone meanwhile: whoever reads it says so.
+        # A file has just been removed: reading it will say so.
         return {}
     return {"default_block_size": _SMALL_BLOCK_BYTES} if total <= _SMALL_TRACES_BYTES else {}
 
 
-# How many traces were loaded, and what was wrong with others, by their trace_ids.
+# The number of traces loaded, and the errors of the others with their trace_ids.
 _Outcome = tuple[int, list[tuple[int, TracekitError]]]
 
 
 class _Stopped(Exception):
-    """Another file, or the user, has ended the job."""
+    """An error in another file, or the user, has ended the job."""
 
 
 @dataclass
 class Job:
-    """Loads some files through one connection, and keeps the errors of bad ones if it may."""
+    """Loads files through one connection. With `keeps_errors` it skips bad files and collects their
+    errors; otherwise the first bad file ends it."""
 
     paths: list[str]
     devices: list[Peaks]
@@ -165,7 +169,7 @@ class Job:
 
     @property
     def errors(self) -> list[TracekitError]:
-        """In the order of the traces."""
+        """The errors of bad traces, ordered by trace_id."""
         return [error for _, error in sorted(self.bad, key=lambda each: each[0])]
 
     def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
@@ -181,14 +185,14 @@ class Job:
             finish(connection, more_memory, has_views=has_views)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
-                f"{name}: cannot be loaded in the memory that was allowed: allow more (memory_mb)"
+                f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"
             ) from error
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise TracekitError(f"{name}: cannot be loaded: {reason}") from error
 
     def _load_all(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Several files at a time. Their trace_ids follow the order in which they were given."""
+        """Loads several files at a time, with trace_ids in the order given."""
         workers = workers_of(connection)
         pending: set[Future[_Outcome]] = set()
         with ThreadPoolExecutor(workers) as pool:
@@ -236,7 +240,7 @@ class Job:
         return copied
 
     def _sources(self, done: set[LoadedTrace]) -> Iterator[ByteStream | str]:
-        """The traces to read, and the paths of databases whose traces are to be copied."""
+        """The traces to read, and the paths of databases to copy traces from."""
         for path in self.paths:
             try:
                 if is_database(path):
@@ -256,7 +260,7 @@ class Job:
 
     @staticmethod
     def _is_in(done: set[LoadedTrace], stream: ByteStream) -> bool:
-        """Whether this very trace is loaded already: the same path, and the same bytes."""
+        """Whether this trace is loaded already, with the same path and the same bytes."""
         size = stream.stored_bytes
         same = {each for each in done if each[:2] == (stream.path, size)}
         return bool(same) and (stream.path, size, stream.stored_sha256()) in same

@@ -1,4 +1,4 @@
-"""What loading may use of the machine, and who is told how far it is."""
+"""Memory, threads and disk that loading may use, and the callbacks that report its progress."""
 
 from __future__ import annotations
 
@@ -13,42 +13,44 @@ from tracekit.database.sandbox import Config
 from tracekit.errors import TracekitError
 
 LEAST_MEMORY_MB = 400
-# What queries may spill where nothing else is said.
+# What queries may spill to disk by default.
 SPILL_MB = 10_000
 _MEMORY_MB_PER_THREAD = 200
-# DuckDB keeps up to this much free memory instead of asking the system for it again and again. It
-# refuses to keep more than the machine has.
+# DuckDB keeps up to this much freed memory for reuse, and refuses more than the machine has.
 _MOST_KEPT_MB = 1_000
-# Where no limit is given, it may grow so many times.
+# Without a limit from the user, the default limit may grow by up to this factor.
 _GROWTH = 64
 _MOST_THREADS = 1_024
-# What the process needs beside DuckDB's buffers: the interpreter, DuckDB itself, batches in flight.
+# The process needs this outside DuckDB's buffers: interpreter, DuckDB itself, batches in flight.
 _OUTSIDE_DUCKDB_MB = 215
 
 
 class Progress(Protocol):
-    """Is told how far loading is."""
+    """Callbacks that report the progress of loading."""
 
     def read(self, n_bytes: int) -> object:
-        """So many more bytes were read, as stored; fewer, where a file is read again."""
+        """Called after `n_bytes` more stored bytes were read; negative when a file is reread."""
 
     def found(self, n_events: int) -> object:
-        """So many more events were found."""
+        """Called after `n_events` more events were read."""
 
     def finishing(self) -> object:
-        """All is read; what many queries share is being built."""
+        """Called once all files are read, before the derived tables are built."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What loading may use, and what it is to know.
+    """What loading may use.
 
-    `memory_mb` is about what the process takes, however large the traces are: to load, 200 a
-    thread and at least 400 unless given; to ask a database, what DuckDB finds unless given.
-    `threads` is one a core unless given. What does not fit in memory goes to `temp_dir`, the
-    system's unless given; queries may put up to `spill_mb` there (what `open_database` says of it
-    holds for them). `hardware` is a file of device peaks that are tried before tracekit's own
-    (tracekit/hardware.toml shows the form).
+    `memory_mb` is roughly the memory of the whole process, however large the traces are. The
+    default for loading is 200 MB per thread, at least 400; for querying a database it is DuckDB's
+    own. `threads` defaults to one per core. Data that does not fit in memory goes to `temp_dir`,
+    by default the system's temporary directory; queries may put up to `spill_mb` there, as
+    `open_database` describes. `hardware` is a file of device peaks that take precedence over
+    tracekit's own, in the form of tracekit/hardware.toml.
+
+    Raises:
+        TracekitError: when a value is out of range, or `temp_dir` is not a directory.
     """
 
     memory_mb: int | None = None
@@ -70,13 +72,13 @@ class Resources:
             raise TracekitError(f"{self.temp_dir}: is not a directory for temporary files")
 
     def settings(self, path: str | Path) -> Config:
-        """DuckDB's for a database at `path`, but for the memory limit."""
+        """DuckDB's settings for a database at `path`, except the memory limit."""
         threads: Config = {} if self.threads is None else {"threads": self.threads}
         return {"temp_directory": spill_directory(path, self.temp_dir), **threads}
 
 
 class Memory:
-    """DuckDB's memory limit; where none was asked for, it grows when a trace is too large."""
+    """DuckDB's memory limit. It can grow unless the user gave `memory_mb`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, memory_mb: int | None) -> None:
         self._connection = connection
@@ -88,7 +90,7 @@ class Memory:
         self._connection.execute(f"SET block_allocator_memory = '{kept_mb}MB'")
 
     def more(self) -> bool:
-        """Doubles the limit, or returns False."""
+        """Doubles the limit; returns False when it may not grow further."""
         self._limit_mb *= 2
         if self._limit_mb > self._most_mb:
             return False
@@ -100,7 +102,7 @@ class Memory:
 
 
 def workers_of(connection: duckdb.DuckDBPyConnection) -> int:
-    """The threads that DuckDB runs on: by default, one a core that the process may use."""
+    """The number of DuckDB's threads: by default one per core that the process may use."""
     row = connection.execute("SELECT current_setting('threads')").fetchone()
     assert row is not None
     return int(row[0])

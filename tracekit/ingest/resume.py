@@ -1,4 +1,4 @@
-"""What an unfinished load was begun on, so that only the same load goes on from it."""
+"""A record of what an unfinished load started from, so that only the same load resumes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracekit.errors import TracekitError
 
 
 def begin(connection: duckdb.DuckDBPyConnection, base: Path | None, paths: Iterable[str]) -> None:
-    """Notes that the traces `paths` are to be added to what was copied from `base`, if anything."""
+    """Records that a load of `paths` has started, on a copy of `base` if there is one."""
     connection.execute(catalog.schema("tables"))
     begun_on = json.dumps({"base": _identity(base), "paths": _resolved(paths)})
     connection.execute("DELETE FROM loading")
@@ -23,35 +23,35 @@ def begin(connection: duckdb.DuckDBPyConnection, base: Path | None, paths: Itera
 
 
 def require_same(partial: Path, base: Path | None, paths: Iterable[str]) -> None:
-    """Refuses to go on from `partial` with another load than the one that was begun.
+    """Refuses to resume `partial` with a different load.
 
     Raises:
-        TracekitError: when it was begun by another version, on another state of `base`, or with
-            traces that are not among `paths`.
+        TracekitError: when another version started it, `base` has changed since, or it was started
+            with traces that are not among `paths`.
     """
     begun_on = _begun_on(partial)
     if begun_on["base"] != _identity(base):
-        raise _refused(partial, "it was begun on another state of the database")
+        raise _refused(partial, "the database has changed since this load started")
     if others := sorted(set(begun_on["paths"]) - set(_resolved(paths))):
-        raise _refused(partial, f"it may hold {others[0]}, which is not loaded now")
+        raise _refused(partial, f"it may hold {others[0]}, which this load does not include")
 
 
 def _begun_on(partial: Path) -> dict[str, Any]:
     with connect_partial(partial) as connection:
         try:
             if not stored.is_part_of_ours(connection):
-                raise _refused(partial, "another version of tracekit began it, or another program")
+                raise _refused(partial, "another version of tracekit or another program made it")
             rows = connection.execute("SELECT begun_on FROM main.loading LIMIT 2").fetchall()
         except duckdb.Error as error:
             raise _refused(partial, "it cannot be read") from error
     if len(rows) != 1:
-        raise _refused(partial, "it does not say what it was begun on")
+        raise _refused(partial, "it does not say which load it belongs to")
     noted: dict[str, Any] = json.loads(rows[0][0])
     return noted
 
 
 def _identity(base: Path | None) -> list[int] | None:
-    """Tells one state of a file from another: each load writes a new file."""
+    """Identifies one state of a file: each load writes a new file."""
     if base is None:
         return None
     found = base.stat()
@@ -64,5 +64,5 @@ def _resolved(paths: Iterable[str]) -> list[str]:
 
 def _refused(partial: Path, why: str) -> TracekitError:
     return TracekitError(
-        f"{partial}: {why}: remove it to begin anew, or repeat the call that began it"
+        f"{partial}: {why}: remove it to start again, or repeat the call that started it"
     )

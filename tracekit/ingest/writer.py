@@ -1,4 +1,4 @@
-"""Batches of events -> tables: the only writer of a trace database."""
+"""Batches of events -> tables of a trace database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tracekit.trace.reader import METADATA_BYTES, Piece, TraceReader
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import ByteStream
 
-# A label's number has that of its trace in front.
+# A label_id is the trace_id in the high bits and a number within the trace in the low 32.
 LABEL_BITS = 32
 _OF_TRACE = f"SELECT (label_id >> {LABEL_BITS})::INTEGER AS trace_id, * FROM rows"
 _INSERT: dict[Rows, str] = {
@@ -45,9 +45,9 @@ _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_m
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Makes an empty database, or nothing where the tables are; returns whether the views and the
-    empty derived tables are there as well."""
-    # Rows carry the place that they have in the file.
+    """Creates the tables unless they exist. Returns True when it also created the views and the
+    empty derived tables, which it does in an empty database from the prepared copy."""
+    # Rows carry their position in the file.
     connection.execute("SET preserve_insertion_order = false")
     if prepared.create_all(connection):
         return True
@@ -56,14 +56,14 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
-    """Notes what devices could do at most, in place of what was noted before."""
+    """Writes the peak rates of devices, replacing earlier ones."""
     rows = [asdict(device) | {"place": place} for place, device in enumerate(devices)]
     connection.execute("DELETE FROM hardware")
     connection.execute(catalog.schema("write_hardware"), {"devices": json.dumps(rows)})
 
 
 def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:
-    """0 where no trace is loaded."""
+    """The highest trace_id, or 0 when no trace is loaded."""
     return _scalar(connection, "SELECT coalesce(max(trace_id), 0) FROM trace")
 
 
@@ -79,10 +79,13 @@ def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[LoadedTrace]:
 def finish(
     connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool], *, has_views: bool
 ) -> None:
-    """Builds the views, and the tables that are derived once from all loaded traces.
+    """Builds the views, and the tables derived from all loaded traces.
 
-    With `has_views`, as `create_tables` says it, only the tables are filled. Should memory not do
-    for one, `more_memory` may grant more, or refuse by returning False.
+    With `has_views` (the result of `create_tables`), it only fills the tables. When memory runs
+    out, it calls `more_memory`, which raises the limit or returns False to refuse.
+
+    Raises:
+        duckdb.OutOfMemoryException: when memory runs out and `more_memory` refuses.
     """
 
     def until_done(step: Callable[[], object]) -> None:
@@ -95,7 +98,7 @@ def finish(
                     raise
 
     connection.execute("DELETE FROM tracekit")
-    # What is only needed on the way; all connections see it.
+    # For intermediate tables, visible to all connections.
     connection.execute("ATTACH ':memory:' AS scratch")
     with connection.cursor() as nesting, ThreadPoolExecutor(1) as thread:
         nested: Future[None] | None = None
@@ -103,12 +106,12 @@ def finish(
         for name, file in catalog.vocabulary().items():
             statements = fillings[name] if has_views else connection.extract_statements(file)
             if name == "parts" and nested is not None:
-                # What follows reads what they hold.
+                # The files from here on read the rows that `nest` writes.
                 nested.result()
             for statement in statements:
                 until_done(partial(connection.execute, statement))
             if name == "timeline":
-                # What follows needs its tables, not yet what they hold.
+                # The next files need the tables that `nest` fills, but not their rows.
                 nested = thread.submit(until_done, partial(nest, nesting))
     connection.execute("DETACH scratch")
     connection.execute("SET preserve_insertion_order = true")
@@ -116,11 +119,11 @@ def finish(
 
 
 def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
-    """Says that all is there, and moves it from DuckDB's log to the file.
+    """Marks the database as complete, and moves its data from DuckDB's log to the file.
 
-    When DuckDB does that by itself, it joins the groups of rows that threads wrote to such of full
-    size: it writes them anew, which takes long and leaves holes in the file. It does not where a
-    transaction might still read the old ones.
+    A checkpoint normally merges small row groups, written by several threads, into full ones: it
+    rewrites them, which is slow and leaves holes in the file. It does not merge them while a
+    transaction that might read the old ones is open, so this opens one.
     """
     with connection.cursor() as reader:
         reader.execute("BEGIN TRANSACTION READ ONLY")
@@ -132,12 +135,12 @@ def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
 def copy_traces(
     connection: duckdb.DuckDBPyConnection, path: str, first_id: int, without: set[LoadedTrace]
 ) -> int:
-    """Adds the traces of another database, numbered from `first_id`; returns how many.
+    """Copies the traces of another database, numbered from `first_id`; returns how many.
 
-    Those in `without` are left out. What the other database holds beside its tables is not run.
+    Traces in `without` are skipped. Views and macros in the other database are not run.
 
     Raises:
-        TracekitError: when it cannot be opened, or another version made it.
+        TracekitError: when the other database cannot be opened, or another version made it.
     """
     try:
         connection.execute("ATTACH '{}' AS other (READ_ONLY)".format(path.replace("'", "''")))
@@ -186,10 +189,10 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
 
 
 class Ingest:
-    """Loads traces into a database, through a connection of its own.
+    """Loads traces into a database through `connection`, which it must not share.
 
-    `on_batch` is told how many events each batch has that is to be inserted; what it raises ends
-    the load.
+    `on_batch` is called with the number of events in each batch before it is inserted; an exception
+    from it ends the load. A trace with more than `metadata_bytes` of metadata is refused.
     """
 
     def __init__(
@@ -203,10 +206,10 @@ class Ingest:
         self._metadata_bytes = metadata_bytes
 
     def load(self, stream: ByteStream, trace_id: int) -> None:
-        """Adds one trace, all or nothing: an error leaves the database as it was.
+        """Adds one trace in one transaction: an error leaves the database unchanged.
 
         Raises:
-            TracekitError: when it cannot be read, or is no trace.
+            TracekitError: when the file cannot be read or is not a trace.
         """
         reader = self._reader(stream, trace_id)
         with self._transaction():
@@ -217,8 +220,8 @@ class Ingest:
     def load_small(
         self, traces: Iterable[tuple[int, ByteStream]]
     ) -> list[tuple[int, TracekitError]]:
-        """Adds traces that fit in memory together, in one transaction; returns those that could not
-        be read, with what is wrong with them."""
+        """Adds traces that fit in memory together, in one transaction; returns the trace_ids and
+        errors of those that could not be read."""
         errors, whole = [], []
         pieces: list[tuple[int, Piece]] = []
         for trace_id, stream in traces:
@@ -251,15 +254,15 @@ class Ingest:
             yield
             self._connection.commit()
         except BaseException:
-            # Where it could not be committed, it is over.
+            # After a failed commit there is no transaction to roll back.
             with suppress(duckdb.TransactionException):
                 self._connection.rollback()
             raise
 
     def insert_events(self, trace_id: int, reader: TraceReader) -> None:
-        """Adds the events and labels of one trace, and what in it is no event."""
+        """Adds the events, labels and rejected text of one trace."""
         with closing(reader.pieces()) as read, prefetched(read) as pieces:
-            # Nearly always all events, then all labels.
+            # A run is nearly always all events, then all labels.
             for kind, run in groupby(pieces, key=itemgetter(0)):
                 if kind == "rejected":
                     self._insert_rejected(trace_id, run)
@@ -269,7 +272,7 @@ class Ingest:
     def _insert_batches(self, kind: Rows, pieces: Iterator[Piece]) -> None:
         rows = BatchStream(kind, self._watched(pieces))
         try:
-            # DuckDB finds the stream by its name here.
+            # The statement reads the local variable `rows` by its name.
             self._connection.execute(_INSERT[kind])
         except duckdb.Error:
             if rows.error is not None:
@@ -299,7 +302,7 @@ class Ingest:
         self._insert("device", _DEVICE, devices)
 
     def _insert(self, table: str, types: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
-        """Rows of Python's values, all at once."""
+        """Inserts rows of Python values with one statement."""
         if rows:
             values = ", ".join(f"unnest(?::{kind}[])" for kind in types)
             columns = [list(column) for column in zip(*rows, strict=True)]
@@ -307,15 +310,15 @@ class Ingest:
 
 
 def _require_events(stream: ByteStream, reader: TraceReader) -> None:
-    """Refuses a trace without one event, but for the notes that `tracekit sweep` writes of what
-    could not run."""
+    """Refuses a trace without events, except the note that `tracekit sweep` writes for a workload
+    that could not run."""
     if not reader.events and "sweep" not in _mapping(reader.member("tracekit")):
         why = f": {reader.damage}" if reader.damage else ""
-        raise TracekitError(f"{stream.path}: holds no event of a trace{why}")
+        raise TracekitError(f"{stream.path}: contains no trace events{why}")
 
 
 def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[object, ...]:
-    """The row of `trace`, of a trace that was read to its end."""
+    """The row of the table `trace` for a trace that was read to its end."""
     distributed = _mapping(reader.member("distributedInfo"))
     return (
         trace_id,
@@ -336,7 +339,7 @@ def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[obje
 
 
 def _device(device: dict[str, Any]) -> tuple[object, ...]:
-    """A row of `device`, but for its `trace_id`."""
+    """A row of the table `device`, without its trace_id."""
     major, minor = device.get("computeMajor"), device.get("computeMinor")
     return (
         _integer(device.get("id")),
