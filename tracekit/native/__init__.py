@@ -1,5 +1,5 @@
-"""What is written in C: events, from JSON text to columns, and the tree that host slices form.
+"""The C library and its bindings: parses JSON text into columns of events, and nests host slices.
 
-Compiled when tracekit is installed (setup.py). Columns are handed over by the Arrow C data
-interface: https://arrow.apache.org/docs/format/CDataInterface.html
+It is compiled when tracekit is installed (setup.py), and passes columns to DuckDB through the Arrow
+C data interface: https://arrow.apache.org/docs/format/CDataInterface.html
 """

@@ -1,4 +1,4 @@
-"""Events from JSON text."""
+"""Events, parsed from JSON text by the C library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracekit.native.library import Batch, library
 
 
 class Stop(IntEnum):
-    """Why reading events, or members, stopped where it did; as in members.h."""
+    """Why reading events or members stopped; the same numbers as in members.h."""
 
     AT_END = 0
     INSIDE = 1
@@ -27,7 +27,7 @@ class Stop(IntEnum):
 
 @dataclass(frozen=True)
 class Read:
-    """What `read_events` made of a text."""
+    """A batch of events, where reading stopped (`end`, a byte index), and why."""
 
     batch: Batch
     end: int
@@ -45,11 +45,14 @@ class _Stopped(ctypes.Structure):
 
 
 class Labels:
-    """What events say in words: each distinct saying is a row of the table `label`, numbered from
-    `first_id`.
+    """The distinct texts of events (names, categories and the like): rows of the table `label`,
+    numbered from `first_id`.
 
-    Where names do not repeat it forgets, so that it stays small: a label may have several numbers.
-    `are_many` says that it is time to take the new ones.
+    It forgets labels when names do not repeat, so that it stays small: a label may then have
+    several numbers. `are_many` says that it is time to `take` the new ones.
+
+    Raises:
+        duckdb.OutOfMemoryException: when the labels do not fit in memory.
     """
 
     handle: int | None = None
@@ -65,7 +68,7 @@ class Labels:
             library().tracekit_labels_close(self.handle)
 
     def take(self) -> Batch:
-        """Those that are new since the last time."""
+        """The labels that are new since the last call."""
         batch = Batch()
         if library().tracekit_labels_take(self.handle, byref(batch)):
             raise duckdb.OutOfMemoryException("labels of events do not fit in memory")
@@ -77,11 +80,11 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
     """The events at the front of a text, numbered from `first_id`, as rows of the table
     `event_row`.
 
-    They stand one behind the other as in the array `traceEvents`, parted by commas. Reading goes to
-    the text's end, or to what is no event: to its beginning (`end`).
+    The text has events separated by commas, as in the array `traceEvents`. Reading stops at the
+    text's end, or at the beginning of anything that is not a complete event (`end`).
 
     Raises:
-        duckdb.OutOfMemoryException: when there is no memory for them.
+        duckdb.OutOfMemoryException: when the events do not fit in memory.
     """
     batch, stopped = Batch(), _Stopped()
     shared = (ctypes.c_char * len(text)).from_buffer(text)
@@ -90,7 +93,7 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
             shared, len(text), first_id, labels.handle, byref(batch), byref(stopped)
         )
     finally:
-        # While it is shared, a bytearray cannot change its size.
+        # A bytearray cannot change its size while its memory is shared.
         del shared
     if stopped.reason == Stop.OUT_OF_MEMORY:
         raise duckdb.OutOfMemoryException("a batch of events does not fit in memory")

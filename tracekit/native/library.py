@@ -1,4 +1,4 @@
-"""The compiled library, and the structs that it shares with DuckDB."""
+"""The compiled library, its functions, and the Arrow struct that it shares with DuckDB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATH = Path(__file__).with_name("libtracekit.so")
 
 
 class Batch(ctypes.Structure):
-    """An Arrow record batch: struct ArrowArray of the columns."""
+    """An Arrow record batch: a struct ArrowArray that holds the columns."""
 
     _fields_: ClassVar = [
         ("rows", c_int64),
@@ -34,13 +34,14 @@ class Batch(ctypes.Structure):
             library().tracekit_release(byref(self))
 
     def move_to(self, address: int) -> None:
-        """Hands the rows over to who owns the struct at `address`."""
+        """Moves the rows into the struct at `address`, whose owner then has to release them."""
         ctypes.memmove(address, byref(self), ctypes.sizeof(self))
         self.release = None
 
 
 _BATCH = POINTER(Batch)
-# Each by its name behind `tracekit_`: its result and its arguments, as the C files declare them.
+# The functions by name, without the prefix `tracekit_`, with the result and argument types that the
+# C files declare.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "read_events": (None, [c_void_p, c_int64, c_int64, c_void_p, _BATCH, c_void_p]),
     "event_schema": (c_int, [c_void_p]),
@@ -68,10 +69,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def library() -> CDLL:
-    """The library, with its functions.
+    """The loaded library, with the types of its functions declared.
 
     Raises:
-        TracekitError: when it is not there, or is another system's.
+        TracekitError: when the library is missing or was compiled for another system.
     """
     try:
         loaded = CDLL(str(_PATH))

@@ -1,4 +1,4 @@
-"""The members of a trace beside its events, from JSON text."""
+"""A trace's members other than its events, parsed from JSON text by the C library."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tracekit.native.library import library
 
 @dataclass(frozen=True)
 class Members:
-    """What `read_members` made of a text.
+    """Members of a JSON object, where reading stopped (`end`, a byte index), and why.
 
-    `text` is JSON: keys and values without white space between them, parted by commas. Raw control
-    characters in its strings are escaped; invalid UTF-8 and lone surrogates are U+FFFD.
+    `text` is JSON: keys and values, separated by commas, without white space between tokens. Raw
+    control characters in strings are escaped; invalid UTF-8 and lone surrogates become U+FFFD.
     """
 
     text: str
@@ -38,20 +38,20 @@ class _Read(ctypes.Structure):
 
 
 def read_members(text: bytearray) -> Members:
-    """The members at the front of a text, which stand one behind the other as in an object.
+    """The members at the front of a text, separated by commas as in a JSON object.
 
-    Reading goes to the text's end, to the closing brace, to the value of `traceEvents`, or to what
-    is no member: to its beginning (`end`).
+    Reading stops at the text's end, at the closing brace, at the value of `traceEvents`, or at the
+    beginning of anything that is not a complete member (`end`).
 
     Raises:
-        duckdb.OutOfMemoryException: when there is no memory for them.
+        duckdb.OutOfMemoryException: when the members do not fit in memory.
     """
     read = _Read()
     shared = (ctypes.c_char * len(text)).from_buffer(text)
     try:
         library().tracekit_read_members(shared, len(text), byref(read))
     finally:
-        # While it is shared, a bytearray cannot change its size.
+        # A bytearray cannot change its size while its memory is shared.
         del shared
     try:
         if read.reason == Stop.OUT_OF_MEMORY:
@@ -64,9 +64,9 @@ def read_members(text: bytearray) -> Members:
 
 
 def find_member(text: bytes, name: str) -> tuple[bytes, int] | None:
-    """The value of the last member of that name in an object, and how deep it is nested.
+    """The value of the last member called `name` in an object, and the value's nesting depth.
 
-    The object is such as `read_members` reads, in braces. None where it has no such member.
+    `text` is the text of `Members` in braces. None when the object has no such member.
     """
     end, depth = c_int64(), c_int32()
     key = name.encode()

@@ -1,4 +1,4 @@
-"""Batches as tables that DuckDB reads."""
+"""Batches as Arrow streams, which DuckDB reads as tables."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 
 from tracekit.native.library import Batch, library
 
-# What a batch has rows of.
+# The kinds of rows that a batch may hold.
 Rows = Literal["event", "label", "segment", "slice", "launch", "wait"]
 CAPSULE_NAME = b"arrow_array_stream"
 
-# Fills in the struct at the second address; 0 when done.
+# Fills in the struct at the second address; returns 0, or an errno when it fails.
 _Fill = CFUNCTYPE(c_int, c_void_p, c_void_p)
 _LastError = CFUNCTYPE(c_void_p, c_void_p)
 _Release = CFUNCTYPE(None, c_void_p)
@@ -33,9 +33,9 @@ class _CStream(ctypes.Structure):
 
 
 class BatchStream:
-    """Batches of one kind as a table that DuckDB reads, once; its threads ask one after the other.
+    """Batches of one kind as a table that DuckDB can read once, one thread at a time.
 
-    What making one raises ends the query; it is kept in `error`.
+    An exception from `batches` ends the query and is kept in `error`.
     """
 
     def __init__(self, kind: Rows, batches: Iterator[Batch]) -> None:
@@ -51,13 +51,13 @@ class BatchStream:
             _LastError(lambda _: None),
             _Release(_mark_released),
         )
-        # Its callbacks are Python's, and live as long.
+        # Keep the struct alive: DuckDB calls its Python callbacks.
         self._streams.append(stream)
         return _capsule(ctypes.addressof(stream))
 
     def _next(self, _: object, out: int) -> int:
         try:
-            # Behind the last batch, one that is released says that there is no more.
+            # A released batch marks the end of the stream.
             (next(self._batches, None) or Batch()).move_to(out)
         except BaseException as error:
             self.error = error

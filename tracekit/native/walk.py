@@ -1,4 +1,4 @@
-"""Host slices as a stack takes them."""
+"""The C library's walk over host slices, which nests them into call trees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracekit.native.streams import CAPSULE_NAME
 
 
 class Walked(IntEnum):
-    """What a step of the walk gave; as in nesting.c."""
+    """What a step of the walk returned; the same numbers as in nesting.c."""
 
     SEGMENTS = 0
     SLICES = 1
@@ -26,13 +26,13 @@ class Walked(IntEnum):
 
 
 def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, None]:
-    """Segments, slices, launches and waits, about `rows` of a kind at a time. Close it.
+    """Batches of segments, slices, launches and waits, about `rows` rows each. Close it.
 
-    `capsule` is an Arrow stream of host slices in order; queries/schema/host_order.sql says what
-    order, and which columns.
+    `capsule` is an Arrow stream of host slices, with the columns and in the order of
+    queries/schema/host_order.sql.
 
     Raises:
-        duckdb.Error: when the stream fails, or there is no memory.
+        duckdb.Error: when the stream fails or memory runs out.
     """
     address = ctypes.pythonapi.PyCapsule_GetPointer
     address.restype, address.argtypes = c_void_p, [py_object, c_char_p]
@@ -55,6 +55,6 @@ def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, No
 
 
 def _error(reason: str) -> duckdb.Error:
-    """What DuckDB would have raised, had it been asked without a stream."""
+    """The exception that DuckDB raises for this reason; the stream only passes its text on."""
     is_memory = reason.startswith("Out of Memory")
     return duckdb.OutOfMemoryException(reason) if is_memory else duckdb.Error(reason)
