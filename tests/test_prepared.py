@@ -27,7 +27,7 @@ def _copies(cache: Path) -> list[Path]:
 def test_the_copy_holds_what_the_statements_make(cache: Path) -> None:
     with duckdb.connect() as connection:
         assert prepared.create_all(connection)
-        assert stored.things(connection, "memory") == stored.ours()
+        assert stored.entries(connection, "memory") == stored.ours()
 
 
 def test_a_database_from_the_copy_has_the_rows_of_one_from_sql(
@@ -89,4 +89,4 @@ def test_a_database_that_holds_something_is_left_alone(cache: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE a (b INTEGER)")
         assert not prepared.create_all(connection)
-        assert [each.name for each in stored.things(connection, "memory")] == ["a"]
+        assert [each.name for each in stored.entries(connection, "memory")] == ["a"]

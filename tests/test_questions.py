@@ -141,7 +141,7 @@ def test_a_database_of_another_version_is_refused(tmp_path, run):
     for arguments in (["analyze", "old.duckdb"], ["load", "old.duckdb", "-o", "new.duckdb"]):
         done = run(*arguments)
         assert done.returncode == 2
-        assert "another version of tracekit made it: load its traces again" in done.stderr
+        assert "was made by another version of tracekit: load its traces again" in done.stderr
     assert not (tmp_path / "new.duckdb").exists()
 
 

@@ -175,7 +175,7 @@ def test_a_query_ends_when_its_time_is_over(slow, folder):
     done = sql(folder, SLOW[slow], "--timeout", "1", *options)
     assert done.returncode == 2
     assert done.stderr.decode().splitlines() == [
-        "tracekit: the query took longer than 1 s: allow it more (--timeout)"
+        "tracekit: the query took longer than 1 s: allow more time (--timeout)"
     ]
     assert time.monotonic() - began < 20
     assert not (folder / "slow.csv").exists()

@@ -135,9 +135,9 @@ def _forget_output() -> None:
 
 def _exit(status: int) -> NoReturn:
     """Ends the process; immediately if a query that could not be stopped is still running."""
-    from tracekit.database.interrupt import work_is_left_behind
+    from tracekit.database.interrupt import work_is_left_running
 
-    if work_is_left_behind():
+    if work_is_left_running():
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()

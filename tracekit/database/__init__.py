@@ -1,1 +1,1 @@
-"""A database: connections that only read, the SQL that ships, and the way back to a trace."""
+"""Databases: read-only connections, the SQL that ships with tracekit, and export to a trace."""

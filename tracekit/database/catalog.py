@@ -15,11 +15,10 @@ from tracekit.errors import TracekitError
 
 Value = str | int | float | bool | None
 
-# What a database says of itself: another number, and its tables and views are not those that the
-# questions read.
+# The version of the tables and views, stored in each database. The queries only work on this one.
 FORMAT = 9
 
-# In the order in which one stands on the other.
+# The files of queries/views. Each may use what the files before it define.
 VOCABULARY = (
     "types",
     "measures",
@@ -41,7 +40,7 @@ VOCABULARY = (
     "hta",
 )
 
-# The folders of questions, in the order in which a reader wants them, with what they are about.
+# The folders of queries and what each is about, in the order in which they are listed.
 TOPICS = {
     "trace": "What is in the trace, and what makes its numbers doubtful",
     "time": "Where device time goes",
@@ -65,16 +64,14 @@ def _folder() -> Traversable:
 
 @cache
 def schema(name: str) -> str:
-    """The text of one statement file that only reading and writing traces use."""
+    """The SQL of queries/schema/NAME.sql, which only loading and export use."""
     return (_folder() / "schema" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache
 def vocabulary() -> dict[str, str]:
-    """The statements that build macros, views and derived tables, in order, by file name.
-
-    The first are of no file: constants that Python has, too.
-    """
+    """The SQL that creates macros, views and derived tables, by name, in order: constants that
+    Python uses too, then the files of queries/views."""
     return {"constants": constants.macros()} | {
         name: (_folder() / "views" / f"{name}.sql").read_text(encoding="utf-8")
         for name in VOCABULARY
@@ -86,15 +83,15 @@ _SELECTED = re.compile(r"(\w+) AS\b")
 
 
 def fillings() -> dict[str, list[str]]:
-    """The statements that fill the derived tables where all tables are there and empty, in order,
-    by the vocabulary's files."""
+    """Statements that fill the derived tables of a database whose tables exist and are empty, in
+    order, by vocabulary file."""
     found: dict[str, list[str]] = {}
     for name, text in vocabulary().items():
         found[name] = []
         for table in _TABLE.finditer(text):
             definition = table[1]
             if definition.startswith("scratch."):
-                # Dropped once the derived tables are filled.
+                # Dropped after the derived tables are filled.
                 found[name].append(table[0])
             elif selected := _SELECTED.match(definition):
                 found[name].append(f"INSERT INTO {selected[1]} {definition[selected.end() :]}")
@@ -106,7 +103,7 @@ def _digest_file() -> Traversable:
 
 
 def stored_digest() -> str:
-    """What `tracekit.database.stored.digest` says of a database that this version writes."""
+    """The `tracekit.database.stored.digest` of a database that this version writes."""
     return _digest_file().read_text(encoding="ascii").strip()
 
 
@@ -116,9 +113,9 @@ def write_stored_digest(digest: str) -> None:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A DuckDB variable that a query reads, with the default that stands in its SQL.
+    """A DuckDB variable that a query reads, and the default in its SQL.
 
-    Where that is `thresholds().NAME`, `default` is the number.
+    If the SQL says `thresholds().NAME`, `default` is that number.
     """
 
     name: str
@@ -154,7 +151,7 @@ class Query:
     sql: str
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[Column, ...] = ()
-    # Codes of the findings (queries/trace/health.sql) that touch what it answers.
+    # Codes of the findings (queries/trace/health.sql) that make its result doubtful.
     doubts: tuple[str, ...] = ()
 
     @property
@@ -163,15 +160,15 @@ class Query:
         lines = [self.question, ""]
         for each in self.parameters:
             lines.append(f"{each.name} ({each.type}, default {each.default}): {each.help}")
-        lines += ["", "Returns one row each with:"]
+        lines += ["", "Columns of each row:"]
         lines += [f"{each.name} ({each.unit}): {each.help}" for each in self.columns]
         return "\n".join(lines)
 
     def checked(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """The values of its parameters, in their types.
+        """The given parameter values, converted to the parameters' types.
 
         Raises:
-            TracekitError: for a parameter that it does not have, or a value of the wrong type.
+            TracekitError: for an unknown parameter or a value of the wrong type.
         """
         known = {parameter.name: parameter for parameter in self.parameters}
         for name in given:
@@ -192,9 +189,9 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     """Reads a query file's header.
 
     The first line is `-- question: ...`; then come `-- param NAME (TYPE, default X): what`,
-    `-- column NAME (UNIT): what`, `-- doubts: CODE, CODE` (the findings of the query `health` that
-    touch the answer) and any other comment lines, up to the first line of SQL. A line that is
-    indented by four more spaces goes on with the one before.
+    `-- column NAME (UNIT): what`, `-- doubts: CODE, CODE` (findings of the query `health` that make
+    the result doubtful) and any other comment lines, up to the first line of SQL. A comment line
+    indented by four more spaces continues the line before.
     """
     question, parameters, columns, doubts = "", [], [], ""
     for line in sql.replace("\n--     ", " ").splitlines():
@@ -217,7 +214,7 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
 
 @cache
 def _topics() -> dict[str, str]:
-    """The topic of each named question; topic by topic."""
+    """The topic of each named query, grouped by topic."""
     suffix = ".sql"
     return {
         name.removesuffix(suffix): topic
@@ -228,21 +225,19 @@ def _topics() -> dict[str, str]:
 
 
 def queries() -> dict[str, Query]:
-    """All named questions, by name; topic by topic."""
+    """All named queries, by name, grouped by topic."""
     return {name: query(name) for name in _topics()}
 
 
 @cache
 def query(name: str) -> Query:
-    """The question of that name.
+    """The query called `name`.
 
     Raises:
-        TracekitError: when there is none.
+        TracekitError: when no query has that name.
     """
     topic = _topics().get(name)
     if topic is None:
-        raise TracekitError(
-            f"no query is named {name!r}; `tracekit query --list` shows what there is"
-        )
+        raise TracekitError(f"no query is named {name!r}; `tracekit query --list` shows all names")
     file = _folder() / topic / f"{name}.sql"
     return parse_query(name, topic, file.read_text(encoding="utf-8"))

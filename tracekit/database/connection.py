@@ -1,4 +1,4 @@
-"""Connections to DuckDB: their settings, where they spill, and opening a file from anyone."""
+"""Connections to DuckDB: settings, spill directories, and opening files from untrusted sources."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from tracekit.files import work_folder
 
 _DUCKDB_MAGIC = b"DUCK"
 _SPILL_PREFIX = "tracekit-spill-"
-# Where DuckDB expects few rows it joins by time in nested loops: where it expects wrong, these take
-# minutes.
+# DuckDB runs ASOF joins as nested loops when it expects few rows. A wrong estimate costs minutes.
 _ALWAYS: Config = {"asof_loop_join_threshold": 0, "allow_persistent_secrets": False}
-# What DuckDB puts beside a database, and a client that crashed leaves there.
+# Endings of the logs that DuckDB writes beside a database. A client that crashes leaves them there.
 _LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 
 
 def is_database(path: str | Path) -> bool:
     """Whether this is a DuckDB file, by its first bytes."""
     try:
-        # What is no file, a pipe say, can be read only once.
+        # A pipe can be read only once: do not open it here.
         if not Path(path).is_file():
             return False
         with Path(path).open("rb") as file:
@@ -39,25 +38,25 @@ def is_database(path: str | Path) -> bool:
 
 
 def leftover_log(path: str | Path) -> Path | None:
-    """Changes of a database that are not in its file yet, beside it: a client is writing it, or
-    crashed while it did."""
+    """The log beside a database with changes that are not in its file yet, or None. There is one
+    while a client writes the database, or after it crashed."""
     return next((log for log in logs_of(path) if log.exists() or log.is_symlink()), None)
 
 
 def logs_of(path: str | Path) -> list[Path]:
-    """Where DuckDB puts changes of a database that are not in its file yet."""
+    """The paths at which DuckDB may write logs for the database at `path`."""
     target = Path(path).resolve()
     return [target.with_name(target.name + ending) for ending in _LOGS]
 
 
 def spill_directory(path: str | Path, folder: str | Path | None = None) -> str:
-    """Where DuckDB spills to: it makes and removes it.
+    """The directory to which DuckDB spills for the database at `path`. DuckDB makes and removes it.
 
-    It lies in a folder of this process alone, in `folder` or the system's temporary one. Each
-    database of a process has one of its own, and the same one should it be opened twice.
+    It is inside a directory of this process, in `folder` or the system's temporary directory. Each
+    database of a process has its own, however often it is opened.
 
     Raises:
-        TracekitError: when the folder cannot be made.
+        TracekitError: when the process's directory cannot be made.
     """
     root = _spill_root(Path(folder or tempfile.gettempdir()), os.getpid())
     name = hashlib.sha256(str(Path(path).resolve()).encode("utf-8", "surrogateescape")).hexdigest()
@@ -71,10 +70,10 @@ def _spill_root(folder: Path, process: int) -> Path:
         root = stack.enter_context(work_folder(folder, _SPILL_PREFIX))
     except OSError as error:
         reason = error.strerror or error
-        raise TracekitError(f"{folder}: no temporary folder can be made there: {reason}") from error
+        raise TracekitError(f"{folder}: cannot make a temporary folder there: {reason}") from error
 
     def remove() -> None:
-        # A forked child ends, too, and this is not its folder.
+        # A forked child must not remove its parent's folder.
         if os.getpid() == process:
             stack.close()
 
@@ -83,20 +82,21 @@ def _spill_root(folder: Path, process: int) -> Path:
 
 
 def connect(path: str | Path, config: Config, name: str | Path) -> duckdb.DuckDBPyConnection:
-    """A connection that may write the DuckDB file `path`, which messages call `name`."""
+    """A connection that may write the DuckDB file `path`; messages call the database `name`."""
     return _connected(path, _ALWAYS | config, name, read_only=False)
 
 
 def connect_reading(
     path: str | Path, config: Config, name: str | Path, spill_mb: int
 ) -> duckdb.DuckDBPyConnection:
-    """A connection to a database that `load` wrote, or anyone made who says so: it reads its rows,
-    and nothing that the file holds can make it do more.
+    """A read-only connection to a database file, which may come from an untrusted source: nothing
+    in the file can make it do more than read rows.
 
-    Queries spill up to `spill_mb`. Where that is 0, they cannot open any file.
+    Queries may spill up to `spill_mb` to disk. With 0, they cannot open any file.
 
     Raises:
-        TracekitError: when it cannot be opened, or this version would have written another one.
+        TracekitError: when the file cannot be opened, or its catalog (tables, views, macros, types)
+            is not the one that this version writes.
     """
     spills = {"temp_directory": spill_directory(path) if spill_mb else ""}
     connection = _connected(path, reading(_ALWAYS | config | spills), name, read_only=True)
@@ -118,10 +118,10 @@ def connect_reading(
 
 
 def require_database(path: str | Path) -> None:
-    """Refuses a path that is no database of this version.
+    """Checks that `path` is a database of this version.
 
     Raises:
-        TracekitError: that says what is wrong.
+        TracekitError: when it is not; the message says why.
     """
     if not is_database(path):
         what = "is not a tracekit database" if Path(path).exists() else "no such file"
@@ -130,10 +130,10 @@ def require_database(path: str | Path) -> None:
 
 
 def connect_partial(path: Path) -> duckdb.DuckDBPyConnection:
-    """A connection to an unfinished database: it reads its tables, and no file.
+    """A read-only connection to an unfinished database; its queries cannot open any file.
 
     Raises:
-        TracekitError: when it cannot be opened.
+        TracekitError: when the database cannot be opened.
     """
     connection = _connected(path, reading({"temp_directory": ""}), path, read_only=True)
     forbid_files(connection)
@@ -150,6 +150,6 @@ def _connected(
 
 
 def unopened(name: str | Path, error: Exception) -> TracekitError:
-    """What is said of a database that DuckDB cannot open."""
+    """The error for a database that DuckDB cannot open."""
     reason = str(error).splitlines()[0]
     return TracekitError(f"{name}: cannot be opened as a tracekit database: {reason}")

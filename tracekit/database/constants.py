@@ -1,4 +1,4 @@
-"""Tables that are macros of SQL as well: numbers that judge, causes, patterns of kernels' names."""
+"""Constants that Python and SQL share, as SQL macros: thresholds, causes, kernel-name patterns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit.thresholds import QueryThresholds, Thresholds
 
 
 def thresholds() -> dict[str, int | float]:
-    """The numbers that queries judge by, by name (tracekit/thresholds.py)."""
+    """The thresholds that queries use, by name (tracekit/thresholds.py)."""
     return {
         each.name: getattr(table, each.name)
         for table in (Thresholds(), QueryThresholds())
@@ -24,7 +24,7 @@ def thresholds() -> dict[str, int | float]:
 
 @cache
 def macros() -> str:
-    """The statements that bring these tables into a database's vocabulary."""
+    """The SQL statements that define these constants as macros and a view."""
     judged = ", ".join(f"'{name}': {value}" for name, value in thresholds().items())
     causes = ", ".join(f"'{name}'" for name in CAUSES)
     renamed = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in CAUSE_OF_ACTIVITY.items())
@@ -37,10 +37,10 @@ CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity {renamed} ELSE act
 
 
 def _kernel_class() -> str:
-    """kernel_class(), and the view kernel_patterns.
+    """The macro kernel_class() and the view kernel_patterns.
 
-    The patterns of one rank are one regular expression, written out: DuckDB compiles a constant
-    once a query, anything else once a row.
+    The patterns of each rank are joined into one constant regular expression, which DuckDB compiles
+    once per query; it compiles any other expression once per row.
     """
     file = files("tracekit.queries") / "views" / "kernel_patterns.csv"
     rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))

@@ -1,4 +1,4 @@
-"""Rows on their way out of DuckDB: as an Arrow stream, and as a Polars frame."""
+"""DuckDB relations -> Arrow streams and Polars frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ArrowStream:
-    """The rows of a relation, computed as they are taken; others than DuckDB take them, too."""
+    """The rows of a relation as an Arrow stream, computed as the consumer reads them."""
 
     def __init__(self, relation: duckdb.DuckDBPyRelation) -> None:
         self._capsule = relation.__arrow_c_stream__()
@@ -25,15 +25,15 @@ class ArrowStream:
 
 
 def frame_of(relation: duckdb.DuckDBPyRelation) -> polars.DataFrame:
-    """All rows of a relation.
+    """All rows of a relation as a Polars frame.
 
     Raises:
-        TracekitError: when Polars has no type for a column.
+        TracekitError: when Polars has no type for a column, or cannot hold the result.
     """
     import polars
 
     for name, kind in zip(relation.columns, relation.types, strict=True):
-        # It would abort on these.
+        # Polars would abort on these types.
         if re.search(r"INTERVAL|UNION|\bBIT\b|BIGNUM|VARIANT|UHUGEINT", str(kind)):
             raise TracekitError(f"a frame has no type for {kind}: cast the column {name!r}")
     names = distinct_names(relation.columns)
@@ -42,8 +42,8 @@ def frame_of(relation: duckdb.DuckDBPyRelation) -> polars.DataFrame:
     except polars.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         raise TracekitError(f"a frame cannot hold this result: {reason}") from error
-    # Copied out of DuckDB's buffers: a frame that still holds some when the interpreter ends
-    # makes DuckDB report leaks on standard error.
+    # Copy the rows out of DuckDB's buffers: if a frame still holds buffers when the interpreter
+    # ends, DuckDB reports leaks on standard error.
     copy = io.BytesIO()
     shared.write_ipc(copy, compat_level=polars.CompatLevel.newest())
     copy.seek(0)
@@ -51,9 +51,9 @@ def frame_of(relation: duckdb.DuckDBPyRelation) -> polars.DataFrame:
 
 
 def distinct_names(names: list[str]) -> list[str]:
-    """Each name once, as DuckDB would call the columns of a subquery: a, a_1, a_2.
+    """Makes names distinct, as DuckDB does for the columns of a subquery: a, a_1, a_2.
 
-    Names are the same where only their case differs, as in SQL.
+    As in SQL, names that differ only in case are the same name.
     """
     taken: set[str] = set()
     found = []
@@ -70,8 +70,8 @@ def distinct_names(names: list[str]) -> list[str]:
 def projected(
     relation: duckdb.DuckDBPyRelation, names: list[str], values: list[str] | None = None
 ) -> duckdb.DuckDBPyRelation:
-    """The columns of a relation under other names, and as other values: in SQL, where `#1` is the
-    first column."""
+    """The columns of a relation under new names. `values` are SQL expressions to select in their
+    place, in which `#1` is the first column."""
     values = values or [f"#{place}" for place in range(1, len(names) + 1)]
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     columns = (f"{value} AS {name}" for value, name in zip(values, quoted, strict=True))

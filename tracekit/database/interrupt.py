@@ -1,7 +1,7 @@
-"""Work in DuckDB that Ctrl-C or a time limit ends at once.
+"""Queries that Ctrl-C or a time limit stops at once.
 
-A signal reaches Python between two of its own instructions only: while the main thread is inside
-DuckDB, that may be never. So DuckDB works in a thread of its own, and the main thread waits.
+Python handles a signal only between two of its own instructions, so never while the main thread is
+inside DuckDB. Each query therefore runs in its own thread, and the main thread waits for it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from tracekit.errors import TracekitError
 
 T = TypeVar("T")
 
-# What does not stop within this time after it was interrupted is left behind.
+# Stop waiting for interrupted work after this time.
 _PATIENCE_S = 1.0
-_left_behind = threading.Event()
+_left_running = threading.Event()
 
 
 def interruptible(
     work: Callable[[], T], interrupt: Callable[[], object], timeout_s: float | None = None
 ) -> T:
-    """What `work` returns or raises; `interrupt` has to stop it.
+    """Runs `work` in a thread and returns its result or raises its exception.
+
+    On Ctrl-C or a timeout it calls `interrupt`, which has to stop `work`.
 
     Raises:
-        TracekitError: when it takes longer than `timeout_s`.
+        TracekitError: when `work` takes longer than `timeout_s`.
     """
     result: Future[T] = Future()
 
@@ -44,16 +46,16 @@ def interruptible(
         try:
             result.exception(_PATIENCE_S)
         except TimeoutError:
-            _left_behind.set()
+            _left_running.set()
         if isinstance(error, TimeoutError):
             raise TracekitError(
-                f"the query took longer than {timeout_s:g} s: allow it more (--timeout)"
+                f"the query took longer than {timeout_s:g} s: allow more time (--timeout)"
             ) from None
         raise
     return result.result()
 
 
-def work_is_left_behind() -> bool:
-    """Whether some work could not be stopped. The process then has to end without waiting for it:
-    what that works on may not be closed."""
-    return _left_behind.is_set()
+def work_is_left_running() -> bool:
+    """Whether some interrupted work did not stop. The process then has to end without waiting for
+    it, and without closing the connection that it uses."""
+    return _left_running.is_set()

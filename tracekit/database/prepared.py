@@ -1,9 +1,9 @@
-"""The vocabulary, ready to copy: DuckDB copies a database of empty tables, views and macros in a
-tenth of the time that it takes to parse and bind their SQL.
+"""A prepared database of empty tables, views and macros to copy from: copying it takes a tenth of
+the time that DuckDB needs to parse and bind their SQL.
 
-The copy lies in the user's cache folder, made anew for another version of the SQL or of DuckDB. It
-is as trusted as the user's other files; one that belongs to somebody else is left alone. Without a
-cache folder everything works, a quarter of a second slower.
+It is kept in the user's cache folder, one per version of the SQL and of DuckDB. It is trusted like
+the user's other files; a file that somebody else could have written is not used. Without a cache
+folder everything works, 0.25 s slower.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 
 _PREFIX = "vocabulary-"
-# DuckDB's smallest: what is kept is little.
+# DuckDB's smallest block: the database holds little.
 _BLOCK_BYTES = 16 << 10
 
 
 def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Makes all tables, views and macros in an empty database, from the prepared copy.
+    """Creates all tables, views and macros in an empty database, from the prepared one.
 
-    Returns False, having made nothing, where the database is not empty or there is no copy.
+    Returns False, without changes, if the database is not empty or there is no prepared one.
     """
     (name, tables) = connection.execute(
         "SELECT current_database(), count(*) FROM duckdb_tables()"
@@ -47,7 +47,7 @@ def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
         finally:
             connection.execute("DETACH prepared")
     except duckdb.Error:
-        # Damaged, or just removed: the next load makes it anew.
+        # The prepared database is damaged or was just removed: the next load makes a new one.
         with suppress(OSError):
             path.unlink(missing_ok=True)
         return False
@@ -55,8 +55,7 @@ def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def create_from_sql(connection: duckdb.DuckDBPyConnection) -> None:
-    """Makes all tables, views and macros by their statements; derived tables are filled from what
-    the database holds."""
+    """Creates all tables, views and macros from their SQL, which also fills the derived tables."""
     connection.execute("ATTACH ':memory:' AS scratch")
     for statements in (catalog.schema("tables"), *catalog.vocabulary().values()):
         connection.execute(statements)
@@ -64,7 +63,8 @@ def create_from_sql(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _prepared() -> Path | None:
-    """The copy for this version, made if need be; None where it cannot be kept."""
+    """The path of the prepared database for this version, made if necessary; None if the cache
+    folder cannot be used."""
     try:
         folder = user_cache_path("tracekit")
         path = folder / f"{_PREFIX}{_version()}.duckdb"
@@ -77,7 +77,7 @@ def _prepared() -> Path | None:
 
 @cache
 def _version() -> str:
-    """Stands for the SQL and the DuckDB that the copy is made by."""
+    """Identifies the SQL and the version of DuckDB."""
     texts = (duckdb.__version__, catalog.schema("tables"), *catalog.vocabulary().values())
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
@@ -96,7 +96,7 @@ def _make(folder: Path, path: Path) -> None:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether nobody but this user can have written it. Windows keeps user folders apart."""
+    """Whether only this user can have written the file. On Windows, user folders are private."""
     if not hasattr(os, "getuid"):
         return True
     found = path.stat()

@@ -1,4 +1,4 @@
-"""Asks a trace database: questions, rows, arrays, streams. It only reads."""
+"""Read-only access to a trace database: named queries, SQL, rows, arrays and streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import duckdb
 from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.database.frames import frame_of
-from tracekit.database.interrupt import interruptible, work_is_left_behind
+from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.sandbox import require_select
 from tracekit.errors import TracekitError
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Held while queries are counted, or memory is given back.
+# Guards the count of running queries; held while DuckDB releases memory.
 _COUNTING = threading.Lock()
-# What DuckDB is held to for a moment, to make it give back what it does not use.
+# Set as DuckDB's limit for a moment, to make it release unused memory.
 _LEAST_MEMORY = "16MB"
-# Above this many events, giving memory back is worth its millisecond.
+# Above this many events, releasing memory is worth its 1 ms.
 _MANY_EVENTS = 500_000
 
 
 class Reader:
-    """Traces as tables and views, and the named questions about them.
+    """Traces as tables and views, and the named queries over them.
 
-    What a query cannot do: write, read files, reach the network, or change these rules. Use it as a
-    context manager or `close` it.
+    A query cannot write, read files, reach the network, or change these rules. Use it as a context
+    manager or `close` it.
     """
 
-    # Queries that run in this process, of all databases: a file may be open twice.
+    # The number of running queries on all databases of this process: a file may be open twice.
     _running: ClassVar[int] = 0
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -53,31 +53,37 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        # A query that could not be stopped still uses it.
-        if not work_is_left_behind():
+        # A query that could not be stopped still uses the connection.
+        if not work_is_left_running():
             self._connection.close()
 
     def ask(self, name: str, **parameters: Value) -> list[dict[str, Any]]:
-        """What `query` returns, as a list of rows: for small answers, without Polars."""
+        """The rows of the named query as dictionaries: for small results, without Polars.
+
+        Raises:
+            TracekitError: for an unknown query or parameter.
+        """
         question = catalog.query(name)
         columns, rows = self.fetch(question.sql, question.checked(parameters))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def doubts(self, name: str, trace: int | None = None) -> list[dict[str, Any]]:
-        """What touches the answer of the named question: rows of `health`, and of `missing`.
-
-        Where a question has no answer, they say why.
-        """
+        """Findings that make the result of the named query doubtful, or say why it is empty: rows
+        of the queries `health` and `missing`, for one trace_id or all."""
         codes = catalog.query(name).doubts
         absent = [{"severity": "missing"} | row for row in self.ask("missing", trace=trace)]
         found = self.ask("health", trace=trace) + absent
-        # What is missing or wrong in the file touches every answer.
+        # Errors in the file affect every query.
         return [row for row in found if row["code"] in codes or row["severity"] == "error"]
 
     def fetch(
         self, query: str, variables: Mapping[str, Value] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Column names and rows of one SELECT that may read `variables`."""
+        """Column names and rows of one SELECT, which may read `variables`.
+
+        Raises:
+            TracekitError: when the SQL is wrong or needs more memory than is allowed.
+        """
 
         def rows(cursor: duckdb.DuckDBPyConnection) -> tuple[list[str], list[tuple[Any, ...]]]:
             answer = cursor.execute(query)
@@ -88,9 +94,11 @@ class Reader:
     def arrays(
         self, name: str, columns: Sequence[str] = (), **parameters: Value
     ) -> dict[str, numpy.ndarray]:
-        """What `query` returns as NumPy arrays, all columns or some, for large answers.
+        """Columns of the named query (all, or those in `columns`) as NumPy arrays: for large
+        results. Causes are given as numbers.
 
-        Causes come as their numbers.
+        Raises:
+            TracekitError: for an unknown query or parameter.
         """
         question = catalog.query(name)
         wanted = ", ".join(
@@ -120,40 +128,40 @@ class Reader:
         take: Callable[[duckdb.DuckDBPyRelation], T],
         timeout_s: float | None = None,
     ) -> T:
-        """What `take` makes of one SELECT, given as a relation of which nothing has been computed.
+        """The result of `take`, which gets one SELECT as a relation that is not computed yet.
 
         Raises:
-            TracekitError: when the SQL is wrong, or takes longer than `timeout_s`.
+            TracekitError: when the SQL is wrong, needs more memory than is allowed, or takes longer
+                than `timeout_s`.
         """
         return self._read(lambda cursor: take(cursor.sql(query)), variables, timeout_s)
 
     def frame(
         self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None
     ) -> polars.DataFrame:
-        """The rows of one SELECT that may read `variables`."""
+        """The rows of one SELECT, which may read `variables`, as a Polars frame."""
         return self.stream(query, variables, frame_of, timeout_s)
 
     def trace_ids(self) -> list[int]:
-        """The loaded traces' trace_ids, in order."""
+        """The trace_ids of the loaded traces, ascending."""
         _, rows = self.fetch("SELECT trace_id FROM trace ORDER BY trace_id")
         return [row[0] for row in rows]
 
     @contextmanager
-    def meanwhile(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
-        """Has a second thread do `work`, which asks this database, while the block runs; the block
-        gets a function that waits for what `work` returns, or raises what it raised.
+    def in_background(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+        """Runs `work`, which queries this database, in a second thread while the block runs. The
+        block gets a function that waits for the result of `work`, or raises its exception.
 
-        Of a large trace, the answers fill the memory one at a time: there, `work` is done when the
-        block calls the function.
+        For a large trace it saves memory: it runs `work` only when the block calls that function.
         """
         if self._is_large:
             yield work
             return
-        with ThreadPoolExecutor(1, "tracekit-meanwhile") as thread:
+        with ThreadPoolExecutor(1, "tracekit-background") as thread:
             yield thread.submit(work).result
 
     def require_select(self, query: str) -> None:
-        """Refuses SQL from outside that does more than read.
+        """Checks that SQL from a user only reads.
 
         Raises:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
@@ -164,10 +172,10 @@ class Reader:
             raise _sql_error(error) from error
 
     def give_back_memory(self) -> None:
-        """Has DuckDB return memory, where traces are large: what it has freed, and pages that the
-        file has.
+        """Makes DuckDB return freed memory and cached pages to the system, if traces are large.
 
-        It does so when its limit is set. No query may run then: it would find none left.
+        DuckDB does that when its memory limit is set. It is skipped while a query runs, which would
+        run out of memory.
         """
         if not self._is_large:
             return
@@ -179,7 +187,7 @@ class Reader:
                 " FROM duckdb_databases() WHERE NOT internal"
             ).fetchall()[0]
             if not in_memory:
-                # What is in use goes into it, or it says no.
+                # DuckDB refuses the limit if the memory in use does not fit.
                 with suppress(duckdb.Error):
                     self._connection.execute(f"SET memory_limit = '{_LEAST_MEMORY}'")
             self._connection.execute(f"SET memory_limit = '{limit}'")
@@ -200,7 +208,7 @@ class Reader:
 
     @contextmanager
     def _reading(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor in a transaction that cannot write, for one SELECT that may use `variables`."""
+        """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
         cursor = self._connection.cursor()
         with _COUNTING:
             Reader._running += 1
@@ -211,13 +219,13 @@ class Reader:
             yield cursor
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
-                "SQL: it takes more memory than is allowed: allow more (--memory-mb), or let it "
-                "spill to disk (--spill-mb)"
+                "SQL: the query needs more memory than is allowed: allow more (--memory-mb), or "
+                "let it spill to disk (--spill-mb)"
             ) from error
         except duckdb.Error as error:
             raise _sql_error(error) from error
         finally:
-            if not work_is_left_behind():
+            if not work_is_left_running():
                 cursor.close()
             with _COUNTING:
                 Reader._running -= 1

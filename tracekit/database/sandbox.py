@@ -1,7 +1,7 @@
-"""What SQL from outside may do: read the database, and nothing else.
+"""The sandbox for SQL from users: it may read the database and do nothing else.
 
-Two defences stand one behind the other: the connection's own configuration, which is locked before
-anything of a file is looked at, and DuckDB's own parser, which says what a statement would do.
+There are two lines of defence: the connection's configuration, which is locked before anything in a
+file is read, and DuckDB's own parser, which says what a statement would do.
 https://duckdb.org/docs/current/operations_manual/securing_duckdb/overview
 """
 
@@ -16,7 +16,7 @@ from tracekit.errors import TracekitError
 
 Config = dict[str, str | bool | int | float | list[str]]
 
-# What the program still sets afterwards; SQL from outside sets nothing.
+# Settings that tracekit itself changes after locking. SQL from users cannot SET anything.
 _STILL_SET = ["memory_limit", "max_temp_directory_size", "disabled_filesystems"]
 _CLOSED: Config = {
     "enable_external_access": False,
@@ -28,16 +28,16 @@ _CLOSED: Config = {
     "lock_configuration": True,
 }
 
-# Nodes of a parsed SELECT that only read. A common table expression may also hold an INSERT, an
-# UPDATE, a DELETE or a COPY.
+# Nodes of a parsed SELECT that only read. A common table expression may also contain an INSERT,
+# UPDATE, DELETE or COPY.
 _READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"}
 _NODE = re.compile(r'"type":"(\w+_NODE)"')
 _FUNCTION = re.compile(r'"function_name":"([^"]*)"')
 _TYPE = re.compile(r'"type_name":"([^"]*)"')
 
-# Functions that run SQL of their own, which nobody has parsed.
+# Functions that run SQL from their arguments, which has not been checked.
 _RUN_SQL = {"query", "json_execute_serialized_sql"}
-# Functions that change what DuckDB does or holds.
+# Functions that change DuckDB's state.
 _CHANGE_STATE = {
     "checkpoint",
     "force_checkpoint",
@@ -55,7 +55,7 @@ _CHANGE_STATE = {
     "nextval",
     "setval",
 }
-# Functions that read addresses in memory instead of tables.
+# Functions that read memory addresses instead of tables.
 _READ_ADDRESSES = {
     "arrow_scan",
     "arrow_scan_dumb",
@@ -70,39 +70,41 @@ _CRASHING = re.compile(r"json_contains|variant_\w+", re.IGNORECASE)
 
 
 def reading(settings: Config) -> Config:
-    """`settings` with those of a connection that only reads the file it is opened on.
+    """`settings` plus those that restrict a connection to reading the file it opens.
 
-    They are given when it is opened, so that nothing in the file runs before they hold.
+    They are passed when the file is opened, so that they hold before anything in it runs.
     """
-    # In this order: DuckDB sets the last first, and where to spill has to be set before the rest.
+    # The order matters: DuckDB sets the last one first, and `temp_directory` has to be set before
+    # the connection is locked.
     return _CLOSED | settings
 
 
 def close_to_the_outside(connection: duckdb.DuckDBPyConnection) -> None:
-    """The same for an open connection: from here on it only works on what it holds."""
+    """Restricts an open connection: it can only use the data that it holds."""
     for name, value in _CLOSED.items():
         connection.execute(f"SET {name} = {value}")
 
 
 def forbid_files(connection: duckdb.DuckDBPyConnection) -> None:
-    """No query opens a file any more, to read, write or spill. What is open stays so.
+    """Keeps queries from opening any file, to read, write or spill. Open files stay open.
 
-    Without this, DuckDB still lets a query write the path of the database itself.
+    Without this, DuckDB still lets a query write to the path of the database itself.
     """
     connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
 
 
 def limit_spilling(connection: duckdb.DuckDBPyConnection, spill_mb: int) -> None:
-    """Queries put no more than this on disk. DuckDB takes it only when it is open."""
+    """Limits what queries put on disk. DuckDB accepts this only on an open connection."""
     connection.execute(f"SET max_temp_directory_size = '{spill_mb}MB'")
 
 
 def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Refuses what does more than read, by what DuckDB's parser says.
+    """Checks with DuckDB's parser that `query` only reads.
 
     Raises:
-        TracekitError: when `query` is not one SELECT, or an EXPLAIN of one.
-        duckdb.Error: when it is not SQL.
+        TracekitError: when `query` is not one SELECT (or an EXPLAIN of one), or uses a refused
+            function or type.
+        duckdb.Error: when `query` is not SQL.
     """
     kind = _kind(query)
     if kind == duckdb.StatementType.EXPLAIN:
@@ -127,8 +129,8 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
 
 
 def _kind(query: str) -> duckdb.StatementType | None:
-    """The kind of a single statement; None of several, none, or a kind that Python has no name for
-    (UPDATE EXTENSIONS)."""
+    """The kind of a single statement; None for several statements, for none, and for a kind that
+    Python has no name for (UPDATE EXTENSIONS)."""
     statements = duckdb.extract_statements(query)
     with suppress(ValueError):
         return statements[0].type if len(statements) == 1 else None
@@ -136,7 +138,7 @@ def _kind(query: str) -> duckdb.StatementType | None:
 
 
 def _explained(query: str) -> str:
-    """The statement that an EXPLAIN is about: its longest ending that DuckDB can parse."""
+    """The statement that an EXPLAIN explains: the longest suffix that DuckDB can parse."""
     text = query.encode()
     for offset, _ in duckdb.tokenize(query)[1:]:
         with suppress(duckdb.Error, UnicodeDecodeError):

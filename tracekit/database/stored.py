@@ -1,7 +1,7 @@
-"""What a database file holds beside rows: its tables, views, macros and types.
+"""The catalog of a database file: its tables, views, macros and types.
 
-A file may come from anyone. A view or macro in it is code that the next query would run, so all of
-them have to be those that this version of tracekit writes before anything is asked.
+A file may come from an untrusted source. A view or macro in it is code that the next query would
+run. So before any query runs, the catalog has to be the one that this version of tracekit writes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tracekit.database import catalog
 from tracekit.database.prepared import create_from_sql
 from tracekit.errors import TracekitError
 
-# What DuckDB lists of a database, by kind: the table function, and its columns that define a thing.
-# The names of DuckDB's own functions carry their schema, since the file may have others so named.
+# For each kind of entry, the table function that lists it and the columns that define it. DuckDB's
+# functions are called with their schema, since the file may define others of the same name.
 _LISTED = {
     "schema": ("duckdb_schemas", "schema_name, schema_name"),
     "table": ("duckdb_tables", "schema_name, table_name, sql"),
@@ -32,14 +32,14 @@ _LISTED = {
     "trigger": ("duckdb_triggers", "schema_name, trigger_name, sql"),
 }
 _INTERNAL = {"schema", "table", "view", "macro", "type"}
-# DuckDB lists these names in no fixed order.
+# DuckDB lists these names in varying order.
 _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
-_OTHER_VERSION = "another version of tracekit made it: load its traces again"
+_OTHER_VERSION = "was made by another version of tracekit: load its traces again"
 
 
 @dataclass(frozen=True, order=True)
-class Thing:
+class Entry:
     """A table, view, macro or other entry of a database's catalog."""
 
     kind: str
@@ -48,8 +48,8 @@ class Thing:
     definition: str
 
 
-def things(connection: duckdb.DuckDBPyConnection, database: str) -> list[Thing]:
-    """All entries of one attached database, in order. Nothing of them is run."""
+def entries(connection: duckdb.DuckDBPyConnection, database: str) -> list[Entry]:
+    """All catalog entries of one attached database, sorted. None of them is run."""
     found = []
     for kind, (function, columns) in _LISTED.items():
         only = " AND NOT internal" if kind in _INTERNAL else ""
@@ -57,7 +57,7 @@ def things(connection: duckdb.DuckDBPyConnection, database: str) -> list[Thing]:
             f"SELECT {columns} FROM system.main.{function}() WHERE database_name = $name{only}",
             {"name": database},
         ).fetchall()
-        found += [Thing(kind, schema, name, _in_order(repr(rest))) for schema, name, *rest in rows]
+        found += [Entry(kind, schema, name, _in_order(repr(rest))) for schema, name, *rest in rows]
     return sorted(found)
 
 
@@ -65,67 +65,68 @@ def _in_order(definition: str) -> str:
     return _EXCLUDED.sub(lambda found: str(sorted(found[1].split(", "))), definition)
 
 
-def digest(found: list[Thing]) -> str:
-    """A number that stands for all of them."""
+def digest(found: list[Entry]) -> str:
+    """The SHA-256 of catalog entries."""
     return hashlib.sha256(repr(found).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def ours() -> list[Thing]:
-    """What this version of tracekit writes, as the DuckDB that is installed says it."""
+def ours() -> list[Entry]:
+    """The entries that this version of tracekit writes, as the installed DuckDB lists them."""
     with duckdb.connect(":memory:") as connection:
         create_from_sql(connection)
-        return things(connection, "memory")
+        return entries(connection, "memory")
 
 
 def require_ours(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> None:
-    """Refuses an attached database with anything in it that this version would not have written.
+    """Checks that an attached database has the catalog and the format that this version writes.
 
     Raises:
-        TracekitError: that calls it `name` and says what is wrong with it.
-        duckdb.Error: when it cannot be read.
+        TracekitError: when it does not; the message calls the database `name` and says why.
+        duckdb.Error: when the database cannot be read.
     """
-    found = things(connection, database)
+    found = entries(connection, database)
     if digest(found) != catalog.stored_digest():
         expected = ours()
         if found != expected:
             raise TracekitError(f"{name}: {_difference(connection, database, found, expected)}")
     made_by = _format(connection, database)
     if made_by is None:
-        raise TracekitError(f"{name}: was not loaded to its end: load its traces again")
+        raise TracekitError(f"{name}: was not loaded completely: load its traces again")
     if made_by != catalog.FORMAT:
         raise TracekitError(f"{name}: {_OTHER_VERSION}")
 
 
 def require_traces(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> None:
-    """Refuses an attached database whose traces cannot be copied: what else it holds is not looked
-    at, and not run.
+    """Checks that the traces of an attached database can be copied. Its other entries do not
+    matter, since they are not run.
 
     Raises:
-        TracekitError: when its tables are not those that ingest writes.
+        TracekitError: when its tables or its format are not those that this version writes.
     """
-    found = set(things(connection, database))
+    found = set(entries(connection, database))
     if not _tables() <= found or _format(connection, database) != catalog.FORMAT:
         raise TracekitError(f"{name}: {_OTHER_VERSION}")
 
 
-def _tables() -> set[Thing]:
-    """Those that ingest writes."""
+def _tables() -> set[Entry]:
+    """The tables that loading writes."""
     with duckdb.connect(":memory:") as connection:
         connection.execute(catalog.schema("tables"))
-        return {each for each in things(connection, "memory") if each.kind == "table"}
+        return {each for each in entries(connection, "memory") if each.kind == "table"}
 
 
 def is_part_of_ours(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the database that a connection is opened on is what this version writes, as far as it
-    has come: its tables, and nothing of anybody else."""
+    """Whether a connection's database is an unfinished one of this version: it has all tables that
+    loading writes, and every other entry is one that this version writes, too."""
     (database,) = connection.execute("SELECT system.main.current_database()").fetchall()[0]
-    found = set(things(connection, database))
+    found = set(entries(connection, database))
     return _tables() <= found <= set(ours())
 
 
 def _difference(
-    connection: duckdb.DuckDBPyConnection, database: str, found: list[Thing], expected: list[Thing]
+    connection: duckdb.DuckDBPyConnection, database: str, found: list[Entry], expected: list[Entry]
 ) -> str:
+    """What is wrong with a catalog `found` that is not the one `expected`."""
     marks = [each for each in expected if each.name == _FORMAT_TABLE]
     if not set(marks) <= set(found):
         return "is not a tracekit database"
@@ -135,18 +136,19 @@ def _difference(
     for each in found:
         if (each.kind, each.schema, each.name) not in names:
             return (
-                f"holds the {each.kind} {each.name!r}, which tracekit did not write; `tracekit "
-                "load` copies the traces alone into a new database"
+                f"contains the {each.kind} {each.name!r}, which tracekit did not write; `tracekit "
+                "load` copies only the traces into a new database"
             )
     changed = min(set(expected) - set(found))
     return (
         f"its {changed.kind} {changed.name!r} is not the one that tracekit writes; `tracekit load` "
-        "copies the traces alone into a new database"
+        "copies only the traces into a new database"
     )
 
 
 def _format(connection: duckdb.DuckDBPyConnection, database: str) -> int | None:
-    """The number in the format table, which is known to be a table, of one column."""
+    """The number in the format table, or None without exactly one row. The caller has checked that
+    the table is there."""
     quoted = '"' + database.replace('"', '""') + '"'
     rows = connection.execute(f"SELECT format FROM {quoted}.main.{_FORMAT_TABLE} LIMIT 2")
     numbers = [row[0] for row in rows.fetchall()]
@@ -154,5 +156,5 @@ def _format(connection: duckdb.DuckDBPyConnection, database: str) -> int | None:
 
 
 if __name__ == "__main__":
-    # After a change of the vocabulary: writes the digest that opening a database compares with.
+    # Run after a change of the vocabulary: writes the digest that is checked on opening a database.
     catalog.write_stored_digest(digest(ours()))

@@ -87,7 +87,7 @@ def analyze(
         TracekitError: when the trace has no such window.
     """
     limits = limits or Thresholds()
-    with database.meanwhile(lambda: _replay(database, trace_id, limits)) as replay:
+    with database.in_background(lambda: _replay(database, trace_id, limits)) as replay:
         trace = _trace(database, trace_id)
         periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
         main = periods[0] if window is None else _chosen(periods, window)
