@@ -1,1 +1,1 @@
-"""One run against another, and tracekit against other tools."""
+"""Comparisons: one run with another, and tracekit's numbers with other tools'."""

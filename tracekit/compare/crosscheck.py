@@ -1,8 +1,8 @@
-"""HolisticTraceAnalysis's numbers beside tracekit's, for one trace: a second opinion, explained.
+"""Compares tracekit's numbers for a trace with HolisticTraceAnalysis's, and explains differences.
 
-Each figure is given three times: as HTA computes it, by HTA's rules over tracekit's tables
-(queries/crosscheck), and by tracekit's own definitions. The first two agree, or one of the tools
-has an error; where the last differs, the rules of HTA that make it so are named.
+Each figure is computed three times: by HTA itself, by HTA's rules over tracekit's tables
+(queries/crosscheck), and by tracekit's own definitions. If the first two disagree, one of the tools
+has an error. If the third differs, the report names HTA's rules that cause it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ Value = int | float | None
 
 @dataclass(frozen=True)
 class Figure:
-    """One number, three ways. Times are nanoseconds; None where there is no such number.
+    """One number, computed three ways, in `unit` (times are in nanoseconds); None for no value.
 
-    `agrees` says whether HTA and its rules give the same, down to the parts that the figure sums
-    up; it is None where HTA fails. `reasons` are the rules of HTA that tracekit does not share.
+    `agrees` says whether HTA's number equals the one by its rules, including all parts that the
+    figure sums up; it is None when HTA fails. `reasons` are the rules of HTA that differ from
+    tracekit's, given when tracekit's number differs from HTA's.
     """
 
     analysis: str
@@ -44,7 +45,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Report:
-    """All figures of a trace; `failures` says of which analyses HTA gives none, and why."""
+    """All figures of a trace. `failures` gives, by analysis, the reason why HTA failed."""
 
     path: str
     hta_version: str
@@ -53,7 +54,7 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether every figure that HTA gives is the one that its rules give."""
+        """Whether every number from HTA equals the one by its rules."""
         return all(figure.agrees is not False for figure in self.figures)
 
     def as_dict(self) -> dict[str, Any]:
@@ -62,11 +63,13 @@ class Report:
 
 
 def crosscheck(path: str | Path, database: Reader) -> Report:
-    """Runs HTA on the trace at `path`, which `database` holds, and compares.
+    """Runs HTA on the trace at `path`, which is loaded in `database`, and compares the numbers.
+
+    When HTA fails on the trace itself, the report says so.
 
     Raises:
-        TracekitError: when HTA is missing or cannot open such a file, or the database holds several
-            traces. Where HTA fails on the trace itself, the report says so.
+        TracekitError: when HTA is not installed or does not read such a file, or when the database
+            holds several traces.
     """
     hta.require(path)
     traces = len(database.trace_ids())
@@ -76,7 +79,7 @@ def crosscheck(path: str | Path, database: Reader) -> Report:
 
 
 def ask(opened: Any, database: Reader) -> list[Answer]:
-    """Every analysis's answers, of what `hta.opened` opened and `database` holds."""
+    """The answers of all analyses; `opened` is the result of `hta.opened`."""
     return [
         Answer(analysis, *hta.run(analysis.ask_hta, opened), analysis.ask_rules(database))
         for analysis in ANALYSES
@@ -84,7 +87,7 @@ def ask(opened: Any, database: Reader) -> list[Answer]:
 
 
 def compare(path: str | Path, answers: list[Answer], database: Reader) -> Report:
-    """The report on the answers, beside tracekit's own figures."""
+    """The report on the answers, with tracekit's own figures."""
     rules: dict[str, list[str]] = {}
     for row in database.ask("hta_differences"):
         for name in row["analyses"]:
@@ -123,23 +126,23 @@ def _figures(
 
 @dataclass(frozen=True)
 class Analysis:
-    """One of HTA's analyses. `ask_hta` and `ask_rules` answer in one form; None is no answer."""
+    """One of HTA's analyses. `ask_hta` and `ask_rules` answer in the same form, or with None."""
 
     name: str
     ask_hta: Callable[[Any], Any]
     ask_rules: Callable[[Reader], Any]
-    # What is shown of an answer, and the unit of what is no time.
+    # The figures to show of an answer, and their units if they are not nanoseconds.
     figures: Callable[[Any], dict[str, Value]]
     units: dict[str, str] = field(default_factory=dict)
-    # Whether a figure stands for many numbers of the answer, all of which have to agree.
+    # Whether a figure sums up many numbers of the answer, all of which have to agree.
     sums_up: bool = False
-    # What a figure is that an answer does not name.
+    # The value of a figure that is missing from an answer.
     default: Value = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What HTA answers, or why it fails, and what its rules give."""
+    """HTA's answer, or the reason why it failed, and the answer by its rules."""
 
     analysis: Analysis
     hta: Any
@@ -147,7 +150,7 @@ class Answer:
     by_rules: Any
 
 
-# -- the same by the queries -----------------------------------------------------------------------
+# -- the same analyses by queries ------------------------------------------------------------------
 
 
 def _rules_temporal(database: Reader) -> dict[str, int] | None:
@@ -181,7 +184,7 @@ def _rules_queue(database: Reader) -> hta.Queue:
     return {(row["stream"], row["at_ns"]): (row["changes"], row["queue_length"]) for row in rows}
 
 
-# -- what is shown of an answer --------------------------------------------------------------------
+# -- figures of an answer --------------------------------------------------------------------------
 
 
 def _show_idle(answer: hta.Idle) -> dict[str, Value]:
@@ -231,19 +234,19 @@ ANALYSES = (
 )  # fmt: skip
 
 
-# -- tracekit's own --------------------------------------------------------------------------------
+# -- tracekit's own figures ------------------------------------------------------------------------
 
 _TYPES = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "copy": "MEMORY"}
 
 
 def _own_figures(database: Reader) -> dict[str, dict[str, Value]]:
-    """By tracekit's definitions, in the GPU-active span of the main device."""
+    """Figures by tracekit's definitions, over the GPU-active span of the main device."""
     own: dict[str, dict[str, Value]] = {analysis.name: {} for analysis in ANALYSES}
     main = database.fetch("SELECT device_id FROM main_device")[1]
     if not main:
         return own
     device = main[0][0]
-    (active,) = _of(device, database.ask("partition", kind="gpu_active"))
+    (active,) = _of_device(device, database.ask("partition", kind="gpu_active"))
     own["temporal"] = {
         "idle": active["idle_ns"],
         "compute": active["compute_ns"],
@@ -251,7 +254,7 @@ def _own_figures(database: Reader) -> dict[str, dict[str, Value]]:
         "kernel": active["span_ns"],
     }
     covered: Counter[str] = Counter()
-    for row in _of(device, database.ask("class_overlap")):
+    for row in _of_device(device, database.ask("class_overlap")):
         if row["overlap"] != "idle":
             types = [_TYPES[each] for each in row["overlap"].split(" + ")]
             covered[" overlapping ".join(types)] += row["covered_ns"]
@@ -264,7 +267,7 @@ def _own_figures(database: Reader) -> dict[str, dict[str, Value]]:
         "host_wait": active["host_late_ns"],
         "kernel_wait + other": active["idle_ns"] - active["host_late_ns"],
     }
-    for row in _of(device, database.ask("launch_stats")):
+    for row in _of_device(device, database.ask("launch_stats")):
         own["launches"] = {
             "launches": row["gpu_ops"],
             "call, p50": row["launch_call_p50_ns"],
@@ -274,5 +277,5 @@ def _own_figures(database: Reader) -> dict[str, dict[str, Value]]:
     return own
 
 
-def _of(device: int | None, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _of_device(device: int | None, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["device_id"] == device]

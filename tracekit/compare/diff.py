@@ -1,4 +1,4 @@
-"""Two runs against each other: what changed, where the time went, and gates for CI."""
+"""Compares two runs: what changed, which parts account for the time, and conditions for CI."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Diff:
-    """Run b against run a: rows of the queries of the topic `diff`, under the same names.
+    """Run b compared with run a: each list has the rows of the query `diff_NAME`.
 
-    `doubts` are the findings of `health` and `missing` that touch them, of both runs.
+    `a` and `b` are the paths of the traces. `doubts` are the findings of the queries `health` and
+    `missing`, for both runs, that make these numbers doubtful.
     """
 
     a: str
@@ -41,10 +42,11 @@ class Diff:
 
 
 def diff(database: Reader, a: int = 1, b: int = 2, top: int = 20) -> Diff:
-    """Compares two traces of one database, by their trace_ids; `top` rows of each list.
+    """Compares two traces of one database, given by trace_id. `top` limits the rows of the lists of
+    kernels, operators and modules.
 
     Raises:
-        TracekitError: when one of them is not there.
+        TracekitError: when the database has no such trace.
     """
     paths = {row["trace_id"]: row["path"] for row in database.ask("overview")}
     for trace_id in (a, b):
@@ -72,13 +74,13 @@ def diff(database: Reader, a: int = 1, b: int = 2, top: int = 20) -> Diff:
 
 
 def fails(database: Reader, expression: str, a: int = 1, b: int = 2) -> bool:
-    """Whether a condition over the figures of two runs is true.
+    """Whether a condition on the numbers of two runs is true.
 
-    `expression` is SQL over `a` and `b`, each with the columns of the query `run_metrics`:
+    `expression` is SQL over `a` and `b`, which have the columns of the query `run_metrics`, such as
     `b.span_ns > 1.05 * a.span_ns`.
 
     Raises:
-        TracekitError: when it is no such condition, or is neither true nor false.
+        TracekitError: when the expression is not valid, or is neither true nor false.
     """
     figures = catalog.query("run_metrics").sql
     query = f"""
@@ -92,8 +94,8 @@ def fails(database: Reader, expression: str, a: int = 1, b: int = 2) -> bool:
         _, rows = database.fetch(query)
     except TracekitError as error:
         reason = str(error).removeprefix("SQL: ").split(" | ")[0]
-        raise TracekitError(f"the condition {expression!r} cannot be judged: {reason}") from error
+        raise TracekitError(f"cannot evaluate the condition {expression!r}: {reason}") from error
     if len(rows) != 1 or rows[0][0] is None:
         reason = "it is NULL" if rows else "one of the runs has no GPU ops"
-        raise TracekitError(f"the condition {expression!r} cannot be judged: {reason}")
+        raise TracekitError(f"cannot evaluate the condition {expression!r}: {reason}")
     return bool(rows[0][0])

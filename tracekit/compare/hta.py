@@ -1,4 +1,4 @@
-"""HolisticTraceAnalysis, run on a trace: its answers as plain Python, in integer nanoseconds."""
+"""Runs HolisticTraceAnalysis (HTA) on a trace; times in its answers are integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from typing import Any
 from tracekit.errors import TracekitError
 
 TEMPORAL = ("idle", "compute", "non_compute", "kernel")
-Idle = dict[tuple[int, str], int]  # ns by stream and category
+Idle = dict[tuple[int, str], int]  # ns, by stream and category
 Launches = Counter[tuple[int, int, int, int]]  # correlation; ns of call, op and wait
-Queue = dict[tuple[int, int], tuple[int, int]]  # changes and length, by stream and instant
+Queue = dict[tuple[int, int], tuple[int, int]]  # changes and length, by stream and time in ns
 
 
 def require(path: str | Path) -> None:
-    """Makes sure that HTA is installed and reads files such as `path`.
+    """Checks that HTA is installed and that it reads files such as `path`.
 
     Raises:
-        TracekitError: when not.
+        TracekitError: when HTA is not installed, or `path` is not a .json or .json.gz file.
     """
     from tracekit.database.connection import is_database
 
     if is_database(path):
-        raise TracekitError(f"{path}: is a database; give the JSON trace that it was made of")
+        raise TracekitError(f"{path}: is a database; give the JSON trace that it was loaded from")
     if not Path(path).exists():
         raise TracekitError(f"{path}: no such file")
     if not Path(path).is_file() or Path(path).suffix not in (".json", ".gz"):
@@ -46,8 +46,8 @@ def require(path: str | Path) -> None:
 
 
 def opened(path: str | Path) -> Any:
-    """HTA's TraceAnalysis of the file, or the exception that it fails with."""
-    # HTA takes a path that is not absolute for one below its folder.
+    """HTA's TraceAnalysis of the file, or the exception that HTA raised."""
+    # HTA takes a relative path to be relative to `trace_dir`.
     absolute = Path(path).absolute()
     with _silence():
         try:
@@ -58,7 +58,7 @@ def opened(path: str | Path) -> Any:
 
 
 def version() -> str:
-    """HTA's, as installed."""
+    """The version of the installed HTA."""
     try:
         return version_of("HolisticTraceAnalysis")
     except PackageNotFoundError:
@@ -66,7 +66,8 @@ def version() -> str:
 
 
 def run(ask: Callable[[Any], Any], hta: Any) -> tuple[Any, str | None]:
-    """What HTA answers, or None and why it does not; `hta` is what `opened` returned."""
+    """HTA's answer and None, or None and the reason why HTA failed; `hta` is what `opened`
+    returned."""
     error = hta
     if not isinstance(hta, Exception):
         with _silence():
@@ -80,7 +81,7 @@ def run(ask: Callable[[Any], Any], hta: Any) -> tuple[Any, str | None]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps HTA's log and prints, and pandas' warnings, from standard output and error."""
+    """Silences HTA's log and prints, and pandas' warnings."""
     logger = logging.getLogger("hta")
     before, logger.disabled = logger.disabled, True
     try:
@@ -96,40 +97,40 @@ def _silence() -> Iterator[None]:
 
 
 def _ns(us: Any) -> int:
-    # Whole microseconds as they are: a double does not hold the nanoseconds of a date.
+    # Convert the whole microseconds exactly: a double cannot hold a date in nanoseconds.
     whole = int(us)
     return whole * 1000 + round(float(us - whole) * 1000)
 
 
 def temporal(hta: Any) -> dict[str, int]:
-    """Idle, compute, other and whole time."""
+    """Idle, compute, non-compute and total kernel time, in ns."""
     row = hta.get_temporal_breakdown(visualize=False).iloc[0]
     return {name: _ns(row[f"{name}_time(us)"]) for name in TEMPORAL}
 
 
 def kernels(hta: Any) -> dict[str, int]:
-    """Time of each kernel type, alone and beside others."""
+    """Time of each kernel type, alone and overlapping others, in ns."""
     frame = hta.get_gpu_kernel_breakdown(visualize=False)[0]
     found = {name: _ns(us) for name, us in zip(frame["kernel_type"], frame["sum"], strict=True)}
-    # Of types of 0 ns, HTA lists some.
+    # HTA lists only some of the types with 0 ns: drop them all.
     return {name: ns for name, ns in found.items() if ns != 0}
 
 
 def overlap(hta: Any) -> float | None:
-    """Communication beside compute, percent of communication; None without any."""
+    """Communication that overlaps compute, in percent of communication; None without any."""
     percent = float(hta.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"].iloc[0])
     return None if percent != percent else percent
 
 
 def idle(hta: Any) -> Idle:
-    """Idle time by stream and category."""
+    """Idle time by stream and category, in ns."""
     frame = hta.get_idle_time_breakdown(ranks=[0], visualize=False)[0]
     rows = zip(frame["stream"], frame["idle_category"], frame["idle_time"], strict=True)
     return {(int(stream), category): _ns(us) for stream, category, us in rows}
 
 
 def launches(hta: Any) -> Launches:
-    """Launches with the durations of call and op and the wait between."""
+    """Launches: the duration of the call, of the op, and the wait between them, in ns."""
     frame = hta.get_cuda_kernel_launch_stats(ranks=[0], visualize=False)[0]
     columns = ("correlation", "cpu_duration", "gpu_duration", "launch_delay")
     rows = zip(*(frame[name] for name in columns), strict=True)
@@ -137,12 +138,12 @@ def launches(hta: Any) -> Launches:
 
 
 def queue(hta: Any) -> Queue:
-    """Changes and length of each queue, by instant."""
+    """The number of changes and the length of each stream's queue, by time in ns."""
     frame = hta.get_queue_length_time_series(ranks=[0]).get(0)
     found: Queue = {}
     if frame is None:
         return found
-    # HTA counts time from its first event.
+    # HTA's times are relative to the first event.
     first_us = hta.t.min_ts
     for us, stream, length in zip(frame["ts"], frame["stream"], frame["queue_length"], strict=True):
         key = (int(stream), _ns(us + first_us))
