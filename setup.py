@@ -1,7 +1,8 @@
-"""Compiles tracekit/native: a library that Python loads by ctypes, with the compiler of ziglang.
+"""Compiles tracekit/native with ziglang's C compiler, into a library that Python loads by ctypes.
 
-So neither a C compiler nor Python's headers need be installed, and one build does for every Python.
-The compiler brings the headers of every system: what it makes does not depend on where it runs.
+So no C compiler and no Python headers have to be installed, and one build works for every Python
+version. The compiler has the headers of every system, so its output does not depend on where it
+runs.
 """
 
 import os
@@ -24,11 +25,11 @@ LINK_FLAGS = ["-shared", "-s"]
 
 
 class Platform(NamedTuple):
-    target: str  # the compiler's name for it
-    tag: str  # the wheel's
+    target: str  # as the compiler names it
+    tag: str  # as wheels name it
 
 
-# By system and machine, each with the oldest version of the system that the library runs on.
+# By system and machine. Both names include the oldest system version that the library runs on.
 # https://packaging.python.org/en/latest/specifications/platform-compatibility-tags
 PLATFORMS = {
     "linux-x86_64": Platform("x86_64-linux-gnu.2.17", "manylinux_2_17_x86_64"),
@@ -43,9 +44,10 @@ PLATFORMS = {
 
 
 def this_platform() -> Platform | None:
-    """What to compile for; None: what the compiler finds, and the wheel is for this system alone.
+    """The platform to compile for. With None, the compiler targets the system it runs on, and the
+    wheel is only for this system.
 
-    A universal Python of macOS gets the library of the machine that it runs on.
+    A universal2 Python on macOS gets the library for the machine that it runs on.
     """
     system, *_, machine = sysconfig.get_platform().split("-")
     if machine == "universal2":
@@ -56,10 +58,10 @@ def this_platform() -> Platform | None:
 
 
 def run_compiler(target: str | None, arguments: list[str], cache: str | Path) -> None:
-    """Runs it in the repository's root; keeps what it wants to keep in the folder `cache`.
+    """Runs the C compiler in the repository's root, with its cache in the folder `cache`.
 
     Raises:
-        subprocess.CalledProcessError: when it fails.
+        subprocess.CalledProcessError: when the compiler fails.
     """
     compiler = [sys.executable, "-m", "ziglang", "cc", *(["-target", target] if target else [])]
     subprocess.run(
@@ -75,7 +77,7 @@ class Compile(build_ext):
         found = this_platform()
         output = Path(self.get_ext_fullpath(ext.name))
         output.parent.mkdir(parents=True, exist_ok=True)
-        # For Windows the linker writes more files, beside the library.
+        # For Windows, the linker writes more files beside the library.
         with TemporaryDirectory() as cache, TemporaryDirectory() as folder:
             made = Path(folder, output.name)
             arguments = [*FLAGS, *LINK_FLAGS, *ext.sources, "-o", str(made)]
@@ -83,7 +85,7 @@ class Compile(build_ext):
             shutil.copy(made, output)
 
     def get_ext_filename(self, fullname: str) -> str:
-        """The same on every system: of a whole path, Windows does not ask how the name ends.
+        """The same name on every system: given a full path, Windows loads a library of any suffix.
 
         https://learn.microsoft.com/windows/win32/api/libloaderapi/nf-libloaderapi-loadlibraryexw
         """

@@ -152,4 +152,4 @@ def test_hardware_is_chosen_when_loading(tmp_path, run):
     assert run("analyze", "t.json", "--hardware", "mine.toml").returncode == 0
     done = run("analyze", "t.duckdb", "--hardware", "mine.toml")
     assert done.returncode == 2
-    assert "is loaded already" in done.stderr
+    assert "is a database; give --hardware" in done.stderr

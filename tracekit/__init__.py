@@ -1,4 +1,4 @@
-"""PyTorch profiler traces as a DuckDB database and a verdict.
+"""PyTorch profiler traces -> a DuckDB database and a verdict.
 
 import tracekit
 
@@ -28,7 +28,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when first used: `tracekit --help` needs neither DuckDB nor torch.
+    # Import on first use: `tracekit --help` needs neither DuckDB nor torch.
     if name not in _HOMES:
         raise AttributeError(f"module 'tracekit' has no attribute {name!r}")
     import importlib

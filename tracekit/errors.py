@@ -1,22 +1,23 @@
-"""The one error type that reaches the edge."""
+"""The error type that users see."""
 
 from __future__ import annotations
 
 
 class TracekitError(Exception):
-    """What was wrong, where, and what to do, in one line that a user can act on.
+    """An error for the user: one line that says what is wrong, where, and what to do.
 
     The command line prints it on standard error and exits with status 2.
     """
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether the user has ended what ran.
+    """Whether the user interrupted the program.
 
-    In a query, DuckDB raises an error of its own; what is closed meanwhile may raise more.
+    DuckDB raises its own error for an interrupted query, and cleaning up may raise others. So this
+    looks through the chain of causes.
     """
     first: BaseException | None = error
-    # A chain of causes may be a circle.
+    # A chain of causes may form a cycle.
     seen: set[int] = set()
     while first is not None and id(first) not in seen:
         seen.add(id(first))
@@ -27,6 +28,6 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Any other exception in one line."""
+    """Any exception in one line: its type, and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

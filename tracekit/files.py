@@ -1,4 +1,4 @@
-"""Outputs appear whole or not at all, have one writer at a time, and leave nothing behind."""
+"""Safe output files: written completely or not at all, by one writer at a time, with cleanup."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from filelock import FileLock, Timeout
 from tracekit.errors import TracekitError
 
 _LOCK = ".lock"
-# Files of Windows all say 0.
+# On Windows, st_uid is always 0.
 _USER = os.getuid() if hasattr(os, "getuid") else 0
-# A work folder this old without a lock in it was never finished being made.
+# The process that made a work folder died if the folder is this old and has no lock.
 _ABANDONED_S = 60
-# What is open in this process, by paths that lead to it.
+# Paths of files that this process has open.
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
-# How often a writer that waits looks whether the other one is done.
+# How often a waiting writer checks the lock.
 _POLL_S = 0.05
 
 
 @contextmanager
 def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
-    """A path beside `output` to write to; it takes `output`'s place when the block succeeds.
+    """A temporary path beside `output` to write to; it replaces `output` when the block succeeds.
 
     Raises:
-        TracekitError: when `output` cannot be written there, or is one of `inputs`.
+        TracekitError: when `output` cannot be written, or is one of `inputs`.
     """
     target = _checked(output, inputs)
     try:
@@ -45,10 +45,10 @@ def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iter
 
 @contextmanager
 def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
-    """As `written_whole`, but what the block leaves behind when it fails is kept as OUTPUT.partial.
+    """Like `written_whole`, but keeps an unfinished file as OUTPUT.partial when the block fails.
 
     Raises:
-        TracekitError: when `output` cannot be written there, or is one of `inputs`.
+        TracekitError: when `output` cannot be written, or is one of `inputs`.
     """
     target = _checked(output, inputs)
     partial = target.with_name(target.name + ".partial")
@@ -63,17 +63,17 @@ def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator
 
 @contextmanager
 def sole_writer(output: str | Path, on_wait: Callable[[], object] | None = None) -> Iterator[None]:
-    """While the block runs, no other process is in a block for the same output.
+    """Locks `output` against other writers while the block runs.
 
-    Where one is, it waits for that, having called `on_wait`; the system ends the block of a process
-    that dies. Readers are not held up.
+    If another process has the lock, this calls `on_wait` and waits. The system releases the lock of
+    a process that dies. Readers need no lock.
 
     Raises:
-        TracekitError: when `output` cannot be written there.
+        TracekitError: when `output` cannot be written.
     """
     target = _checked(output, ())
     path = target.with_name(f".{target.name}{_LOCK}")
-    # The lock would make the folder.
+    # Check first: FileLock would create the folder.
     require_writable(output)
     lock = FileLock(path, poll_interval=_POLL_S)
     try:
@@ -88,7 +88,7 @@ def sole_writer(output: str | Path, on_wait: Callable[[], object] | None = None)
     try:
         yield
     finally:
-        # Removed while it is held: who waits for it makes a new one.
+        # Remove the file before the lock is released: a waiting process makes a new one.
         with suppress(OSError):
             path.unlink()
         lock.release()
@@ -96,9 +96,9 @@ def sole_writer(output: str | Path, on_wait: Callable[[], object] | None = None)
 
 @contextmanager
 def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A folder in `parent` for this process alone, with a name that nobody can foresee.
+    """A private folder in `parent` with an unpredictable name, removed after the block.
 
-    Those of the same prefix whose process is gone are removed first.
+    Folders with the same prefix that dead processes left are removed first.
     """
     for each in parent.glob(_literally(prefix) + "*"):
         _remove_abandoned(each)
@@ -121,7 +121,7 @@ def _remove(folder: Path, lock: FileLock) -> None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Removes a work folder that no process holds."""
+    """Removes a work folder of this user unless a running process has it locked."""
     with suppress(OSError):
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != _USER:
@@ -139,15 +139,15 @@ def _literally(text: str) -> str:
 
 
 def is_standard_output(output: str | Path) -> bool:
-    """Whether this is /dev/stdout, or another path of a device that standard output goes to."""
+    """Whether this is /dev/stdout or another path to the device of standard output."""
     with suppress(OSError, ValueError):
         return is_device(output) and os.path.samestat(Path(output).stat(), os.fstat(1))
     return False
 
 
 def is_device(output: str | Path) -> bool:
-    """Whether this is a pipe, a terminal or the like, standard output by its path among them: what
-    is written there is gone, and nothing can take its place."""
+    """Whether this is a pipe, a terminal or the like, or a path such as /dev/stdout: a file that
+    cannot be replaced by another."""
     path = Path(output)
     if str(path).startswith(_STREAMS):
         return True
@@ -157,10 +157,10 @@ def is_device(output: str | Path) -> bool:
 
 
 def require_writable(output: str | Path) -> None:
-    """Says at once what writing `output` would say after long work.
+    """Checks before long work that `output` can be written.
 
     Raises:
-        TracekitError: when it cannot be written there.
+        TracekitError: when it cannot.
     """
     folder = _checked(output, ()).parent
     if not os.access(folder, os.W_OK):
@@ -174,12 +174,12 @@ def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
         if target.is_dir():
             raise TracekitError(f"{output}: is a directory, not a file to write")
         if is_device(output) or (target.exists() and not target.is_file()):
-            raise TracekitError(f"{output}: is not an ordinary file; results are written to files")
+            raise TracekitError(f"{output}: is not an ordinary file; give a file to write")
         if any(target == Path(each).resolve() for each in inputs):
-            raise TracekitError(f"{output}: is what is being read; write somewhere else")
+            raise TracekitError(f"{output}: is also an input; write to another file")
     except (OSError, RuntimeError, ValueError) as error:
-        # A loop of links, a name that is too long, or one with a zero byte in it.
-        reason = getattr(error, "strerror", None) or "the path leads nowhere"
+        # A loop of links, a name that is too long, or a name with a zero byte.
+        reason = getattr(error, "strerror", None) or "the path is not valid"
         raise TracekitError(f"{output}: cannot be written: {reason}") from error
     return target
 

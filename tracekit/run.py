@@ -1,5 +1,5 @@
-"""What a user holds: traces loaded or opened, with questions, verdict, what-if, diff and export as
-methods. The only module that imports the rooms above the database."""
+"""The library's main object: a database of traces, with queries, verdict, what-if, diff and export
+as methods. It imports the packages that compute these; none of them imports it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
-# How much may be spilled where memory is limited and nothing else is said.
+# What queries may spill to disk by default when memory is limited.
 _SPILL_MB = 10_000
-# What the process needs beside DuckDB to ask a database: the answers; a graph is held while DuckDB
-# holds little.
+# The process needs this outside DuckDB for the results of queries. The replay's graph is not
+# counted: while it is in memory, DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
 
 
 class Database(Reader):
-    """Traces as tables and views; read-only once made.
+    """Traces as tables and views, read-only.
 
-    What a query cannot do: write, read files, reach the network, or change these rules. Make one
-    with `load` or `open_database`; use it as a context manager or `close` it.
+    A query cannot write, read files, reach the network, or change these rules. Make a Database with
+    `load` or `open_database`; use it as a context manager or `close` it.
     """
 
     def sql(self, query: str, *, timeout_s: float | None = None) -> polars.DataFrame:
-        """The rows of one SELECT over the tables and views.
+        """The rows of one SELECT over the tables and views, as a Polars frame.
 
         Raises:
             TracekitError: when the SQL is wrong, does more than read, or takes longer than
@@ -49,21 +49,21 @@ class Database(Reader):
         return self.frame(query, {}, timeout_s=timeout_s)
 
     def query(self, name: str, **parameters: Value) -> polars.DataFrame:
-        """The answer of the named question (`tracekit query --list` shows all).
+        """The rows of the named query (`tracekit query --list` shows all), as a Polars frame.
 
         Raises:
-            TracekitError: when there is no such question or parameter.
+            TracekitError: when there is no such query or parameter.
         """
         question = catalog.query(name)
         return self.frame(question.sql, question.checked(parameters))
 
     def __getattr__(self, name: str) -> Callable[..., polars.DataFrame]:
-        """Every named question as a method: `run.top_kernels(top=5)`."""
+        """Every named query is a method: `run.top_kernels(top=5)`."""
         try:
             question = catalog.query(name)
         except TracekitError:
             raise AttributeError(
-                f"a Database has no {name!r}, and no query has that name"
+                f"a Database has no attribute {name!r}, and no query has that name"
             ) from None
 
         def answer(**parameters: Value) -> polars.DataFrame:
@@ -77,7 +77,7 @@ class Database(Reader):
         return sorted([*super().__dir__(), *catalog.queries()])
 
     def traces(self) -> list[dict[str, Any]]:
-        """The loaded traces, as `query("overview")` describes them."""
+        """One row for each loaded trace: the rows of the query `overview`."""
         return self.ask("overview")
 
     def verdict(
@@ -86,10 +86,13 @@ class Database(Reader):
         window: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> Analysis:
-        """What bounds this run, because of what, and what fixing it would save.
+        """What bounds this run, what causes it, and what a fix would save.
+
+        `trace` is a trace_id, `window` the name of a window, such as "step 9".
 
         Raises:
-            TracekitError: when there are several traces and `trace` does not choose one.
+            TracekitError: when there are several traces and `trace` does not choose one, or when
+                there is no such trace or window.
         """
         from tracekit.verdict.analyze import gather
 
@@ -102,19 +105,23 @@ class Database(Reader):
         window: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> WhatIf:
-        """How long the run would have taken with changes such as "host*0.5" or "cuda-graph": what
-        `tracekit.replay.whatif.what_if` says.
+        """Predicts how long the run would have taken with changes such as "host*0.5" or
+        "cuda-graph"; see `tracekit.replay.whatif.what_if`.
 
         Raises:
-            TracekitError: when one is no change or names nothing in the trace, or when there are
-                several traces and `trace` does not choose one.
+            TracekitError: when a change is not valid or matches nothing in the trace, or when there
+                are several traces and `trace` does not choose one.
         """
         from tracekit.replay.whatif import what_if
 
         return what_if(self, changes, self._one(trace), window, thresholds)
 
     def _one(self, trace: int | None) -> int:
-        """The trace_id meant."""
+        """The trace_id that `trace` chooses: with None, that of the only trace.
+
+        Raises:
+            TracekitError: when there are several traces and none is chosen, or no such trace.
+        """
         known = self.trace_ids()
         if trace is None and len(known) == 1:
             return known[0]
@@ -126,18 +133,23 @@ class Database(Reader):
         return trace
 
     def diff(self, a: int = 1, b: int = 2, top: int = 20) -> Diff:
-        """Run b against run a, by their trace_ids: what `tracekit.compare.diff.diff` says.
+        """Compares run b with run a, given by trace_id; see `tracekit.compare.diff.diff`.
 
         Raises:
-            TracekitError: when one of them is not there.
+            TracekitError: when the database has no such trace.
         """
         from tracekit.compare.diff import diff
 
         return diff(self, a, b, top)
 
     def export(self, output: str | Path, trace: int | None = None) -> int:
-        """Writes a trace as Kineto JSON again, as `tracekit.database.export` says; returns how many
-        events it has."""
+        """Writes a trace as Kineto JSON, compressed if `output` ends in .gz or .zst; returns its
+        number of events.
+
+        Raises:
+            TracekitError: when there are several traces and `trace` (a trace_id) does not choose
+                one, or `output` cannot be written.
+        """
         from tracekit.database.export import export
 
         return export(self, output, trace)
@@ -160,16 +172,17 @@ def load(
 ) -> Database:
     """Loads traces into one database, several at a time.
 
-    Each of `traces` is a .json, .json.gz or .json.zst, a tar archive of them (compressed or not),
-    a directory, a pattern, a database whose traces are copied, or - for standard input. The result
-    is in memory, or in the file `database`, which appears when it is whole and replaces one that
-    was there; `append` adds to that one instead. With `resume`, what is loaded is kept beside it
-    (`.partial`) when loading is interrupted, and the same call goes on from there; traces that are
-    in it already are not loaded again. `Resources` says what `memory_mb`, `threads`, `temp_dir`,
-    `hardware` and `spill_mb` mean.
+    Each of `traces` is a .json, .json.gz or .json.zst file, a tar archive of them (compressed or
+    not), a directory, a pattern, a database to copy traces from, or - for standard input.
 
-    A bad trace ends it, unless `on_bad` takes the error: then the others are loaded. One load
-    writes a file at a time: another waits for it, having called `on_wait`.
+    The database is in memory, or in the file `database`, which appears only once it is complete and
+    replaces an existing one; `append` adds to the existing one instead. With `resume`, an
+    interrupted load keeps its progress in DATABASE.partial, and the same call continues from there;
+    it skips traces that are loaded already. `Resources` explains `memory_mb`, `threads`,
+    `temp_dir`, `hardware` and `spill_mb`.
+
+    A bad trace ends the load, unless `on_bad` is given: it is called with the error, and the other
+    traces are loaded. Only one load writes a file at a time: another calls `on_wait` and waits.
 
     Raises:
         TracekitError: when a trace cannot be read (with `on_bad`, when none of them can), or the
@@ -200,14 +213,18 @@ def load(
 
 
 def open_any(path: str | Path, resources: Resources | None = None) -> Database:
-    """A database as it is, anything else loaded as `load` does."""
+    """Opens a database, or loads anything else as `load` does.
+
+    Raises:
+        TracekitError: as `open_database` and `load` do.
+    """
     from tracekit.ingest.resources import Resources
 
     resources = resources or Resources()
     if not is_database(path):
         return load(path, **asdict(resources))
     if resources.hardware is not None:
-        raise TracekitError(f"{path}: is loaded already; give --hardware when loading its traces")
+        raise TracekitError(f"{path}: is a database; give --hardware when loading its traces")
     memory_mb = resources.memory_mb
     limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
     return open_database(path, limit_mb, resources.spill_mb)
@@ -218,12 +235,13 @@ def open_database(
 ) -> Database:
     """Opens a database that `load` wrote, read-only.
 
-    DuckDB is held to `limit_mb` of memory, if given, and takes what it needs of the machine's
-    otherwise. It spills up to `spill_mb` to disk: by default, 10,000 where memory is limited, and
-    nothing where it is not. A query that may not spill cannot open any file either.
+    `limit_mb` limits DuckDB's memory; the default is DuckDB's own limit. `spill_mb` limits what
+    queries put on disk; the default is 10,000 MB with `limit_mb`, and 0 without. With 0, queries
+    cannot open any file.
 
     Raises:
-        TracekitError: when it is none, or holds what this version would not have written.
+        TracekitError: when the file is not a database, or its tables, views, macros and types are
+            not those that this version writes.
     """
     if not is_database(path):
         what = "is not a tracekit database" if Path(path).exists() else "no such file"

@@ -1,20 +1,20 @@
-"""Text that came from a trace, made safe to print, and numbers made easy to read."""
+"""Makes text from traces safe to print, and formats numbers."""
 
 import re
 import unicodedata
 from itertools import groupby
 
-# Control characters, line ends, those that turn the direction of text, and those nobody sees.
+# Control characters, line ends, characters that change the direction of text, invisible ones.
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-# Letters of some scripts carry three marks; more of them climb over the lines above.
+# Letters of some scripts carry three marks. Many more would be drawn over the lines above.
 _MOST_MARKS = 4
 
 
 def printable(text: object) -> str:
-    """`text` without the characters that could drive a terminal, or draw over other lines."""
+    """`text` without characters that could control a terminal or draw over other lines."""
     found = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text))
     return found if found.isascii() else _unstacked(found)
 
@@ -25,7 +25,7 @@ def _unstacked(text: str) -> str:
 
 
 def duration(ns: int | float | None) -> str:
-    """Nanoseconds in the unit that reads best: 1,760 -> '1.76 us'."""
+    """Nanoseconds in a readable unit: 1,760 -> '1.76 us'; '-' for None."""
     if ns is None:
         return "-"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
@@ -35,7 +35,7 @@ def duration(ns: int | float | None) -> str:
 
 
 def size(n_bytes: int | float | None) -> str:
-    """Bytes in the decimal unit that reads best: 2,048 -> '2.05 kB'."""
+    """Bytes in a readable decimal unit: 2,048 -> '2.05 kB'; '-' for None."""
     if n_bytes is None:
         return "-"
     for unit, one in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -45,7 +45,7 @@ def size(n_bytes: int | float | None) -> str:
 
 
 def share(part: int | float, whole: int | float) -> str:
-    """`part` of `whole` in percent; the caller says what the whole is."""
+    """`part` as a percentage of `whole`, such as '12.5 %'; '-' when `whole` is 0."""
     if not whole:
         return "-"
     percent = 100 * part / whole
