@@ -37,7 +37,7 @@ def refused(done, *words: str) -> None:
     ids=["missing", "empty", "not JSON", "no trace", "not an array", "cut gzip"],
 )
 @pytest.mark.parametrize("command", ["analyze", "load", "sql", "query", "export"])
-def test_what_cannot_be_read_is_refused(command, content, reason, run, tmp_path):
+def test_a_file_that_cannot_be_read_is_refused(command, content, reason, run, tmp_path):
     name = "trace\x1b[31m.json"
     if content is not None:
         (tmp_path / name).write_bytes(content)
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_is_refused(command, content, reason, run, tmp_path)
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_cut_trace_is_loaded_as_far_as_it_goes(run, tmp_path):
+def test_a_cut_trace_is_loaded_up_to_the_cut(run, tmp_path):
     text = json.dumps({"traceEvents": GOOD})
     (tmp_path / "cut.json").write_text(text[: len(text) // 2])
     done = run("analyze", "cut.json", "--json")
@@ -66,7 +66,7 @@ def test_a_cut_trace_is_loaded_as_far_as_it_goes(run, tmp_path):
     assert found["verdict"]["confidence"] != "high"
 
 
-def test_a_cut_gzip_is_loaded_as_far_as_it_goes(run, tmp_path):
+def test_a_cut_gzip_is_loaded_up_to_the_cut(run, tmp_path):
     events = [{**GOOD[1], "name": f"kernel {place}"} for place in range(5000)]
     packed = gzip.compress(json.dumps({"traceEvents": events}).encode())
     (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
@@ -79,13 +79,13 @@ def test_a_cut_gzip_is_loaded_as_far_as_it_goes(run, tmp_path):
     ]
 
 
-def test_a_trace_in_array_form_is_a_trace(run, tmp_path):
+def test_a_trace_in_array_form_is_accepted(run, tmp_path):
     (tmp_path / "array.json").write_text(json.dumps(GOOD))
     assert json.loads(run("analyze", "array.json", "--json").stdout)["gpu"]["kernels"] == 50
 
 
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', "[]", "[1, 2, 3]", '[{"pid": 1'])
-def test_a_trace_without_one_event_is_bad_input(text, run, trace, tmp_path):
+def test_a_trace_without_events_is_bad_input(text, run, trace, tmp_path):
     (tmp_path / "none.json").write_text(text)
     refused(run("analyze", "none.json", "--json"), "none.json: contains no trace events")
     done = run("load", "none.json", "good.json", "-o", "run.duckdb")
@@ -160,7 +160,7 @@ def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):
     refused(run(*arguments), reason)
 
 
-def test_a_file_that_only_looks_like_a_database_is_refused(run, tmp_path):
+def test_a_file_that_only_begins_like_a_database_is_refused(run, tmp_path):
     (tmp_path / "fake.duckdb").write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 5000)
     refused(run("analyze", "fake.duckdb"), "fake.duckdb")
 

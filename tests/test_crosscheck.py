@@ -1,4 +1,4 @@
-"""Numbers by the rules of other tools: HolisticTraceAnalysis run here, TraceLens's files."""
+"""Numbers by other tools' rules, compared with HolisticTraceAnalysis and files of TraceLens."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ needs_hta = pytest.mark.skipif(
 every_trace = pytest.mark.parametrize("name", shared_trace_names())
 every_analysis = pytest.mark.parametrize("analysis", ANALYSES, ids=lambda each: each.name)
 
-# Traces without GPU work: of no event HTA takes a stream, and it fails on tables without rows.
+# In traces without GPU work HTA finds no streams, and fails on empty tables.
 HTA_FAILS = {
     (f"{trace}.json.gz", analysis): error
     for trace in (
@@ -32,7 +32,7 @@ HTA_FAILS = {
 
 @pytest.fixture(scope="session")
 def checked():
-    """A shared trace's report, and the answers behind it by their analysis."""
+    """Gets the report on a shared trace, and its answers by analysis."""
 
     @cache
     def get(name):
@@ -55,7 +55,7 @@ def figure(report, analysis, name):
 @needs_hta
 @every_analysis
 @every_trace
-def test_hta_finds_exactly_what_its_rules_say(name, analysis, checked):
+def test_hta_gives_exactly_the_numbers_by_its_rules(name, analysis, checked):
     answer = checked(name)[1][analysis.name]
     if (name, analysis.name) in HTA_FAILS:
         assert answer.failure is not None
@@ -68,7 +68,7 @@ def test_hta_finds_exactly_what_its_rules_say(name, analysis, checked):
 
 @needs_hta
 @every_trace
-def test_where_hta_and_tracekit_differ_a_rule_of_hta_explains_it(name, checked):
+def test_every_difference_between_hta_and_tracekit_is_explained_by_a_rule(name, checked):
     report = checked(name)[0]
     assert report.agrees
     for each in report.figures:
@@ -80,19 +80,19 @@ def test_where_hta_and_tracekit_differ_a_rule_of_hta_explains_it(name, checked):
 @pytest.mark.parametrize(
     ("name", "analysis", "figure_name", "hta", "tracekit_value", "reason"),
     [
-        # An operator that names a stream is no GPU work.
+        # HTA counts an operator that names a stream as GPU work.
         ("a100-triton", "temporal", "compute", 94_000, 1_760, "host events that name a stream"),
-        # cuda_sync is waiting.
+        # HTA counts cuda_sync, which is waiting, as compute.
         ("a100-alexnet", "temporal", "compute", 10_637_000, 10_630_000, "the device's waits"),
-        # The last step is a step.
+        # HTA leaves out the last step.
         ("a100-diff-control", "launches", "launches", 7_875, 9_450, "last profiler step"),
-        # Nanoseconds are there to be read.
+        # HTA rounds times to whole microseconds.
         ("h100-timesformer", "temporal", "kernel", 159_991_000, 159_992_427, "whole microseconds"),
-        # NCCL is not the only collective.
+        # HTA counts only NCCL kernels as communication.
         ("b200-vllm-eager", "kernels", "COMMUNICATION", 21_000, 2_141_501, "nccl.*Kernel"),
     ],
 )
-def test_known_errors_of_hta_are_right_here_and_explained(
+def test_known_errors_of_hta_are_avoided_and_explained(
     name, analysis, figure_name, hta, tracekit_value, reason, checked
 ):
     if not (SHARED_TRACES / f"{name}.json.gz").exists():
@@ -102,7 +102,7 @@ def test_known_errors_of_hta_are_right_here_and_explained(
     assert any(reason in each for each in found.reasons)
 
 
-def test_rounding_leaves_kernels_of_no_length(shared_database):
+def test_rounding_by_hta_makes_kernels_empty(shared_database):
     database = shared_database("v100-ns-resolution.json.gz")
     rounded = [row["gpu_duration_ns"] for row in database.ask("hta_launch_stats")]
     assert (len(rounded), rounded.count(0)) == (4_876, 454)
@@ -111,7 +111,7 @@ def test_rounding_leaves_kernels_of_no_length(shared_database):
 
 
 @needs_hta
-def test_hta_drops_the_arrows_that_tracekit_keeps(shared_database):
+def test_hta_drops_flow_arrows_that_tracekit_keeps(shared_database):
     database = shared_database("a100-nccl.json.gz")
     _, rows = database.fetch("SELECT DISTINCT category FROM flows ORDER BY 1")
     assert rows == [("ac2g",), ("fwdbwd",)]
@@ -125,7 +125,7 @@ def step(number, start_us, dur_us):
 
 
 LAUNCHED = [traces.launch(10, 4, 1), traces.gpu_op(20, 10, 1)]
-# One rule each, by events that come before a launch and its kernel.
+# Events that trigger one rule each; they come before a launch and its kernel.
 QUIRKS = {
     "a stream that is no number": [
         traces.slice_event("cpu_op", "triton", 5, 90, args={"stream": "0x0"})
@@ -178,7 +178,7 @@ QUIRKS = {
 
 @needs_hta
 @pytest.mark.parametrize("events", QUIRKS.values(), ids=list(QUIRKS))
-def test_each_rule_alone_is_that_of_hta(events, tmp_path):
+def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):
     path = traces.write(tmp_path / "t.json", [*events, *LAUNCHED])
     with tracekit.load(path) as database:
         report = crosscheck(path, database)
@@ -198,7 +198,7 @@ def test_each_rule_alone_is_that_of_hta(events, tmp_path):
         "mi300x-sglang-graph-decode",
     ],
 )
-def test_tracelens_finds_what_its_rules_say(name, shared_database):
+def test_tracelens_gives_the_numbers_by_its_rules(name, shared_database):
     rows = shared_database(f"{name}.json.gz").ask("tracelens_gpu_timeline")
     found = {str(row["is_recompute"]): row for row in rows}
     with (SHARED_TRACES / f"{name}.gpu_timeline.csv").open() as file:
@@ -206,7 +206,7 @@ def test_tracelens_finds_what_its_rules_say(name, shared_database):
     assert {row.get("is_recompute", "False") for row in theirs} == set(found)
     for row in theirs:
         mine = found[row.get("is_recompute", "False")]
-        # Its doubles tick a quarter to half a nanosecond, at each end of each op.
+        # TraceLens's doubles have a resolution of 0.25 to 0.5 ns at each end of each op.
         tolerance = 1e-6 * mine["total_ns"]
         value = mine[row["type"].removesuffix("_time") + "_ns"]
         assert value == pytest.approx(float(row["time ms"]) * 1e6, abs=tolerance), row["type"]
@@ -216,7 +216,7 @@ def test_tracelens_finds_what_its_rules_say(name, shared_database):
 
 
 @needs_hta
-def test_the_command_prints_both_and_says_why_they_differ(run, tmp_path):
+def test_the_command_prints_both_numbers_and_why_they_differ(run, tmp_path):
     traces.write(tmp_path / "t.json", [*QUIRKS["a stream that is a number in quotes"], *LAUNCHED])
     done = run("crosscheck", "t.json")
     assert done.returncode == 0, done.stderr
@@ -243,7 +243,7 @@ def test_a_trace_that_hta_fails_on_is_reported(run, tmp_path):
     assert "Traceback" not in done.stdout + done.stderr
 
 
-# Wrong in one analysis, and without the others.
+# A fake HTA with one analysis, which is wrong.
 FAKE = """
 NAMES = [f"{name}_time(us)" for name in ("idle", "compute", "non_compute", "kernel")]
 
@@ -257,7 +257,7 @@ class TraceAnalysis:
 """
 
 
-def test_the_exit_status_is_1_where_hta_differs_from_its_rules(run, tmp_path):
+def test_the_exit_status_is_1_when_hta_differs_from_its_rules(run, tmp_path):
     (tmp_path / "hta").mkdir()
     (tmp_path / "hta" / "__init__.py").touch()
     (tmp_path / "hta" / "trace_analysis.py").write_text(FAKE)
@@ -269,7 +269,7 @@ def test_the_exit_status_is_1_where_hta_differs_from_its_rules(run, tmp_path):
     assert "AttributeError" in done.stdout
 
 
-def test_without_hta_the_extra_is_named(run, tmp_path):
+def test_without_hta_the_error_names_the_extra_to_install(run, tmp_path):
     (tmp_path / "hta.py").write_text("raise ImportError('none here')")
     traces.write(tmp_path / "t.json", LAUNCHED)
     done = run("crosscheck", "t.json", PYTHONPATH=str(tmp_path))
@@ -278,7 +278,7 @@ def test_without_hta_the_extra_is_named(run, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_what_hta_cannot_read_is_refused(run, tmp_path):
+def test_a_file_that_hta_cannot_read_is_refused(run, tmp_path):
     traces.write(tmp_path / "t.json", LAUNCHED)
     (tmp_path / "t.json.zst").write_bytes(b"")
     run("load", "t.json", "-o", "run.duckdb")

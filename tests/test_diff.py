@@ -1,4 +1,4 @@
-"""Two runs against each other."""
+"""Comparison of two runs."""
 
 import json
 
@@ -12,7 +12,7 @@ from tracekit.compare.diff import fails
 
 
 def run_trace(folder, name, gemm_us, gap_us, kernel="ampere_sgemm_128x64_nn", steps=2):
-    """Steps of 100 us with a product after a gap, and a copy."""
+    """Writes steps of 100 us, each with a gap, a GEMM and a copy."""
     events = []
     for i in range(steps):
         at = 1000 * i
@@ -33,7 +33,7 @@ def two(tmp_path):
         yield database
 
 
-def test_the_bars_lead_from_one_step_to_the_other(two):
+def test_the_waterfall_leads_from_one_step_time_to_the_other(two):
     rows = two.ask("diff_waterfall")
     parts = {row["part"]: row for row in rows}
     assert (rows[0]["part"], rows[0]["until_ns"]) == ("a", 100_000)
@@ -43,7 +43,7 @@ def test_the_bars_lead_from_one_step_to_the_other(two):
     assert rows[-2]["until_ns"] == rows[-1]["b_ns"]
 
 
-def test_tuned_products_of_one_shape_are_one_kernel(two):
+def test_tuned_variants_of_a_gemm_count_as_one_kernel(two):
     rows = {row["kernel"]: row for row in two.ask("diff_kernels")}
     product = rows["aten::mm [[8,16],[16,4]]"]
     assert (product["change"], product["a_count"], product["b_count"]) == ("time", 1, 1)
@@ -52,7 +52,7 @@ def test_tuned_products_of_one_shape_are_one_kernel(two):
     assert rows["copy_kernel"]["change"] == "same"
 
 
-def test_what_is_added_and_removed_is_named(tmp_path):
+def test_added_and_removed_kernels_are_listed(tmp_path):
     def mul(width):
         name = f"void at::native::vectorized_elementwise_kernel<{width}, Mul>(int, Mul)"
         return launched([operator("aten::mul", 0, 9)], 1, 20, 5, 1, name=name)
@@ -64,7 +64,7 @@ def test_what_is_added_and_removed_is_named(tmp_path):
         kernels = {row["kernel"]: row["change"] for row in database.ask("diff_kernels")}
         back = {row["kernel"]: row["change"] for row in database.ask("diff_kernels", a=2, b=1)}
         operators = {row["operator"]: row["change"] for row in database.ask("diff_operators")}
-    # Another vector width is no other kernel.
+    # Another vector width is still the same kernel.
     assert kernels == {
         "add_kernel": "added", "at::native::vectorized_elementwise_kernel<#, Mul>": "same",
     }  # fmt: skip
@@ -94,7 +94,7 @@ def test_modules_are_compared_by_name(tmp_path):
     assert (row["a_gpu_ns"], row["change_ns"]) == (5_000, 30_000)
 
 
-def test_a_gate_judges_the_figures_of_both_runs(two):
+def test_a_condition_is_evaluated_on_the_numbers_of_both_runs(two):
     assert fails(two, "b.kernel_ns > 1.1 * a.kernel_ns")
     assert not fails(two, "b.kernels > a.kernels")
 
@@ -102,13 +102,13 @@ def test_a_gate_judges_the_figures_of_both_runs(two):
 @pytest.mark.parametrize(
     "expression", ["b.nothing > 1", "1); DROP TABLE event; --", "", "NULL", "a.span_ns = '", "a"]
 )
-def test_what_is_no_condition_is_refused_in_one_line(expression, two):
+def test_an_invalid_condition_is_refused_in_one_line(expression, two):
     with pytest.raises(tracekit.TracekitError, match="cannot evaluate the condition") as error:
         fails(two, expression)
     assert "\n" not in str(error.value)
 
 
-def test_a_gate_on_a_run_without_gpu_ops_cannot_be_judged(tmp_path):
+def test_a_condition_on_a_run_without_gpu_ops_cannot_be_evaluated(tmp_path):
     cpu = traces.write(tmp_path / "cpu.json", [operator("aten::mm", 0, 9)])
     gpu = traces.write(tmp_path / "gpu.json", [gpu_op(0, 5)])
     with tracekit.load([cpu, gpu]) as database:
@@ -134,7 +134,7 @@ def test_the_command_compares_traces_and_databases(tmp_path, run):
     assert "From a to b" in text.stdout
 
 
-def test_a_failed_gate_exits_with_1_and_says_which(tmp_path, run):
+def test_a_condition_that_holds_exits_with_1_and_is_named(tmp_path, run):
     run_trace(tmp_path, "a.json", 20, 5)
     run_trace(tmp_path, "b.json", 30, 15)
     condition = "b.kernel_ns > 1.1 * a.kernel_ns"

@@ -1,6 +1,6 @@
-"""Thousands of damaged traces: no traceback, no hang, and no event that silently disappears.
+"""Thousands of damaged traces: no traceback, no hang, and no event disappears silently.
 
-With TRACEKIT_TEST_ALL=1, twenty times as many.
+TRACEKIT_TEST_ALL=1 runs twenty times as many.
 """
 
 import gzip
@@ -26,7 +26,7 @@ _NAMES = re.compile(rb'"op (\d+)"')
 
 
 def trace(indent: int | None) -> bytes:
-    """Sixty events, each with a name of its own and something that looks like a boundary."""
+    """Sixty events, each with its own name and text that looks like a boundary between events."""
     events = [
         {
             "ph": "X", "cat": "cpu_op", "name": f"op {place}", "pid": 1, "tid": 1,
@@ -40,7 +40,7 @@ def trace(indent: int | None) -> bytes:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """The trace with one to three things wrong with it."""
+    """The trace with one to three random errors."""
     for _ in range(rng.randint(1, 3)):
         data = data or b" "
         at = rng.randrange(len(data))
@@ -66,7 +66,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 @pytest.fixture
 def ingest():
-    """One database for all cases: a new one for each would cost more than the load."""
+    """One database for all cases of a test: making one takes longer than a load."""
     with duckdb.connect(config={"threads": 1}) as connection:
         create_tables(connection)
         yield Ingest(connection), connection
@@ -118,7 +118,7 @@ def test_a_trace_cut_at_every_97th_byte_keeps_its_whole_events(indent, ingest, t
         account(whole[:end], tmp_path / "cut.json", ingest)
 
 
-# The shared real traces that are small enough to be cut a hundred times.
+# Real traces that are small enough to cut a hundred times.
 REAL = (
     "cpu-only",
     "a100-triton",
@@ -148,7 +148,7 @@ def test_a_real_trace_cut_at_every_997th_byte_keeps_its_whole_events(name, inges
             try:
                 loader.load(stream, trace_id=1)
             except TracekitError:
-                # Cut before its events, it is no trace.
+                # Cut before its first event, the file is not a trace.
                 assert cut < spans[0][1]
                 continue
         kept = connection.execute("SELECT name FROM event ORDER BY event_id").fetchall()
@@ -157,12 +157,12 @@ def test_a_real_trace_cut_at_every_997th_byte_keeps_its_whole_events(name, inges
             connection.execute(f"DELETE FROM {table}")
         assert [row[0] for row in kept] == names[: sum(end <= cut for _, end in spans)], cut
         assert damage is not None
-        # An event that was cut in two is the one thing set aside; behind them, half a member.
+        # The only rejected text is the event that was cut. After the events, it is half a member.
         if cut <= spans[-1][1]:
             assert rejected == sum(start < cut < end for start, end in spans), cut
 
 
-# What parsers stumble over, as values, keys or parts of them.
+# Text that parsers may stumble over, as values, keys or parts of them.
 ODD = [
     b"9" * 5000, b"-" + b"1" * 5000 + b".5", b"1e999999", b"NaN", b"-Infinity", b"nan", b"-inf",
     b"[" * 2000 + b"]" * 2000, b'{"a":' * 70_000, b'"\\ud800"', b'"\\udc00\\ud800"', b'"\xff\xfe"',
@@ -173,9 +173,9 @@ ODD = [
 
 
 def odd(data: bytes, rng: random.Random) -> bytes:
-    """The trace with one to four odd things put in, some in place of what was there."""
+    """The trace with one to four odd texts inserted, some of which replace other text."""
     for _ in range(rng.randint(1, 4)):
-        # At its beginning, at its end, or in an event.
+        # At the trace's beginning, at its end, or in an event.
         at = rng.choice([rng.randrange(80), rng.randrange(len(data)), -1 - rng.randrange(60)])
         end = at + rng.choice([0, 0, 1, 5])
         at, end = (len(data) + each if at < 0 else each for each in (at, end))
@@ -183,7 +183,7 @@ def odd(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
-def test_an_event_of_odd_values_beside_damage_costs_none(ingest, tmp_path):
+def test_no_event_is_lost_to_odd_values_near_damage(ingest, tmp_path):
     for value in ODD:
         events = [b'{"ph":"X","name":"op %d","ts":1,"args":{"a":1}}' % n for n in range(9)]
         events[3] = events[3].replace(b'"a":1', b'"a":' + value)
@@ -192,7 +192,7 @@ def test_an_event_of_odd_values_beside_damage_costs_none(ingest, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_odd_metadata_and_events_cost_none(seed, ingest, tmp_path):
+def test_no_event_is_lost_to_odd_metadata_or_events(seed, ingest, tmp_path):
     rng = random.Random(seed)
     devices = [{"id": 0, "name": "GPU", "computeMajor": 9, "computeMinor": 0}]
     info = {"distributedInfo": {"rank": 1}, "with_stack": 1, "host_name": "h"}
@@ -229,7 +229,7 @@ def archive(rng: random.Random) -> bytes:
 
 
 def spoiled(data: bytes, rng: random.Random) -> bytes:
-    """The archive, damaged: header fields most of all, with and without the right checksum."""
+    """The archive with random damage, mostly in header fields, with or without a valid checksum."""
     for _ in range(rng.randint(0, 3)):
         data = data or b" "
         at = rng.randrange(len(data))
@@ -250,7 +250,7 @@ def spoiled(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_damaged_archive_gives_traces_and_lines_of_what_is_wrong(seed, tmp_path):
+def test_a_damaged_archive_gives_traces_and_error_messages(seed, tmp_path):
     rng = random.Random(seed)
     file = tmp_path / "a.tar"
     for _ in range(100 * _MORE):

@@ -1,4 +1,4 @@
-"""Files made to harm: what is odd costs neither memory, nor time, nor the rest."""
+"""Hostile files: odd content takes little memory and time, and everything else is read."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ def read(data: bytes, folder: Path, **options: int) -> TraceReader:
 
 # -- metadata --------------------------------------------------------------------------------------
 
-# Text that takes up much when it becomes objects, of about so many bytes.
+# Text of about `size` bytes that takes much more memory as Python objects.
 LARGE = {
     "lists": lambda size: b'"x":[' + b",".join([b"[]"] * (size // 3)) + b"]",
     "objects": lambda size: b'"x":[' + b",".join([b'{"a":1}'] * (size // 8)) + b"]",
@@ -45,7 +45,7 @@ LARGE = {
     "members": lambda size: b",".join(b'"%07x":1' % n for n in range(size // 12)),
     "text": lambda size: b'"x":"' + b"a" * size + b'"',
     "control characters": lambda size: b'"x":"' + b"\x01" * size + b'"',
-    "mended strings": lambda size: b'"x":[' + b",".join([b'"\xff"'] * (size // 4)) + b"]",
+    "repaired strings": lambda size: b'"x":[' + b",".join([b'"\xff"'] * (size // 4)) + b"]",
 }
 MEASURE = """
 import resource, sys
@@ -54,12 +54,12 @@ from pathlib import Path
 reader = read(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), batch_bytes=1 << 20)
 assert reader.events == 1 and len(reader.metadata_text) > 5_000_000
 assert reader.member("x") is None and reader.member("host_name") == "h"
-# The kernel counts kB; a child counts its parent's pages until it runs a program of its own.
+# VmHWM is in kB. Unlike ru_maxrss, it does not include the parent's pages from before exec.
 print(max(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
 
-@pytest.mark.parametrize("where", ["before", "behind"])
+@pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("kind", LARGE)
 def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, tmp_path):
     large = LARGE[kind](MB if kind == "control characters" else 15 * MB)
@@ -71,12 +71,12 @@ def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, 
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    # Imports take 60 MB, and the file's bytes are held by the test itself.
+    # Imports take 60 MB, and the measured program holds the file's bytes, too.
     assert int(done.stdout) < 300_000
     assert time.monotonic() - started < 60
 
 
-@pytest.mark.parametrize("where", ["before", "behind"])
+@pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("kind", ["lists", "members", "text"])
 def test_more_metadata_than_allowed_is_refused_with_what_to_do(kind, where, tmp_path):
     large = LARGE[kind](2 * MB)
@@ -87,13 +87,13 @@ def test_more_metadata_than_allowed_is_refused_with_what_to_do(kind, where, tmp_
         read(data, tmp_path, metadata_bytes=MB)
 
 
-def test_metadata_before_and_behind_the_events_counts_together(tmp_path):
+def test_metadata_before_and_after_the_events_counts_together(tmp_path):
     half = LARGE["lists"](MB * 3 // 4)
     with pytest.raises(TracekitError, match="more than 1 MB of metadata"):
         read(b"{" + b",".join([half, EVENTS, half]) + b"}", tmp_path, metadata_bytes=MB)
 
 
-def test_a_small_file_of_much_metadata_is_refused_early(tmp_path):
+def test_a_small_file_with_much_metadata_is_refused_early(tmp_path):
     packed = gzip.compress(b'{"x":[' + b",".join([b"[]"] * 13_000_000) + b"]," + EVENTS + b"}")
     assert len(packed) < 100_000
     started = time.monotonic()
@@ -103,14 +103,14 @@ def test_a_small_file_of_much_metadata_is_refused_early(tmp_path):
     assert METADATA_BYTES == 16 * MB
 
 
-def test_white_space_is_no_metadata(tmp_path):
+def test_white_space_does_not_count_as_metadata(tmp_path):
     space = b" " * (3 * MB)
     data = b"{" + space + EVENTS + space + b"," + space + b'"a"' + b":1" + space + b"}" + space
     reader = read(data, tmp_path, metadata_bytes=MB)
     assert (reader.metadata_text, reader.damage) == ('{"a":1}', None)
 
 
-def test_endless_white_space_behind_the_events_takes_no_memory(tmp_path):
+def test_endless_white_space_after_the_events_takes_no_memory(tmp_path):
     for form in (b"{" + EVENTS, b'[{"ph":"X"}]'):
         read(form, tmp_path)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -127,7 +127,7 @@ def test_the_events_of_a_second_list_follow_the_first(tmp_path):
     assert reader.metadata_text == '{"a":1,"b":2}'
 
 
-def test_a_second_list_that_is_none_is_kept_aside(tmp_path):
+def test_a_second_list_of_events_that_is_not_a_list_is_rejected(tmp_path):
     reader = read(b"{" + EVENTS + b',"a":1,"traceEvents":5,"b":2}', tmp_path)
     assert (reader.events, reader.rejected) == (1, 1)
     assert "not an array" in reader.damage
@@ -141,11 +141,11 @@ def test_a_second_list_that_is_none_is_kept_aside(tmp_path):
         b"\\u0074" * 0 + b"".join(b"\\u%04x" % letter for letter in b"traceEvents"),
     ],
 )
-def test_the_events_are_known_by_their_key_however_it_is_written(key, tmp_path):
+def test_the_events_are_found_however_their_key_is_escaped(key, tmp_path):
     assert read(b'{"a":1,"' + key + b'":[{"ph":"X"}]}', tmp_path).events == 1
 
 
-def test_metadata_says_only_what_utf8_can_say(tmp_path):
+def test_metadata_is_always_valid_utf8(tmp_path):
     data = rb'{"a":"\ud800","b":["\udc00\ud800x","\ud83d\ude00"],"c":"' + b"\xff\xed\xa0\x80\x02"
     reader = read(data + b'\\"\xc3\xa9","\\ud83d":"\\ud83d",' + EVENTS + b"}", tmp_path)
     reader.metadata_text.encode()
@@ -155,7 +155,7 @@ def test_metadata_says_only_what_utf8_can_say(tmp_path):
     assert json.loads(reader.metadata_text)["\ufffd"] == "\ufffd"
 
 
-def test_nan_in_metadata_stays_nan_in_json_that_duckdb_takes(tmp_path):
+def test_nan_in_metadata_stays_nan_in_json_that_duckdb_accepts(tmp_path):
     reader = read(b'{"a":NaN,"b":[-Infinity,Infinity],"c":nan,' + EVENTS + b"}", tmp_path)
     assert reader.metadata_text == '{"a":NaN,"b":[-Infinity,Infinity],"c":nan}'
     assert math.isnan(reader.member("a"))
@@ -187,7 +187,7 @@ def test_deep_metadata_is_kept_as_text(depth, tmp_path):
 
 @pytest.fixture
 def ingested(tmp_path):
-    """Loads a trace's events; returns their names, and the texts that are no events."""
+    """Loads a trace; returns the names of its events and its rejected texts."""
     with duckdb.connect() as connection:
         create_tables(connection)
 
@@ -204,7 +204,7 @@ def ingested(tmp_path):
 
 @pytest.mark.parametrize("depth", [65_535, 65_536, 65_537, 200_000])
 @pytest.mark.parametrize("key", ["x", "args"])
-def test_an_event_nested_to_any_depth_costs_no_other(key, depth, ingested):
+def test_other_events_are_read_beside_one_nested_to_any_depth(key, depth, ingested):
     deep = f'{{"ph":"X","name":"deep","{key}":' + "[" * depth + "]" * depth + "}"
     good = '{"ph":"X","name":"good"}'
     names, rejected = ingested(f'{{"traceEvents":[{good},{deep},{good}]}}'.encode())
@@ -214,20 +214,20 @@ def test_an_event_nested_to_any_depth_costs_no_other(key, depth, ingested):
 
 
 @pytest.mark.parametrize("number", ["9" * 4301, "-" + "1" * 9000, "1" * 5000 + ".5e-3"])
-def test_a_number_of_any_length_beside_damage_costs_no_event(number, ingested):
+def test_a_number_of_any_length_near_damage_is_read(number, ingested):
     long = f'{{"ph":"X","name":"long","args":{{"n":{number}}}}}'
     bad = '{"ph":"X","name":"bad","ts":}'
     names, rejected = ingested(f'{{"traceEvents":[{long},{bad},{long}]}}'.encode())
     assert (names, rejected) == (["long", "long"], [bad])
 
 
-def test_what_only_python_takes_for_an_event_is_kept_aside(ingested, monkeypatch):
+def test_an_event_that_only_python_accepts_is_rejected(ingested, monkeypatch):
     from tracekit.trace import reader as reading
 
     whole = reading.read_events
 
     def picky(text: bytearray, first_id: int, labels: object) -> object:
-        # A reader that stops before what Python would read.
+        # A native reader that stops before an event that Python accepts.
         odd = re.search(rb'\{"ph":"X","name":"odd"', text)
         if odd is None:
             return whole(text, first_id, labels)

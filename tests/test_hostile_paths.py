@@ -1,4 +1,4 @@
-"""Paths that lead in circles, nowhere, or to no file; files that change while they are read."""
+"""Hostile paths: cycles, dangling links, pipes and sockets; files that change during reading."""
 
 import gzip
 import os
@@ -37,7 +37,7 @@ def test_a_link_to_itself_is_refused(tmp_path):
     assert "no file matches" in refused(str(tmp_path / "loop.json" / "*.json"))
 
 
-def test_a_path_with_a_zero_is_refused():
+def test_a_path_with_a_zero_byte_is_refused():
     assert "null" in refused("a\0b.json")
 
 
@@ -67,7 +67,7 @@ def test_a_pattern_finds_what_a_shell_would(tmp_path, monkeypatch):
     assert "no file matches" in refused("**/x.json")
 
 
-def test_what_is_no_file_in_a_folder_is_passed_over(tmp_path):
+def test_pipes_sockets_and_folders_in_a_folder_are_skipped(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "t.json").write_bytes(TRACE)
@@ -77,14 +77,14 @@ def test_what_is_no_file_in_a_folder_is_passed_over(tmp_path):
         assert "cannot be read" in refused(str(tmp_path / "s.json"))
 
 
-def test_a_folder_may_be_named_as_a_file(tmp_path):
+def test_a_folder_may_be_named_like_a_file(tmp_path):
     (tmp_path / "run.json").mkdir()
     assert "this directory has no traces" in refused(str(tmp_path / "run.json"))
     (tmp_path / "run.json" / "t.json").write_bytes(TRACE)
     assert trace_paths([str(tmp_path / "run.json")]) == [str(tmp_path / "run.json" / "t.json")]
 
 
-def test_a_link_that_leads_nowhere_is_reported(tmp_path):
+def test_a_dangling_link_is_reported(tmp_path):
     (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere")
     (tmp_path / "t.json").write_bytes(TRACE)
     gone, there = trace_paths([str(tmp_path)])
@@ -128,7 +128,7 @@ def test_a_file_that_vanishes_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_file_that_shrinks_while_it_is_read_says_so(pack, tmp_path):
+def test_a_file_that_shrinks_while_it_is_read_is_reported_as_damaged(pack, tmp_path):
     events = b",".join(b'{"ph":"X","name":"n%d","ts":%d}' % (n, n**6) for n in range(200_000))
     file = tmp_path / "t.json"
     file.write_bytes(pack(b'{"traceEvents":[' + events + b"]}"))

@@ -1,4 +1,4 @@
-"""The interval arithmetic against references that are slow and plain."""
+"""Interval arithmetic, compared with slow and simple references."""
 
 import itertools
 import tempfile
@@ -23,7 +23,7 @@ gpu_ops = st.lists(
         lengths,
         st.sampled_from([("kernel", "sgemm"), ("kernel", "ncclDevKernel"), ("gpu_memcpy", "copy")]),
         st.sampled_from([7, 20]),
-        # The launch: None, or how long before the op it begins.
+        # How long before the op its launch begins, or None without a launch.
         st.one_of(st.none(), st.integers(0, 40)),
     ),
     min_size=1,
@@ -49,7 +49,7 @@ def rows_of(events, query: str) -> list[tuple]:
 
 @FAST
 @given(gpu_ops)
-def test_the_partition_is_what_counting_every_microsecond_gives(ops):
+def test_the_partition_equals_a_count_of_every_microsecond(ops):
     classes = {"sgemm": "compute", "ncclDevKernel": "communication", "copy": "copy"}
     start, end = min(op[0] for op in ops), max(op[0] + op[1] for op in ops)
     expected = dict.fromkeys([*classes.values(), "idle"], 0)
@@ -104,7 +104,7 @@ def nested_slices(draw, start=0, end=64, depth=0):
 
 @FAST
 @given(nested_slices())
-def test_nesting_is_what_a_stack_gives(intervals):
+def test_nesting_equals_that_of_a_stack(intervals):
     # The file lists outer slices first, as Kineto does; equal intervals nest in that order.
     events = [traces.slice_event("cpu_op", "op", low, high - low) for low, high in intervals]
     events.append(traces.gpu_op(0, 1))
@@ -123,7 +123,7 @@ def test_nesting_is_what_a_stack_gives(intervals):
 
 @FAST
 @given(nested_slices())
-def test_self_time_is_what_counting_every_microsecond_gives(intervals):
+def test_self_time_equals_a_count_of_every_microsecond(intervals):
     events = [traces.slice_event("cpu_op", "op", low, high - low) for low, high in intervals]
     events.append(traces.gpu_op(0, 1))
     own = dict.fromkeys(range(len(intervals)), 0)
@@ -137,7 +137,7 @@ def test_self_time_is_what_counting_every_microsecond_gives(intervals):
 
 
 class Slice(NamedTuple):
-    """A host slice of any length, none too; they need not nest."""
+    """A host slice of any length, including 0. Slices need not nest."""
 
     at: int
     length: int
@@ -145,7 +145,7 @@ class Slice(NamedTuple):
     tid: int
 
     def is_open(self, at: int) -> bool:
-        """Whether it lasts beyond this instant, or takes no time and is at it."""
+        """Whether the slice ends after this time, or is empty and at this time."""
         return self.at <= at and (self.at + self.length > at or (self.at, self.length) == (at, 0))
 
     def event(self) -> dict:
@@ -167,7 +167,7 @@ overlapping = st.lists(
 
 
 def begun(slices: list[Slice]) -> list[int]:
-    """Their places in the order in which they begin: of one extent, the outer kind first."""
+    """The slices' indices ordered by start; for equal intervals, the outer category first."""
     return sorted(
         range(len(slices)),
         key=lambda i: (slices[i].at, -slices[i].length, CATEGORIES.index(slices[i].category), i),
@@ -176,11 +176,11 @@ def begun(slices: list[Slice]) -> list[int]:
 
 @FAST
 @given(overlapping)
-def test_a_slice_is_inside_what_was_open_when_it_began_and_lasts_as_long_as_it_says(slices):
+def test_a_slice_is_nested_in_the_slice_that_was_open_at_its_start_and_keeps_its_length(slices):
     assert_nested(slices)
 
 
-def test_so_it_is_where_hundreds_are_open():
+def test_slices_are_nested_when_hundreds_are_open():
     random = Random(7)
     assert_nested(
         [
@@ -215,7 +215,7 @@ def assert_nested(slices: list[Slice]) -> None:
 
 @FAST
 @given(overlapping, st.lists(st.integers(0, 44), min_size=1, max_size=4, unique=True))
-def test_a_launch_has_around_it_what_was_open_of_each_kind(slices, launches):
+def test_a_launch_belongs_to_the_innermost_open_slice_of_each_kind(slices, launches):
     events = [each.event() for each in slices]
     expected = []
     for correlation, at in enumerate(launches, start=1):
@@ -225,7 +225,7 @@ def test_a_launch_has_around_it_what_was_open_of_each_kind(slices, launches):
         modules = [i for i in frames if slices[i].at % 2]
         innermost = (each[-1] if each else None for each in (ops, frames, modules))
         expected.append((len(events), *innermost))
-        # It takes no time, and so is the innermost of what begins with it.
+        # The launch is empty, so it is the innermost of all slices that begin at its time.
         events.append(traces.launch(at, 0, correlation) | {"tid": 1})
         events.append(traces.gpu_op(50, 1, correlation))
     found = rows_of(
@@ -246,9 +246,9 @@ def database(tmp_path_factory):
 
 
 def relation(name: str, rows) -> str:
-    """Intervals of one key as a CTE."""
+    """A CTE of intervals with one key."""
     values = [f"(1, '{label}', {i}, {at}, {at + n})" for i, (label, at, n) in enumerate(rows)]
-    # Never empty, so that its columns have types.
+    # A row that is filtered out gives the columns their types.
     listed = ", ".join([*values, "(2, 'none', 0, 0, 0)"])
     columns = "(key, label, event_id, start_ns, end_ns)"
     return f"{name} AS (FROM (VALUES {listed}) AS v{columns} WHERE key = 1)"
@@ -260,7 +260,7 @@ def running(rows, now: int) -> list[str]:
 
 @FAST
 @given(rows=intervals)
-def test_a_union_covers_each_instant_once(rows, database):
+def test_a_union_covers_each_point_in_time_once(rows, database):
     _, found = database.fetch(
         f"WITH {relation('i', rows)} SELECT start_ns, end_ns FROM interval_union('i') ORDER BY 1"
     )
@@ -271,7 +271,7 @@ def test_a_union_covers_each_instant_once(rows, database):
 
 @FAST
 @given(rows=intervals)
-def test_depth_is_how_many_run(rows, database):
+def test_depth_is_the_number_of_running_intervals(rows, database):
     _, found = database.fetch(
         f"WITH {relation('i', rows)} SELECT start_ns, end_ns, depth FROM interval_depth('i')"
     )
@@ -282,7 +282,7 @@ def test_depth_is_how_many_run(rows, database):
 
 @FAST
 @given(rows=intervals)
-def test_labels_are_those_that_run(rows, database):
+def test_labels_are_those_of_the_running_intervals(rows, database):
     _, found = database.fetch(
         f"WITH {relation('i', rows)} SELECT start_ns, end_ns, labels FROM interval_labels('i')"
     )
@@ -293,7 +293,7 @@ def test_labels_are_those_that_run(rows, database):
 
 @FAST
 @given(rows=intervals, cover=intervals)
-def test_covered_is_the_part_in_which_another_runs(rows, cover, database):
+def test_covered_time_is_the_time_in_which_a_covering_interval_runs(rows, cover, database):
     _, found = database.fetch(
         f"WITH {relation('i', rows)}, {relation('c', cover)} FROM interval_covered('i', 'c')"
     )

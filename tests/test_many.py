@@ -1,4 +1,4 @@
-"""Many traces at once, from everywhere; interrupted, damaged, hostile."""
+"""Loading many traces at once from every kind of source: interrupted, damaged, hostile."""
 
 import gzip
 import io
@@ -22,13 +22,13 @@ EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)]
 
 
 def trace_of(count: int) -> bytes:
-    """A trace whose number of events tells which one it is."""
+    """A trace with `count` events, which identify it."""
     return json.dumps({"traceEvents": [traces.gpu_op(at, 1) for at in range(count)]}).encode()
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Five traces, of one to five events, in a folder of its own; and what is no trace."""
+    """A folder with five traces, of one to five events, and a file that is not a trace."""
     inside = tmp_path / "ranks"
     (inside / "deeper").mkdir(parents=True)
     for count in range(1, 5):
@@ -39,7 +39,7 @@ def folder(tmp_path):
 
 
 def events_by_trace(database) -> list[int]:
-    """Events in order of trace_id, counted; their places are checked on the way."""
+    """The number of events of each trace, by trace_id; checks that they are numbered from 0."""
     _, rows = database.fetch(
         "SELECT count(*), list(event_id ORDER BY event_id) FROM event GROUP BY trace_id "
         "ORDER BY trace_id"
@@ -74,7 +74,7 @@ def test_a_directory_a_pattern_and_an_archive_hold_the_same_traces(folder, tmp_p
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 4)
 
 
-def test_an_archive_on_standard_input(folder, run):
+def test_an_archive_is_read_from_standard_input(folder, run):
     packed = archive_of(folder)
     done = run("sql", "-", "SELECT count(*) AS n FROM trace", "--format", "csv", stdin=packed)
     assert done.stdout.split() == ["n", "5"]
@@ -82,12 +82,12 @@ def test_an_archive_on_standard_input(folder, run):
 
 def test_traces_of_an_archive_that_is_cut_off_are_loaded(folder, tmp_path):
     whole = archive_of(folder, "")
-    # Two blocks each for notes.txt, rank1 and rank2; then a header without what it announces.
+    # Two blocks each for notes.txt, rank1 and rank2; then a header without its content.
     (tmp_path / "cut.tar").write_bytes(whole[: 512 * 7 + 100])
     bad: list[tracekit.TracekitError] = []
     with tracekit.load(tmp_path / "cut.tar", on_bad=bad.append) as database:
         assert events_by_trace(database) == [1, 2]
-    # Of the third, nothing is there.
+    # Nothing of the third trace is left.
     assert len(bad) == 2
     assert "rank3.json: contains no trace events" in str(bad[0])
     assert "damaged archive" in str(bad[1])
@@ -100,7 +100,7 @@ def test_an_archive_without_traces_is_refused(tmp_path):
         tracekit.load(tmp_path / "a.tar")
 
 
-def test_a_bad_trace_does_not_keep_the_others_out(folder, tmp_path, run):
+def test_the_other_traces_are_loaded_beside_a_bad_one(folder, tmp_path, run):
     (folder / "rank2.json").write_text("nonsense")
     done = run("load", "ranks", "missing.json", "-o", "run.duckdb")
     assert done.returncode == 2
@@ -113,7 +113,7 @@ def test_a_bad_trace_does_not_keep_the_others_out(folder, tmp_path, run):
         assert events_by_trace(database) == [5, 1, 3, 4]
 
 
-def test_small_traces_that_share_a_transaction_are_each_as_they_would_be_alone(tmp_path):
+def test_small_traces_in_one_transaction_give_the_same_rows_as_alone(tmp_path):
     inside = tmp_path / "ranks"
     inside.mkdir()
     texts = {
@@ -154,7 +154,7 @@ def test_a_library_call_ends_at_the_first_bad_trace(folder, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks"]
 
 
-def test_nothing_is_written_where_no_trace_is_good(tmp_path, run):
+def test_nothing_is_written_if_every_trace_is_bad(tmp_path, run):
     for name in "ab":
         (tmp_path / f"{name}.json").write_text("nonsense")
     done = run("load", "a.json", "b.json", "-o", "run.duckdb")
@@ -166,10 +166,10 @@ def test_nothing_is_written_where_no_trace_is_good(tmp_path, run):
 
 
 def killed_at_the_third_trace(folder, tmp_path, **options: object) -> None:
-    """Loads the folder in a process that is killed when two traces are in."""
+    """Loads the folder in a process that is killed after two traces are loaded."""
     program = f"""
 import os, signal, tracekit.ingest.writer as ingest, tracekit.trace.source as sources, tracekit
-# Each trace is a transaction.
+# One transaction for each trace.
 sources._SMALL_BYTES = sources._SMALL_COMPRESSED_BYTES = 0
 insert, count = ingest.Ingest._insert_traces, 0
 def killing(*arguments):
@@ -193,7 +193,7 @@ def test_a_load_that_is_killed_leaves_no_output(folder, tmp_path):
 
 
 def watched(function, calls: list):
-    """The function, noting that it is called."""
+    """The function, with its calls recorded in `calls`."""
 
     def watching(*arguments):
         calls.append(arguments)
@@ -202,7 +202,7 @@ def watched(function, calls: list):
     return watching
 
 
-def test_a_load_that_is_killed_goes_on_where_it_was(folder, tmp_path, monkeypatch):
+def test_a_load_that_is_killed_resumes_where_it_stopped(folder, tmp_path, monkeypatch):
     killed_at_the_third_trace(folder, tmp_path, resume=True)
     assert not (tmp_path / "run.duckdb").exists()
     assert (tmp_path / "run.duckdb.partial").exists()
@@ -210,12 +210,12 @@ def test_a_load_that_is_killed_goes_on_where_it_was(folder, tmp_path, monkeypatc
     monkeypatch.setattr(ingest, "_trace", watched(ingest._trace, inserted))
     with tracekit.load(folder, tmp_path / "run.duckdb", resume=True) as database:
         assert sorted(events_by_trace(database)) == [1, 2, 3, 4, 5]
-    # Two were in.
+    # Two of five were loaded already.
     assert len(inserted) == 3
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks", "run.duckdb"]
 
 
-def test_what_several_threads_wrote_leaves_no_holes_in_the_file(tmp_path):
+def test_a_file_written_by_several_threads_has_no_holes(tmp_path):
     event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": %d, "dur": 0.5}'
     text = "[" + ",".join(event % place for place in range(200_000)) + "]"
     for place in range(3):
@@ -232,11 +232,11 @@ def test_what_several_threads_wrote_leaves_no_holes_in_the_file(tmp_path):
 
 def test_a_small_trace_makes_a_small_database(folder, tmp_path):
     tracekit.load(folder, tmp_path / "run.duckdb").close()
-    # Nearly all of it are tracekit's views and macros.
+    # It is nearly all tracekit's views and macros.
     assert (tmp_path / "run.duckdb").stat().st_size < 1 << 20
 
 
-def test_one_load_resumes_at_a_time(folder, tmp_path, run):
+def test_a_partial_result_that_is_open_elsewhere_is_not_resumed(folder, tmp_path, run):
     killed_at_the_third_trace(folder, tmp_path, resume=True)
     with duckdb.connect(str(tmp_path / "run.duckdb.partial")):
         done = run("load", str(folder), "-o", "run.duckdb", "--resume")
@@ -279,7 +279,7 @@ def test_a_decompression_bomb_is_stopped(suffix, tmp_path, monkeypatch):
         tracekit.load(tmp_path / f"bomb.json{suffix}")
 
 
-def test_a_member_of_an_archive_is_never_written_where_it_says(tmp_path):
+def test_a_member_of_an_archive_is_never_written_to_its_own_path(tmp_path):
     inside = tmp_path / "inside"
     inside.mkdir()
     packed = io.BytesIO()
@@ -298,7 +298,7 @@ def test_a_member_of_an_archive_is_never_written_where_it_says(tmp_path):
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["evil.tar", "inside"]
 
 
-def test_a_damaged_trace_comes_through_a_pipe(tmp_path, run):
+def test_a_damaged_trace_is_read_through_a_pipe(tmp_path, run):
     text = trace_of(3).replace(b"sgemm", b"sg\x01emm")
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[text])
@@ -327,20 +327,20 @@ def test_progress_adds_up_to_the_files_and_their_events(folder):
     assert seen.n_bytes == sum(each.stat().st_size for each in folder.rglob("*.json*"))
 
 
-def test_one_event_of_fifty_megabytes(tmp_path):
+def test_an_event_of_fifty_megabytes_is_loaded(tmp_path):
     events = [*EVENTS, {**EVENTS[0], "args": {"text": "x" * (50 << 20)}}, *EVENTS]
     with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
         assert database.fetch("SELECT events, rejected FROM trace")[1] == [(5, 0)]
         assert database.fetch("SELECT max(length(args)) FROM event")[1][0][0] > 50 << 20
 
 
-def test_every_event_on_a_thread_of_its_own(tmp_path):
+def test_a_trace_with_every_event_on_its_own_thread_is_loaded(tmp_path):
     events = [{**EVENTS[0], "tid": tid} for tid in range(50_000)]
     with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
         assert database.fetch("SELECT count(DISTINCT tid) FROM host_slice")[1] == [(50_000,)]
 
 
-def test_names_that_never_repeat(tmp_path):
+def test_names_that_never_repeat_are_kept(tmp_path):
     names = ["often", *(f"of its own {place}" for place in range(100_000)), "often"]
     events = [traces.slice_event("cpu_op", name, at, 1) for at, name in enumerate(names)]
     first, second = (
@@ -349,7 +349,7 @@ def test_names_that_never_repeat(tmp_path):
     )
     kept = tmp_path / "kept.duckdb"
     tracekit.load(second, kept).close()
-    # Copied from a database, a trace has another number than it had there.
+    # A trace copied from a database gets a new trace_id.
     with tracekit.load([first, second, kept]) as database:
         for trace in (2, 3):
             said = f"SELECT name FROM event WHERE trace_id = {trace} ORDER BY event_id"

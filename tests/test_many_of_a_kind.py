@@ -1,6 +1,6 @@
-"""Thousands of a kind in one trace: threads, steps, devices, streams, ranges. Answers are right.
+"""Correct results for traces with thousands of threads, steps, devices, streams or ranges.
 
-What they take in time and memory is measured by tests/bench/shapes.py.
+tests/bench/shapes.py measures the time and memory that they take.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tests.traces import DEVICE, HOST, gpu_op, launch, slice_event, step
 
 Events = list[dict[str, Any]]
 
-# What a launch and its kernel take, in us.
+# Durations of a launch and its kernel, and the time from one launch to the next, in us.
 CALL, KERNEL, EACH = 4, 1, 10
 
 
 def _launched(place: int, **where: Any) -> Events:
-    """A launch at 10 us times its place, 8 us before its kernel."""
+    """A launch at 10 us * place, and its kernel 8 us later."""
     thread = where.pop("thread", HOST)
     at = EACH * place
     call = launch(at, CALL, place + 1) | {"tid": thread}
@@ -39,7 +39,7 @@ def threads(n: int) -> Events:
 
 
 def busy_threads(n: int) -> Events:
-    """Threads that launch twice, each there for all the time."""
+    """Threads that launch twice, each active for the whole trace."""
     return _each(
         n,
         lambda place: (
@@ -49,12 +49,12 @@ def busy_threads(n: int) -> Events:
 
 
 def steps(n: int) -> Events:
-    """Steps that all run at once, with a launch in each."""
+    """Steps that all overlap, with a launch in each."""
     return _each(n, lambda place: [step(place, EACH * place, EACH * n), *_launched(place)])
 
 
 def steps_of_threads(n: int) -> Events:
-    """Steps on threads of their own."""
+    """Steps, each on its own thread."""
     return _each(
         n,
         lambda place: [
@@ -70,7 +70,7 @@ def devices(n: int) -> Events:
 
 
 def streams(n: int) -> Events:
-    """Streams with one kernel each, and a wait of the host, and one of the stream, for each."""
+    """Streams with one kernel each; for each, the host and a stream wait."""
     calls = [
         event
         for place in range(n)
@@ -83,7 +83,7 @@ def streams(n: int) -> Events:
 
 
 def python_threads(n: int) -> Events:
-    """Threads that run Python and an operator, beside one that launches."""
+    """Threads that run Python and an operator, and one that launches."""
     frames = _each(
         n,
         lambda place: [
@@ -95,7 +95,7 @@ def python_threads(n: int) -> Events:
 
 
 def ranges(n: int) -> Events:
-    """Ranges that the user opened, with a launch in each."""
+    """User ranges with a launch in each."""
     return _each(
         n,
         lambda place: [
@@ -129,7 +129,7 @@ def shape(name: str) -> pytest.MarkDecorator:
 
 
 def parts_add_up(run: tracekit.Database) -> int:
-    """How many windows there are, whose parts add up."""
+    """Checks that the parts of each window add up; returns the number of windows."""
     causes: dict[tuple[Any, ...], int] = {}
     for row in run.ask("idle_causes"):
         key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
@@ -143,7 +143,7 @@ def parts_add_up(run: tracekit.Database) -> int:
 
 
 @pytest.mark.parametrize("run", ["threads", "busy_threads", "steps_of_threads"], indirect=True)
-def test_threads_that_launch_by_turns_hand_nothing_over(run, n):
+def test_threads_that_launch_in_turns_hand_nothing_over(run, n):
     analysis = run.verdict()
     assert analysis.gpu.linked == analysis.gpu.gpu_ops >= n
     assert analysis.causal.gains.unknown == 0
@@ -158,8 +158,8 @@ def replayed(run: tracekit.Database) -> Any:
     return Replay(run, 1)
 
 
-def test_of_many_threads_the_one_that_stands_still_is_found(tmp_path, n):
-    # One thread calls backward, another works meanwhile; the rest come and go before.
+def test_the_waiting_thread_is_found_among_many(tmp_path, n):
+    # One thread calls backward while another works; the other threads end before that.
     at = EACH * n
     events = [
         *threads(n),
@@ -170,7 +170,7 @@ def test_of_many_threads_the_one_that_stands_still_is_found(tmp_path, n):
     ]  # fmt: skip
     with traces.load(tmp_path, events) as run:
         graph = replayed(run).graph
-    # The worker waits until it is given work, the giver until that is done.
+    # The worker waits for work; the calling thread waits until the work is done.
     joined = {
         (graph.host.threads[int(key // graph.host.span_ns)][1], int(key % graph.host.span_ns))
         for key in graph.joins
@@ -179,14 +179,14 @@ def test_of_many_threads_the_one_that_stands_still_is_found(tmp_path, n):
 
 
 @shape("steps")
-def test_steps_that_overlap_each_have_their_parts(run, n):
+def test_each_of_many_overlapping_steps_has_its_parts(run, n):
     assert parts_add_up(run) == n + 2
     rows = {row["name"]: row for row in run.ask("partition", kind="step")}
     first, last = rows["ProfilerStep#0"], rows[f"ProfilerStep#{n - 1}"]
     assert first["gpu_ops"] == n
     assert first["compute_ns"] == n * KERNEL * 1000
     assert (last["gpu_ops"], last["compute_ns"]) == (1, KERNEL * 1000)
-    # The gap that the second step's start cuts is one of its gaps, too.
+    # A gap that the second step's start cuts counts for that step, too.
     causes = {
         row["cause"]: (row["idle_ns"], row["gaps"])
         for row in run.ask("idle_causes", kind="step")
@@ -201,11 +201,11 @@ def test_steps_that_overlap_each_have_their_parts(run, n):
 
 
 @shape("devices")
-def test_devices_each_have_their_parts(run, n):
+def test_each_device_has_its_parts(run, n):
     assert parts_add_up(run) == 2 * n
     rows = run.ask("partition", kind="trace")
     assert all(row["compute_ns"] == KERNEL * 1000 for row in rows)
-    # The first one's launch began when the trace did.
+    # The first device's launch begins with the trace.
     assert [row["host_late_ns"] for row in rows] == [
         (EACH * place + 8) * 1000 if place else 0 for place in range(n)
     ]
@@ -213,7 +213,7 @@ def test_devices_each_have_their_parts(run, n):
         (row["device_id"], row["cause"]): (row["idle_ns"], row["gaps"])
         for row in run.ask("idle_causes", kind="trace")
     }
-    # Until its own launch, the host launched for the devices before; between, it did nothing known.
+    # Before its own launch the host launches for other devices; in between it is untraced.
     last = DEVICE + n - 1
     assert causes[last, "launch"] == (n * CALL * 1000, 1)
     assert causes[last, "untraced"] == ((n - 1) * (EACH - CALL) * 1000, 1)
@@ -235,29 +235,29 @@ def test_a_timeline_of_many_devices_has_few_rows(run, n):
 
 
 @shape("streams")
-def test_streams_each_are_waited_for(run, n):
+def test_every_stream_is_waited_for(run, n):
     assert run.verdict().gpu.linked == n
     assert (replayed(run).graph.unknown == 0).all()
 
 
 @shape("python_threads")
-def test_threads_of_python_each_have_their_time(run, n):
+def test_each_python_thread_has_its_time(run, n):
     _, rows = run.fetch("SELECT count(DISTINCT tid), sum(self_ns) FROM host_slice")
     assert rows == [(n + 1, (9 * n + CALL) * 1000)]
     assert run.verdict().gpu.linked == 1
 
 
 @shape("ranges")
-def test_ranges_are_the_phases(run, n):
+def test_user_ranges_are_the_phases(run, n):
     phases = run.verdict().phases
     assert [phase.name for phase in phases] == [f"range {place}" for place in range(n)]
 
 
-# -- sums along the timeline, and the joins that they stand for ------------------------------------
+# -- sums along the timeline, and the joins that they replace --------------------------------------
 
 
 def by_join(run: tracekit.Database, kind: str) -> set[tuple[Any, ...]]:
-    """What windows consist of: each held against each stretch of the timeline."""
+    """The parts of windows, by a join of every window with every segment of the timeline."""
     _, rows = run.fetch(f"""
         SELECT w.device_id, w.name, w.start_ns, w.end_ns, activity::VARCHAR, idle_class::VARCHAR, cause::VARCHAR,
                sum(least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns))::BIGINT,
@@ -277,7 +277,7 @@ def by_sums(run: tracekit.Database, kind: str) -> set[tuple[Any, ...]]:
 
 
 def random_events(seed: int, n_devices: int) -> Events:
-    """A few threads that launch on devices, with slices of all kinds and steps that overlap."""
+    """A few threads that launch on devices, with slices of all kinds and overlapping steps."""
     rng = random.Random(seed)
     events: Events = []
     at = {thread: rng.randrange(50) for thread in range(3)}
@@ -305,7 +305,7 @@ def random_events(seed: int, n_devices: int) -> Events:
 
 @pytest.mark.parametrize("n_devices", [1, 5, 70])
 @pytest.mark.parametrize("seed", range(4))
-def test_windows_as_sums_along_the_timeline_are_those_of_a_join(seed, n_devices, tmp_path):
+def test_sums_along_the_timeline_equal_a_join_for_every_window(seed, n_devices, tmp_path):
     with traces.load(tmp_path, random_events(seed, n_devices)) as run:
         for kind in ("gpu_active", "step", "trace"):
             expected = by_join(run, kind)
@@ -313,10 +313,10 @@ def test_windows_as_sums_along_the_timeline_are_those_of_a_join(seed, n_devices,
             assert by_sums(run, kind) == expected
 
 
-def test_stored_once_or_for_each_device_causes_are_the_same(tmp_path):
+def test_causes_are_the_same_whether_stored_once_or_for_each_device(tmp_path):
     few = random_events(5, 60)
     until = max(event["ts"] + event["dur"] for event in few)
-    # Ten devices more, launched when all is over, are too many to store causes for each.
+    # With ten more devices, launched at the end, causes are no longer stored for each device.
     more = [
         event
         for place in range(10)
@@ -352,7 +352,7 @@ def test_stored_once_or_for_each_device_causes_are_the_same(tmp_path):
     assert len(found[0][1]) > 100
 
 
-def test_steps_are_windows_of_the_64_devices_with_most_work(tmp_path):
+def test_step_windows_are_kept_for_the_64_devices_with_most_work(tmp_path):
     events = [*devices(70), *(step(place, 100 * place, 100) for place in range(5))]
     # The last device works longest.
     events[2 * 69 + 1]["dur"] = 500

@@ -1,4 +1,4 @@
-"""Reading: every form of a trace, cut into batches at every place, gives the same events."""
+"""Reading a trace in every form, with every batch size, gives the same events."""
 
 import gzip
 import io
@@ -33,9 +33,9 @@ EVENTS = [
 
 @pytest.fixture(scope="module")
 def read():
-    """All events of a trace, read in batches so small that nearly every event is cut off.
+    """Reads all events of a trace in batches of the given size; small ones cut most events.
 
-    What is no event is in `read.rejected`: where it stands, and its text.
+    `read.rejected` has the byte offset and text of everything rejected.
     """
     with duckdb.connect() as connection:
         create_tables(connection)
@@ -74,7 +74,7 @@ def document(events=EVENTS, indent=None, before=True, after=True) -> str:
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("after", [True, False])
 @pytest.mark.parametrize("batch_bytes", [1, 50, 200, 1 << 20])
-def test_events_may_stand_first_last_or_between(read, indent, before, after, batch_bytes, tmp_path):
+def test_events_may_come_first_last_or_between(read, indent, before, after, batch_bytes, tmp_path):
     text = document(indent=indent, before=before, after=after)
     events, reader = read(text.encode(), batch_bytes, tmp_path)
     assert events == EVENTS
@@ -95,7 +95,7 @@ def test_events_may_stand_first_last_or_between(read, indent, before, after, bat
     ],
     ids=["array", "bom", "crlf", "gzip", "gzip members", "zstd", "white space"],
 )
-def test_every_wrapping_gives_the_same_events(read, wrap, tmp_path):
+def test_every_encoding_gives_the_same_events(read, wrap, tmp_path):
     events, reader = read(wrap(document(indent=1)), 100, tmp_path)
     assert events == EVENTS
     assert reader.damage is None
@@ -107,28 +107,28 @@ def test_an_array_need_not_be_closed(read, tmp_path):
     assert reader.damage is None
 
 
-def test_nested_events_do_not_mislead_the_cut(read, tmp_path):
+def test_nested_events_are_not_taken_for_events_of_the_trace(read, tmp_path):
     nested = {"ph": "X", "name": "n", "args": {"list": [{"ph": "X"}] * 40}}
     events, reader = read(document([nested] * 9).encode(), 70, tmp_path)
     assert events == [nested] * 9
     assert reader.damage is None
 
 
-def test_event_like_objects_behind_the_events_are_metadata(read, tmp_path):
+def test_event_like_objects_after_the_events_are_metadata(read, tmp_path):
     whole = {"traceEvents": EVENTS, "otherEvents": [{"ph": "X", "name": "no"}] * 30}
     events, reader = read(json.dumps(whole).encode(), 90, tmp_path)
     assert events == EVENTS
     assert reader.metadata == {"otherEvents": whole["otherEvents"]}
 
 
-def test_control_characters_and_broken_utf8_in_names_are_mended(read, tmp_path):
+def test_control_characters_and_broken_utf8_in_names_are_repaired(read, tmp_path):
     data = b'{"traceEvents": [{"ph": "X", "name": "a\x01\tb"}, {"ph": "X", "name": "\xff"}]}'
     events, reader = read(data, 1 << 20, tmp_path)
     assert [event["name"] for event in events] == ["a\x01\tb", "\ufffd"]
     assert reader.rejected == 0
 
 
-def test_what_is_no_event_is_kept_aside_and_the_rest_is_read(read, tmp_path):
+def test_a_damaged_event_is_rejected_and_the_rest_is_read(read, tmp_path):
     good = {"ph": "X", "name": "good", "ts": 1}
     text = json.dumps({"traceEvents": [good, "BAD", good, good]}).replace('"BAD"', '{"ph": tru}')
     events, _ = read(text.encode(), 1 << 20, tmp_path)
@@ -136,8 +136,8 @@ def test_what_is_no_event_is_kept_aside_and_the_rest_is_read(read, tmp_path):
     assert read.rejected == [(text.index('{"ph": tru}'), '{"ph": tru}')]
 
 
-def test_a_thousand_stretches_that_are_no_events_are_kept_aside(read, tmp_path, monkeypatch):
-    # Handed on a few at a time.
+def test_a_thousand_damaged_events_are_rejected(read, tmp_path, monkeypatch):
+    # Flush rejected text often.
     monkeypatch.setattr("tracekit.trace.reader._REJECTED_BYTES", 10_000)
     good, bad = '{"ph": "X", "name": "good", "ts": 1}', '{"ph": "\u00e9\\u0000", "ts": }'
     text = '{"traceEvents": [' + ", ".join([*[good, bad] * 1000, good]) + "]}"
@@ -156,7 +156,7 @@ def test_a_trace_cut_at_any_byte_gives_its_whole_events_and_says_so(read, pack, 
         try:
             events, reader = read(packed[:end], 200, tmp_path)
         except TracekitError as error:
-            # Nothing of the events was there yet.
+            # The trace was cut before its first event.
             assert pack is not bytes or end <= first, error
             continue
         assert events == EVENTS[: len(events)]
@@ -187,9 +187,9 @@ def test_a_cut_gzip_loses_nothing_that_was_decompressed(read, tmp_path):
         (lambda packed: packed + b"no member of a gzip file", "corrupt"),
         (lambda packed: packed + bytes(100), None),
     ],
-    ids=["checksum", "size", "cut trailer", "more behind it", "padding"],
+    ids=["checksum", "size", "cut trailer", "more after it", "padding"],
 )
-def test_the_text_of_a_gzip_with_a_bad_end_is_had(read, tmp_path, spoil, damage):
+def test_all_text_of_a_gzip_with_a_bad_end_is_read(read, tmp_path, spoil, damage):
     packed = gzip.compress(json.dumps({"traceEvents": EVENTS}).encode())
     events, reader = read(spoil(packed), 10_000, tmp_path)
     assert events == EVENTS
@@ -212,15 +212,15 @@ def test_the_text_of_a_gzip_with_a_bad_end_is_had(read, tmp_path, spoil, damage)
         (gzip.compress(b"{}", mtime=0)[:8], "ends early"),
     ],
 )
-def test_what_is_no_trace_is_refused_with_the_reason(read, data, reason, tmp_path):
+def test_a_file_that_is_not_a_trace_is_refused_with_the_reason(read, data, reason, tmp_path):
     threads = threading.enumerate()
     with pytest.raises(TracekitError, match=reason) as raised:
         read(data, 100, tmp_path)
-    # While the error is kept, so is all that it passed through: no garbage collector ends a thread.
+    # `raised` keeps every frame of the traceback alive: no garbage collector has ended a thread.
     assert threading.enumerate() == threads, raised
 
 
-def test_who_ends_a_load_leaves_no_thread(tmp_path):
+def test_a_load_that_is_ended_leaves_no_thread(tmp_path):
     class Ended(Exception):
         pass
 
@@ -238,7 +238,7 @@ def test_who_ends_a_load_leaves_no_thread(tmp_path):
 
 
 @pytest.mark.parametrize("shift", range(3))
-def test_a_long_stretch_is_parted_between_characters(shift):
+def test_long_rejected_text_is_split_between_characters(shift):
     text = "a" * shift + "\u4e2d" * 500_000
     rows = list(reject(text.encode(), 7, "broken"))
     assert len(rows) > 10
@@ -247,15 +247,15 @@ def test_a_long_stretch_is_parted_between_characters(shift):
     assert [row.offset for row in rows] == [7 + sum(lengths[:n]) for n in range(len(rows))]
 
 
-def test_a_long_stretch_of_no_characters_is_parted_all_the_same():
+def test_long_rejected_text_that_is_not_utf8_is_split_too():
     rows = list(reject(b"\x80" * 3_000_000, 0, "broken"))
     assert "".join(row.text for row in rows) == "\N{REPLACEMENT CHARACTER}" * 3_000_000
     assert len(rows) < 100
 
 
 @pytest.mark.parametrize("zeros", [3_000, 5_000_000])
-@pytest.mark.parametrize("place", ["events", "name", "end", "behind"])
-def test_zeros_of_a_full_disk_are_kept_aside(read, zeros, place, tmp_path, monkeypatch):
+@pytest.mark.parametrize("place", ["events", "name", "end", "after"])
+def test_zeros_of_a_full_disk_are_rejected(read, zeros, place, tmp_path, monkeypatch):
     monkeypatch.setattr("tracekit.trace.reader._STRETCH_BYTES", 1 << 20)
     good, zero = json.dumps({"ph": "X", "name": "good", "ts": 1}), "\0" * zeros
     many = ", ".join([good] * 20)
@@ -263,14 +263,14 @@ def test_zeros_of_a_full_disk_are_kept_aside(read, zeros, place, tmp_path, monke
         "events": f'{{"traceEvents": [{many}, {zero}, {many}]}}',
         "name": f'{{"traceEvents": [{many}, {{"ph": "X", "name": "b{zero}, {many}]}}',
         "end": f'{{"traceEvents": [{many}{zero}',
-        "behind": f'{{"traceEvents": [{many}]}}{zero}',
+        "after": f'{{"traceEvents": [{many}]}}{zero}',
     }[place]
     events, reader = read(text.encode(), 1 << 10, tmp_path)
     assert [event for event in events if event != json.loads(good)] == []
     assert len(events) >= (38 if place in ("events", "name") else 20)
-    assert sum(aside.count("\0") for _, aside in read.rejected) == zeros
-    assert all(text[at : at + len(aside)] == aside for at, aside in read.rejected)
-    assert max(len(aside) for _, aside in read.rejected) <= 1 << 20
+    assert sum(each.count("\0") for _, each in read.rejected) == zeros
+    assert all(text[at : at + len(each)] == each for at, each in read.rejected)
+    assert max(len(each) for _, each in read.rejected) <= 1 << 20
     assert reader.damage or place in ("events", "name")
 
 
@@ -304,7 +304,7 @@ def test_any_events_survive_any_cut(read, tmp_path_factory, events, batch_bytes,
 
 
 @pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
-def test_what_follows_the_trace_is_not_passed_over_in_silence(read, text, tmp_path):
+def test_text_after_the_trace_is_reported(read, text, tmp_path):
     events, reader = read(text.encode() + b" \n{}", 100, tmp_path)
     assert events == EVENTS
     assert reader.damage
@@ -321,7 +321,7 @@ def test_the_whole_file_is_hashed(read, text, pack, tmp_path):
     assert reader.stream.file_bytes == len(data)
 
 
-def test_an_event_that_is_mended_costs_none_of_what_follows(read, tmp_path):
+def test_everything_after_a_repaired_event_is_read(read, tmp_path):
     text = document().replace('"a},{b"', '"a},{b\x01"')
     for batch_bytes in (1, 60, 1 << 20):
         events, reader = read(text.encode(), batch_bytes, tmp_path)
@@ -340,7 +340,7 @@ def test_a_stray_bracket_does_not_end_the_events(read, tmp_path):
     assert reader.damage is None
 
 
-def test_events_with_words_that_only_some_parsers_know_are_still_cut_apart(tmp_path):
+def test_events_with_literals_that_only_some_parsers_accept_are_separated(tmp_path):
     odd = '{"ph": "X", "ts": 1, "args": {"x": nan}}'
     file = tmp_path / "odd.json"
     file.write_text('{"traceEvents": [' + ", ".join([odd] * 5000) + "]}")
@@ -351,13 +351,13 @@ def test_events_with_words_that_only_some_parsers_know_are_still_cut_apart(tmp_p
     assert row["events"] >= 4999
 
 
-def test_broken_utf8_before_the_events_is_mended(read, tmp_path):
+def test_broken_utf8_before_the_events_is_repaired(read, tmp_path):
     data = b'{"host": "a\xffb\xfe\xfd", "traceEvents": [{"ph": "X"}]}'
     events, reader = read(data, 100, tmp_path)
     assert events == [{"ph": "X"}]
     assert reader.metadata == {"host": "a\ufffdb\ufffd\ufffd"}
 
 
-def test_a_second_list_of_events_is_not_passed_over_in_silence(read, tmp_path):
+def test_a_second_list_of_events_is_reported(read, tmp_path):
     _, reader = read(b'{"traceEvents": [{"ph": "X"}], "traceEvents": [{"ph": "M"}]}', 9, tmp_path)
     assert "second" in reader.damage

@@ -1,4 +1,4 @@
-"""Load and export: whatever is legal comes back equal."""
+"""Load and export give back an equal trace, for every legal trace."""
 
 import json
 import string
@@ -16,7 +16,7 @@ values = st.recursive(
     lambda children: st.lists(children, max_size=3) | st.dictionaries(names, children, max_size=3),
     max_leaves=6,
 )
-# Times as Kineto writes them, and every other way that JSON allows.
+# Times as Kineto writes them, and in every other form that JSON allows.
 microseconds = st.one_of(
     st.integers(0, 2**52),
     st.integers(0, 2**60).map(lambda ns: ns / 1000),
@@ -47,7 +47,7 @@ events = st.fixed_dictionaries(
 
 
 def there_and_back(folder, *texts: str) -> list[str]:
-    """Traces, loaded together and exported one by one."""
+    """Loads the traces together and exports them one by one."""
     sources = [folder / f"in{number}.json" for number in range(len(texts))]
     for source, text in zip(sources, texts, strict=True):
         source.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -64,24 +64,24 @@ def there_and_back(folder, *texts: str) -> list[str]:
 @example([{"ts": 1712195495527376.234}, {"ts": "1712195495527376.234"}, {"ts": 1e30}], {})
 @example([{"dur": number} for number in (1e26, 1.0000000000000002e26, 10**26 - 1, 1e28, -1e29)], {})
 @example([{"args": {"a": 1, "b": [1.5, {"c": None}]}, "ts": -0.5}], {"traceName": "\u2028"})
-def test_any_legal_trace_comes_back_equal(tmp_path_factory, written, metadata):
+def test_any_legal_trace_is_exported_equal(tmp_path_factory, written, metadata):
     whole = {k: v for k, v in metadata.items() if k != "traceEvents"} | {"traceEvents": written}
     folder = tmp_path_factory.mktemp("trip")
     copies = there_and_back(folder, json.dumps(whole), json.dumps(written))
     assert [json.loads(copy) for copy in copies] == [whole, written]
 
 
-def test_timestamps_of_nineteen_digits_come_back_digit_for_digit(tmp_path):
+def test_timestamps_of_nineteen_digits_are_exported_digit_for_digit(tmp_path):
     text = '[{"ph": "X", "ts": 1712195495527376.234, "dur": 37.538, "args": {"ts": 5}}]'
     assert "1712195495527376.234" in there_and_back(tmp_path, text)[0]
 
 
-def test_repeated_keys_come_back(tmp_path):
+def test_repeated_keys_are_exported(tmp_path):
     text = '[{"ph":"X","name":"a","name":"b"}]'
     assert '"name":"a","name":"b"' in there_and_back(tmp_path, text)[0]
 
 
-def test_nan_and_infinity_come_back(tmp_path):
+def test_nan_and_infinity_are_exported(tmp_path):
     text = '[{"ph":"X","args":{"a":NaN,"b":-Infinity}}]'
     (copy,) = there_and_back(tmp_path, text)
     assert "NaN" in copy

@@ -1,4 +1,4 @@
-"""Rows as they leave: every type in every form, streamed, and within limits."""
+"""Results of `sql` and `query`: every type in every format, streamed, within limits."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from tests import hostile
 from tracekit.text import printable
 
 TRACEKIT = [sys.executable, "-m", "tracekit"]
-# A value of each type: as text, and as JSON.
+# A value of each type as SQL, as text and as JSON.
 VALUES = {
     "map": ("MAP {DATE '2020-01-01': 1}", "{2020-01-01=1}", {"2020-01-01": 1}),
     "ns": (
@@ -70,7 +70,7 @@ def sql(folder: Path, query: str, *options: str) -> subprocess.CompletedProcess[
     )  # fmt: skip
 
 
-def test_csv_says_every_type_as_duckdb_does(folder):
+def test_csv_writes_every_type_as_duckdb_does(folder):
     done = sql(folder, QUERY, "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(done.stdout.decode(), newline=""))
     for name, (_, text, _) in VALUES.items():
@@ -78,7 +78,7 @@ def test_csv_says_every_type_as_duckdb_does(folder):
             assert row[name] == text, name
 
 
-def test_json_says_every_type_and_is_strict(folder):
+def test_json_writes_every_type_and_is_strict(folder):
     done = sql(folder, QUERY, "--format", "json")
     (row,) = json.loads(done.stdout, parse_constant=pytest.fail)
     for name, (_, _, value) in VALUES.items():
@@ -103,7 +103,7 @@ def test_a_table_shows_every_type(folder):
         assert VALUES[name][1] in done.stdout.decode()
 
 
-def test_columns_of_one_name_are_told_apart(folder):
+def test_columns_with_the_same_name_get_distinct_names(folder):
     query = "SELECT 1 AS a, 2 AS a, 3 AS A, 4 AS a_1"
     expected = {"a": 1, "a_1": 2, "A_2": 3, "a_1_1": 4}
     assert json.loads(sql(folder, query, "--format", "json").stdout) == [expected]
@@ -115,7 +115,7 @@ def test_columns_of_one_name_are_told_apart(folder):
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
-def test_no_row_is_an_answer_in_every_form(form, folder):
+def test_an_empty_result_is_valid_in_every_format(form, folder):
     done = sql(folder, "SELECT 1 AS a WHERE FALSE", "--format", form, "-o", f"none.{form}")
     assert done.returncode == 0
     with duckdb.connect() as connection:
@@ -125,7 +125,7 @@ def test_no_row_is_an_answer_in_every_form(form, folder):
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
-def test_an_answer_without_end_is_shown_as_far_as_somebody_reads(form, folder):
+def test_an_endless_result_stops_when_its_reader_does(form, folder):
     command = f"{' '.join(TRACEKIT)} sql good.duckdb 'FROM range(1e10::BIGINT)' --format {form}"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} | head -2"],
@@ -137,7 +137,7 @@ def test_an_answer_without_end_is_shown_as_far_as_somebody_reads(form, folder):
     assert len(done.stderr.splitlines()) <= (form == "table")
 
 
-def test_rows_are_limited_when_asked(folder):
+def test_max_rows_limits_the_rows(folder):
     for form in ("table", "csv", "json"):
         done = sql(folder, "FROM range(1e10::BIGINT)", "--max-rows", "3", "--format", form)
         assert done.returncode == 0
@@ -148,7 +148,7 @@ def test_rows_are_limited_when_asked(folder):
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
-def test_more_rows_than_a_file_takes_are_refused(folder, monkeypatch, capsys):
+def test_more_rows_than_the_limit_of_a_file_are_refused(folder, monkeypatch, capsys):
     from tracekit.reporters import rows
 
     monkeypatch.setattr(rows, "FILE_ROWS", 10)
@@ -169,7 +169,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("slow", SLOW)
-def test_a_query_ends_when_its_time_is_over(slow, folder):
+def test_a_query_ends_at_its_timeout(slow, folder):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
     began = time.monotonic()
     done = sql(folder, SLOW[slow], "--timeout", "1", *options)
@@ -184,7 +184,7 @@ def test_a_query_ends_when_its_time_is_over(slow, folder):
 @pytest.mark.parametrize("slow", SLOW)
 def test_ctrl_c_ends_a_query(slow, folder):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
-    # It says when it has begun, so that nothing depends on how fast the machine is.
+    # The program says when the query starts, so that the test does not depend on its speed.
     program = (
         "import sys\n"
         "from tracekit.run import Database\n"
@@ -220,7 +220,7 @@ def test_a_query_that_needs_more_memory_or_disk_says_what_to_allow(folder):
         assert b"--spill-mb" in done.stderr
 
 
-def test_standard_output_that_is_closed_is_one_line(folder):
+def test_closed_standard_output_is_reported_in_one_line(folder):
     for command in (
         "sql good.duckdb 'SELECT 1'",
         "sql good.duckdb 'SELECT 1' --format csv",
@@ -237,7 +237,7 @@ def test_standard_output_that_is_closed_is_one_line(folder):
         )  # fmt: skip
 
 
-def test_rows_go_to_standard_output_by_its_path(folder):
+def test_rows_written_to_the_path_of_standard_output_are_appended(folder):
     with (folder / "both.txt").open("w") as both:
         for word in ("first", "second"):
             done = subprocess.run(
@@ -246,11 +246,11 @@ def test_rows_go_to_standard_output_by_its_path(folder):
                 cwd=folder, stdout=both, stderr=subprocess.PIPE, check=False, timeout=60,
             )  # fmt: skip
             assert (done.returncode, done.stderr) == (0, b"")
-    # Nothing that stood there was replaced.
+    # The second output did not replace the first.
     assert (folder / "both.txt").read_text() == "w\nfirst\nw\nsecond\n"
 
 
-def test_text_cannot_drive_a_terminal_or_climb_over_lines():
+def test_text_cannot_control_a_terminal_or_draw_over_other_lines():
     assert printable("a\u061cb\u202ec\x1b[31m") == "a\ufffdb\ufffdc\ufffd[31m"
     assert printable("e" + "\u0301" * 100) == "e" + "\u0301" * 4
     assert printable("Zoe\u0308 \u05e9\u05bc\u05c1") == "Zoe\u0308 \u05e9\u05bc\u05c1"

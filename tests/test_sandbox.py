@@ -1,4 +1,4 @@
-"""SQL and databases from anyone: they read what they were given, and do nothing else."""
+"""Untrusted SQL and databases: they can only read the database, and do nothing else."""
 
 import shutil
 import time
@@ -11,7 +11,7 @@ from tests import hostile, traces
 from tracekit.database import sandbox, stored
 from tracekit.database.catalog import stored_digest
 
-# One statement of each kind that DuckDB's parser knows; {file} is a path that it may not touch.
+# A statement of each kind that DuckDB's parser knows; {file} is a path that it must not touch.
 STATEMENTS = {
     "ALTER": "ALTER TABLE trace ADD COLUMN x INTEGER",
     "ANALYZE": "ANALYZE trace",
@@ -39,9 +39,9 @@ STATEMENTS = {
     "VACUUM": "VACUUM",
     "VARIABLE_SET": "SET VARIABLE x = 1",
 }
-# These only read.
+# Statements that only read.
 READING = {"SELECT": "SELECT 1", "EXPLAIN": "EXPLAIN SELECT 1"}
-# No text is parsed as one of these.
+# Kinds of statements that have no text.
 WITHOUT_TEXT = {"INVALID", "LOGICAL_PLAN", "RELATION"}
 MORE_STATEMENTS = [
     "CHECKPOINT",
@@ -75,7 +75,7 @@ def test_every_kind_of_statement_of_this_duckdb_is_tried():
         assert kinds == [_PARSED_AS.get(kind, kind)], statement
 
 
-# Of some kinds, the parser makes another.
+# Some statements are parsed as another kind.
 _PARSED_AS = {
     "ANALYZE": "VACUUM", "COPY_DATABASE": "PRAGMA", "CREATE_FUNC": "CREATE", "EXTENSION": "LOAD",
     "VARIABLE_SET": "SET",
@@ -116,7 +116,7 @@ def test_a_statement_that_does_more_than_read_is_refused(statement, explained, d
     assert database.sql("SELECT count(*) AS n FROM event")["n"].to_list() == [2]
 
 
-def test_what_reads_is_answered(database):
+def test_statements_that_only_read_are_answered(database):
     for statement in (
         "SELECT 1",
         "FROM trace",
@@ -146,25 +146,25 @@ def test_what_reads_is_answered(database):
         "read_duckdb('{file}')", "parquet_metadata('{file}')", "'http://127.0.0.1:1/x.parquet'",
     ],
 )  # fmt: skip
-def test_no_file_is_read_and_no_network_asked(source, database, tmp_path):
+def test_sql_can_read_no_file_and_no_network(source, database, tmp_path):
     path = hostile.secret_in(tmp_path)
     with pytest.raises(tracekit.TracekitError, match=r"disabled|does not exist|not allowed"):
         database.sql(f"SELECT * FROM {source.format(file=path)}")
 
 
-def test_no_variable_of_the_program_is_read(database):
+def test_sql_cannot_read_the_programs_variables(database):
     secret = duckdb.sql("SELECT 1 AS x")  # noqa: F841
     with pytest.raises(tracekit.TracekitError, match="secret does not exist"):
         database.sql("FROM secret")
 
 
-def test_settings_cannot_be_changed_by_who_holds_the_connection(database):
+def test_settings_cannot_be_changed_even_through_the_connection(database):
     for setting in ("enable_external_access", "lock_configuration", "autoload_known_extensions"):
         with pytest.raises(duckdb.InvalidInputException, match=r"locked|disabled"):
             database._connection.execute(f"SET {setting} = true")
 
 
-def test_a_database_on_disk_cannot_be_written_by_who_holds_the_connection(folder):
+def test_a_database_on_disk_cannot_be_written_even_through_the_connection(folder):
     path = folder / "good.duckdb"
     before = path.read_bytes()
     with tracekit.open_database(path) as database:
@@ -189,7 +189,7 @@ def test_every_function_of_this_duckdb_that_changes_something_is_known():
     assert not {each for each in unknown if not each.startswith(_HARMLESS_PREFIXES)}
 
 
-# What these list or make up is nobody's secret; those that read files are refused by the settings.
+# These reveal no secrets; the settings refuse the ones that read files.
 _HARMLESS_PREFIXES = ("duckdb_", "pragma_", "read_", "parquet_")
 _HARMLESS = {
     "current_connection_id", "current_query", "current_query_id", "current_transaction_id",
@@ -201,7 +201,7 @@ _HARMLESS = {
 }  # fmt: skip
 
 
-def test_every_function_that_is_refused_is_refused(database):
+def test_every_listed_function_is_refused_however_it_is_called(database):
     for name in sorted(sandbox.REFUSED_FUNCTIONS):
         for sql in (f"FROM {name}()", f"SELECT {name.upper()}(1)", f'FROM system.main."{name}"()'):
             with pytest.raises(tracekit.TracekitError, match="does more than read"):
@@ -217,7 +217,7 @@ def test_every_function_that_is_refused_is_refused(database):
         "SELECT json_contains(repeat('[', 400000) || repeat(']', 400000), '1')",
     ],
 )
-def test_what_makes_duckdb_crash_is_refused(sql, database):
+def test_sql_that_crashes_duckdb_is_refused(sql, database):
     with pytest.raises(tracekit.TracekitError, match="deeply nested"):
         database.sql(sql)
 
@@ -249,8 +249,8 @@ def test_only_the_rows_of_another_database_are_copied(attempt, tmp_path, run):
         assert not (tmp_path / "copy.duckdb").exists()
 
 
-def test_what_a_database_should_hold_is_written_down_truly():
-    # After a change of the vocabulary: python -m tracekit.database.stored
+def test_the_stored_digest_is_up_to_date():
+    # After a change of the vocabulary, run python -m tracekit.database.stored
     assert stored.digest(stored.ours()) == stored_digest()
 
 
@@ -260,7 +260,7 @@ def test_a_database_that_another_duckdb_lists_differently_is_opened(folder, monk
         assert database.trace_ids() == [1]
 
 
-def test_a_wal_of_a_client_that_crashed_is_seen_before_anything_is_replaced(tmp_path, run):
+def test_the_log_of_a_crashed_client_is_noticed_before_anything_is_replaced(tmp_path, run):
     path = hostile.good(tmp_path)
     before = path.read_bytes()
     for ending in (".wal", ".wal.checkpoint", ".wal.recovery"):

@@ -1,4 +1,4 @@
-"""The vocabulary: old and foreign spellings, odd events, and what health finds."""
+"""The views: old and foreign spellings, odd events, and the findings of `health`."""
 
 import re
 
@@ -26,7 +26,7 @@ def scalar(database, query: str):
         ("gpu_user_annotation", "annotations"),
     ],
 )  # fmt: skip
-def test_spellings_are_folded_in_views(category, view, tmp_path):
+def test_views_accept_every_spelling_of_a_category(category, view, tmp_path):
     with traces.load(tmp_path, [traces.slice_event(category, "thing", 0, 5)]) as database:
         assert scalar(database, f"SELECT count(*) FROM {view} WHERE name = 'thing'") == 1
 
@@ -46,7 +46,7 @@ def test_calls_that_enqueue_work_are_launches(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["cudaEventRecord", "cudaDeviceSynchronize", "cudaMalloc"])
-def test_other_calls_are_not(name, tmp_path):
+def test_other_calls_are_not_launches(name, tmp_path):
     with traces.load(tmp_path, [traces.launch(0, 1, 1, name=name)]) as database:
         assert scalar(database, "SELECT count(*) FROM launches") == 0
 
@@ -69,7 +69,7 @@ def test_other_calls_are_not(name, tmp_path):
         ("void at::native::reduce_kernel<512, 1, ...>(...)", "reduction"),
     ],
 )
-def test_kernels_are_known_by_name(name, kernel_class, tmp_path):
+def test_kernels_are_classified_by_name(name, kernel_class, tmp_path):
     with traces.load(tmp_path, [traces.gpu_op(0, 1, name=name)]) as database:
         assert scalar(database, "SELECT class FROM kernels") == kernel_class
 
@@ -78,7 +78,7 @@ def test_kernels_are_known_by_name(name, kernel_class, tmp_path):
     ("macro", "column_type"),
     [("kernel_class", "gpu_op_class"), ("host_activity", "host_activity")],
 )
-def test_whatever_a_name_is_said_to_be_has_a_place_in_its_type(macro, column_type, tmp_path):
+def test_every_result_of_a_classifying_macro_is_in_its_enumeration(macro, column_type, tmp_path):
     with traces.load(tmp_path, [traces.slice_event("cpu_op", "thing", 0, 5)]) as database:
         definition = scalar(
             database,
@@ -90,14 +90,14 @@ def test_whatever_a_name_is_said_to_be_has_a_place_in_its_type(macro, column_typ
     assert said <= set(known)
 
 
-def test_a_kernel_without_a_name_is_of_no_known_class(tmp_path):
+def test_a_kernel_without_a_name_has_the_class_other(tmp_path):
     kernel = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": 1, "dur": 2}
     with traces.load(tmp_path, [kernel]) as database:
         _, rows = database.fetch("SELECT kind, activity, class, name FROM gpu_ops")
         assert rows == [("kernel", "compute", "other", None)]
 
 
-def test_absurd_times_are_kept_and_left_out_of_sums(tmp_path):
+def test_absurd_times_are_kept_but_left_out_of_sums(tmp_path):
     events = [
         traces.gpu_op(0, 10),
         traces.gpu_op(5, -3),
@@ -176,7 +176,7 @@ def test_memory_events_and_counters_are_rows(tmp_path):
     assert counters == [("mem", 3.5), ("sm", 1980.0)]
 
 
-def test_a_slice_without_a_name_is_nested_all_the_same(tmp_path):
+def test_a_slice_without_a_name_is_nested_too(tmp_path):
     outer, inner = (
         traces.slice_event("cpu_op", "", at, length) for at, length in ((0, 10), (2, 3))
     )

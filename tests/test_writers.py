@@ -1,4 +1,4 @@
-"""Nothing is lost: one writer at a time, kills at any moment, loads that go on where they were."""
+"""No data is lost: one writer at a time, kills at any moment, loads that resume."""
 
 import os
 import random
@@ -22,14 +22,14 @@ TRACEKIT = [sys.executable, "-m", "tracekit"]
 
 
 def trace(folder: Path, name: str, events: int = 2) -> str:
-    """A trace of its own name."""
+    """Writes a trace called `name`, whose events have that name, too."""
     made = [traces.slice_event("cpu_op", name, at, 1) for at in range(events)]
     traces.write(folder / f"{name}.json", made)
     return f"{name}.json"
 
 
-def held(path: Path) -> list[str]:
-    """The traces of a database, which is whole: every event of each is there."""
+def complete_traces(path: Path) -> list[str]:
+    """The names of a database's traces; checks that each has all its events."""
     with tracekit.open_database(path) as database:
         rows = database.fetch(
             "SELECT path, events, count(event_id) FROM trace LEFT JOIN event_row USING (trace_id)"
@@ -54,7 +54,7 @@ def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
 
 
 def left_partial(folder: Path, *arguments: str) -> None:
-    """Loads in a process that is killed when all traces are in, and nothing is finished."""
+    """Loads in a process that is killed after all traces are inserted, before it finishes."""
     program = (
         "import os, signal, sys, tracekit.ingest.load as loading\n"
         "loading.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -69,43 +69,43 @@ def left_partial(folder: Path, *arguments: str) -> None:
     assert (folder / "run.duckdb.partial").exists()
 
 
-def test_a_fresh_load_that_is_unfinished_is_not_appended(tmp_path):
+def test_an_unfinished_new_load_is_not_resumed_as_an_append(tmp_path):
     trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
     left_partial(tmp_path, "a.json")
     assert load(tmp_path, "b.json").returncode == 0
     refused(load(tmp_path, "c.json", "--append", "--resume"), "run.duckdb.partial", "remove it")
-    assert held(tmp_path / "run.duckdb") == ["b.json"]
+    assert complete_traces(tmp_path / "run.duckdb") == ["b.json"]
 
 
-def test_an_append_goes_on_only_from_the_database_that_it_was_begun_on(tmp_path):
+def test_an_append_resumes_only_if_the_database_has_not_changed(tmp_path):
     trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
     assert load(tmp_path, "a.json").returncode == 0
     left_partial(tmp_path, "b.json", "--append")
     assert load(tmp_path, "c.json", "--append").returncode == 0
     refused(load(tmp_path, "b.json", "--append", "--resume"), "the database has changed")
-    assert held(tmp_path / "run.duckdb") == ["a.json", "c.json"]
+    assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json"]
     (tmp_path / "run.duckdb.partial").unlink()
     assert load(tmp_path, "b.json", "--append", "--resume").returncode == 0
-    assert held(tmp_path / "run.duckdb") == ["a.json", "c.json", "b.json"]
+    assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json", "b.json"]
 
 
-def test_an_append_that_is_unfinished_does_not_replace(tmp_path):
+def test_an_unfinished_append_is_not_resumed_as_a_new_load(tmp_path):
     trace(tmp_path, "a"), trace(tmp_path, "b")
     assert load(tmp_path, "a.json").returncode == 0
     left_partial(tmp_path, "b.json", "--append")
     refused(load(tmp_path, "b.json", "--resume"), "the database has changed")
-    assert held(tmp_path / "run.duckdb") == ["a.json"]
+    assert complete_traces(tmp_path / "run.duckdb") == ["a.json"]
 
 
-def test_a_load_goes_on_only_with_the_traces_that_it_was_begun_with(tmp_path):
+def test_a_load_resumes_only_with_the_traces_that_it_started_with(tmp_path):
     trace(tmp_path, "a"), trace(tmp_path, "b")
     left_partial(tmp_path, "a.json")
     refused(load(tmp_path, "b.json", "--resume"), "a.json, which this load does not include")
     assert load(tmp_path, "b.json", "a.json", "--resume").returncode == 0
-    assert sorted(held(tmp_path / "run.duckdb")) == ["a.json", "b.json"]
+    assert sorted(complete_traces(tmp_path / "run.duckdb")) == ["a.json", "b.json"]
 
 
-def test_a_trace_that_changed_meanwhile_is_not_taken_for_the_one_that_is_in(tmp_path):
+def test_a_trace_that_has_changed_since_it_was_loaded_is_loaded_again(tmp_path):
     trace(tmp_path, "a")
     left_partial(tmp_path, "a.json")
     text = (tmp_path / "a.json").read_text()
@@ -124,16 +124,16 @@ def test_a_trace_that_changed_meanwhile_is_not_taken_for_the_one_that_is_in(tmp_
         lambda path: path.symlink_to("elsewhere"),
         lambda path: path.mkdir(),
     ],
-    ids=["no database", "another program's", "a link", "a folder"],
+    ids=["not a database", "another program's", "a link", "a folder"],
 )
-def test_a_partial_result_that_is_none_is_refused(made, tmp_path):
+def test_a_partial_result_that_tracekit_did_not_make_is_refused(made, tmp_path):
     trace(tmp_path, "a")
     made(tmp_path / "run.duckdb.partial")
     refused(load(tmp_path, "a.json", "--resume"), "run.duckdb.partial")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_partial_result_with_a_view_of_somebody_else_is_refused(tmp_path):
+def test_a_partial_result_with_a_foreign_macro_is_refused(tmp_path):
     trace(tmp_path, "a")
     left_partial(tmp_path, "a.json")
     with duckdb.connect(str(tmp_path / "run.duckdb.partial")) as connection:
@@ -141,10 +141,10 @@ def test_a_partial_result_with_a_view_of_somebody_else_is_refused(tmp_path):
     refused(load(tmp_path, "a.json", "--resume"), "another program")
 
 
-def test_of_two_appends_at_once_none_is_lost(tmp_path):
+def test_two_concurrent_appends_are_both_kept(tmp_path):
     for round_ in range(PAIRS):
         names = [trace(tmp_path, f"{round_}-{side}") for side in "ab"]
-        before = held(tmp_path / "run.duckdb") if round_ else []
+        before = complete_traces(tmp_path / "run.duckdb") if round_ else []
         writers = [
             subprocess.Popen(
                 [*TRACEKIT, "load", name, "-o", "run.duckdb", "--append"],
@@ -155,20 +155,20 @@ def test_of_two_appends_at_once_none_is_lost(tmp_path):
         errors = []
         while any(writer.poll() is None for writer in writers):
             if before:
-                # Readers go on, and see a whole database.
-                assert held(tmp_path / "run.duckdb")[: len(before)] == before
+                # Readers are not blocked, and see a complete database.
+                assert complete_traces(tmp_path / "run.duckdb")[: len(before)] == before
             time.sleep(0.01)
         for writer in writers:
             assert writer.stderr is not None
             errors.append(writer.stderr.read())
         assert [writer.returncode for writer in writers] == [0, 0], errors
-        now = held(tmp_path / "run.duckdb")
+        now = complete_traces(tmp_path / "run.duckdb")
         assert now[: len(before)] == before
         assert sorted(now[len(before) :]) == sorted(names)
     assert {each.name for each in tmp_path.iterdir() if each.suffix != ".json"} == {"run.duckdb"}
 
 
-def test_a_writer_that_waits_says_for_what(tmp_path):
+def test_a_writer_that_waits_says_what_it_waits_for(tmp_path):
     name = trace(tmp_path, "a")
     with files.sole_writer(tmp_path / "run.duckdb"):
         waiting = subprocess.Popen(
@@ -179,7 +179,7 @@ def test_a_writer_that_waits_says_for_what(tmp_path):
         assert "another load to finish writing run.duckdb" in waiting.stderr.readline()
         assert not (tmp_path / "run.duckdb").exists()
     assert waiting.wait(60) == 0
-    assert held(tmp_path / "run.duckdb") == ["a.json"]
+    assert complete_traces(tmp_path / "run.duckdb") == ["a.json"]
 
 
 @pytest.mark.parametrize("options", [[], ["--append"], ["--resume"], ["--append", "--resume"]])
@@ -205,17 +205,17 @@ def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path):
         time.sleep(chance.uniform(0, 1.1 * usual_s))
         loading.kill()
         loading.wait()
-        # Either as it was, or whole.
-        now = held(tmp_path / "run.duckdb") if (tmp_path / "run.duckdb").exists() else []
+        # The database is unchanged or complete.
+        now = complete_traces(tmp_path / "run.duckdb") if (tmp_path / "run.duckdb").exists() else []
         assert now in (before, [*before, *names])
         if now == before:
-            # It goes on, or begins anew, and all is there.
+            # The next load resumes or starts again, and loads everything.
             assert load(tmp_path, *names, *options).returncode == 0
-            assert sorted(held(tmp_path / "run.duckdb")) == sorted([*before, *names])
+            assert sorted(complete_traces(tmp_path / "run.duckdb")) == sorted([*before, *names])
         else:
-            # A partial result that was begun meanwhile is of no use to anyone.
+            # Nothing will resume a partial result now.
             (tmp_path / "run.duckdb.partial").unlink(missing_ok=True)
-    # What killed processes left is removed by the next, but for what is too young to tell.
+    # A load removes the folders of killed processes once they are old enough.
     old = time.time() - 3600
     for each in tmp_path.glob(".run.duckdb.tracekit-*"):
         os.utime(each, (old, old))
@@ -224,7 +224,7 @@ def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path):
     assert hidden == []
 
 
-def test_the_folder_of_a_process_that_lives_is_left_alone(tmp_path):
+def test_the_folder_of_a_running_process_is_kept(tmp_path):
     with files.work_folder(tmp_path, ".x.tracekit-") as first:
         with files.work_folder(tmp_path, ".x.tracekit-") as second:
             assert first.exists()
@@ -233,7 +233,7 @@ def test_the_folder_of_a_process_that_lives_is_left_alone(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_folders_of_ones_own_are_removed(tmp_path):
+def test_only_abandoned_work_folders_are_removed(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / ".lock").touch()
@@ -253,7 +253,7 @@ def test_only_folders_of_ones_own_are_removed(tmp_path):
     }  # fmt: skip
 
 
-def test_what_queries_spill_has_a_name_that_nobody_can_foresee(tmp_path):
+def test_the_spill_directory_is_private_and_has_an_unpredictable_name(tmp_path):
     from tracekit.database.connection import spill_directory
 
     first = Path(spill_directory("a.duckdb", tmp_path))
