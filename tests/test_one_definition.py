@@ -9,8 +9,10 @@ from tests import simulated, traces
 from tests.atoms import Launch
 from tests.simulator import Machine, Simulation
 from tests.traces import gpu_op, launch, step
+from tracekit.causes import CAUSES, OF_HOST, cause_of
 from tracekit.compare.crosscheck import _own_figures
 from tracekit.compare.diff import fails
+from tracekit.native import ranks
 from tracekit.replay.recording import recording_of
 from tracekit.replay.waits import waits_of
 from tracekit.replay.whatif import what_if
@@ -234,3 +236,20 @@ def test_queries_and_replay_judge_a_queue_by_the_same_numbers(tmp_path):
     assert {name: float(n) for name, n in told.items()} == {name: known[name] for name in told}
     assert {"queue_depth", "full_calls", "full_share", "full_slack"} < set(told)
     assert set(vars(QueryThresholds())) < set(told)
+
+
+# -- numbers that SQL, C and Python share ----------------------------------------------------------
+
+
+def test_the_library_is_compiled_with_the_numbers_that_queries_get():
+    assert ranks.HEADER.read_text() == ranks.header()
+
+
+def test_queries_number_causes_as_the_replay_does(tmp_path):
+    with traces.load(tmp_path, several_devices(BY_KERNELS)) as run:
+        (told,) = run.fetch("SELECT causes()")[1][0]
+        each = "unnest(enum_range(NULL::host_activity))::VARCHAR"
+        known = dict(run.fetch(f"SELECT a, host_cause(a) FROM (SELECT {each} AS a)")[1])
+    assert tuple(told) == CAUSES
+    assert known == {name: cause_of(name) for name in known}
+    assert set(known.values()) <= set(OF_HOST)

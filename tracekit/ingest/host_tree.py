@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from string import Template
 
 import duckdb
 
 from tracekit.database import catalog
 from tracekit.native.library import Batch
+from tracekit.native.ranks import Walked, parameters
 from tracekit.native.streams import BatchStream, Rows
-from tracekit.native.walk import Walked, walk
+from tracekit.native.walk import walk
 
 # One of DuckDB's row groups.
 _ROWS_AT_ONCE = 122_880
@@ -28,7 +30,7 @@ def nest(connection: duckdb.DuckDBPyConnection) -> None:
     queries/views/host.sql and timeline.sql document these tables.
     """
     with connection.cursor() as reading, ExitStack() as writing:
-        ordered = reading.sql(catalog.schema("host_order"))
+        ordered = reading.sql(Template(catalog.schema("host_order")).substitute(parameters()))
         tables = {
             kind: writing.enter_context(_Table(connection.cursor(), *names))
             for kind, names in _WRITE.items()

@@ -12,8 +12,6 @@
  * thread begins with a slice of no event that spans all of its time. A launch of GPU ops comes once more, for
  * each of them, when it is open; with a flag, it also says what it is about. A device's wait has a place for an id. */
 enum { IN_THREAD, IN_START, IN_END, IN_RANKED };   /* 32, 64, 64 and 64 bits */
-/* What ranks: the kind, an id of 48 bits, the activity (8 bits) and the flags. */
-enum { KIND_SHIFT = 60, ID_SHIFT = 12, ACTIVITY_SHIFT = 4, THREAD_KIND = -1, LAUNCH_KIND = 4, WAIT_KIND = 5 };
 enum { NONE = -1 };
 
 enum { SEGMENT_THREAD, SEGMENT, SEGMENT_START, SEGMENT_END, SEGMENT_EVENT, SEGMENT_ACTIVITY, SEGMENT_COLUMNS };
@@ -147,7 +145,7 @@ static void mark_launch(struct walk *walk, int64_t event_id, int64_t activity) {
     struct slice *slice = find_open(&walk->open, event_id);
     if (slice == NULL) return;
     slice->is_launch = true;
-    if (activity != NONE && !(slice->flags & IS_COVERING)) slice->activity = activity;
+    if (activity != NONE && !(slice->flags & COVERING_FLAG)) slice->activity = activity;
 }
 
 static bool begin_wait(struct walk *walk, struct device_wait wait) {
@@ -252,35 +250,33 @@ TRACEKIT_EXPORT struct walk *tracekit_walk_open(struct ArrowArrayStream *input) 
     return walk;
 }
 
-enum { WALK_SEGMENTS, WALK_SLICES, WALK_LAUNCHES, WALK_WAITS, WALK_IS_DONE, WALK_FAILED, WALK_OUT_OF_MEMORY };
-
 /* Walks on until there are `rows` of a kind, or no more slices; says of which kind the rows are that `out` gets. When
  * the input fails, its error is the stream's. */
 TRACEKIT_EXPORT int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) {
     struct batch **batches[] = {&walk->segments, &walk->slices, &walk->launches, &walk->waited};
-    int fullest = WALK_SEGMENTS;
+    int fullest = SEGMENTS_WALKED;
     *out = (struct ArrowArray){0};
     if (walk->segments == NULL) walk->segments = batch_new(segment_columns, SEGMENT_COLUMNS);
     if (walk->slices == NULL) walk->slices = batch_new(slice_columns, SLICE_COLUMNS);
     if (walk->launches == NULL) walk->launches = batch_new(launch_columns, LAUNCH_COLUMNS);
     if (walk->waited == NULL) walk->waited = batch_new(wait_columns, WAIT_COLUMNS);
-    for (int kind = WALK_SEGMENTS; kind <= WALK_WAITS; kind++)
-        if (*batches[kind] == NULL) return WALK_OUT_OF_MEMORY;
+    for (int kind = SEGMENTS_WALKED; kind <= WAITS_WALKED; kind++)
+        if (*batches[kind] == NULL) return OUT_OF_MEMORY_WALKED;
     /* No more launches end than slices. */
     while (!walk->is_done && walk->segments->rows < rows && walk->slices->rows < rows && walk->waited->rows < rows) {
         if (walk->rows.release != NULL && walk->row < walk->rows.length) {
-            if (!step(walk)) return WALK_OUT_OF_MEMORY;
+            if (!step(walk)) return OUT_OF_MEMORY_WALKED;
             continue;
         }
         if (walk->rows.release != NULL) walk->rows.release(&walk->rows);
         walk->row = 0;
-        if (walk->input.get_next(&walk->input, &walk->rows) != 0) return WALK_FAILED;
+        if (walk->input.get_next(&walk->input, &walk->rows) != 0) return FAILED_WALKED;
         walk->is_done = walk->rows.release == NULL;
-        if (walk->is_done && !end_thread(walk)) return WALK_OUT_OF_MEMORY;
+        if (walk->is_done && !end_thread(walk)) return OUT_OF_MEMORY_WALKED;
     }
-    for (int kind = WALK_SLICES; kind <= WALK_WAITS; kind++)
+    for (int kind = SLICES_WALKED; kind <= WAITS_WALKED; kind++)
         if ((*batches[kind])->rows > (*batches[fullest])->rows) fullest = kind;
-    if ((*batches[fullest])->rows == 0) return WALK_IS_DONE;
+    if ((*batches[fullest])->rows == 0) return IS_DONE_WALKED;
     batch_export(*batches[fullest], out);
     *batches[fullest] = NULL;
     return fullest;

@@ -5,13 +5,13 @@
 #define TRACEKIT_OPEN_H
 
 #include "batch.h"
-
-/* What is known of a slice; bits of `flags`. All that is inside one that covers is about the same. */
-enum { IS_OP = 1, IS_PYTHON = 2, IS_MODULE = 4, IS_COVERING = 8 };
+#include "ranks.h"
 
 /* Those that are open, in the order in which they began: by flag, all, and those that nest (each ends no later
  * than what was open when it began, so the last of them ends first). Those that do not nest form a heap. */
 enum list { OPS, PYTHON, MODULES, COVERING, FLAGS, ALL = FLAGS, NESTED, OVERLAPPING, LISTS };
+_Static_assert(OP_FLAG == 1 << OPS && PYTHON_FLAG == 1 << PYTHON && MODULE_FLAG == 1 << MODULES
+                   && COVERING_FLAG == 1 << COVERING, "a list for each flag");
 
 struct slice {
     int64_t event_id, start_ns, end_ns, self_ns, activity, flags;

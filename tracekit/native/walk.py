@@ -5,24 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Generator
 from ctypes import byref, c_char_p, c_void_p, py_object
-from enum import IntEnum
 
 import duckdb
 
 from tracekit.native.library import Batch, library
+from tracekit.native.ranks import Walked
 from tracekit.native.streams import CAPSULE_NAME
-
-
-class Walked(IntEnum):
-    """What a step of the walk returned; the same numbers as in nesting.c."""
-
-    SEGMENTS = 0
-    SLICES = 1
-    LAUNCHES = 2
-    WAITS = 3
-    ALL = 4
-    FAILED = 5
-    OUT_OF_MEMORY = 6
 
 
 def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, None]:
@@ -41,7 +29,7 @@ def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, No
         while opened:
             batch = Batch()
             walked = Walked(library().tracekit_walk_next(opened, rows, byref(batch)))
-            if walked is Walked.ALL:
+            if walked is Walked.IS_DONE:
                 return
             if walked is Walked.FAILED:
                 reason = library().tracekit_walk_error(opened) or b"no reason is given"

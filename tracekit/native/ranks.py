@@ -1,0 +1,85 @@
+"""The numbers that SQL, C and Python share of the walk through a host thread's slices.
+
+queries/schema/host_order.sql takes them as parameters; C takes them from ranks.h, which
+`python -m tracekit.native.ranks` writes anew.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+from pathlib import Path
+
+HEADER = Path(__file__).with_name("ranks.h")
+
+
+class Kind(IntEnum):
+    """What a row is, in the order in which rows of one begin are taken."""
+
+    THREAD = -1  # a thread's time, from its first slice to its last
+    ANNOTATION = 0
+    PYTHON = 1
+    CPU_OP = 2
+    CALL = 3  # of a runtime or driver
+    LAUNCH = 4  # a GPU op of a call that is open
+    WAIT = 5  # a device waits for a launch
+
+
+class Flag(IntFlag):
+    """What is known of a slice."""
+
+    OP = 1
+    PYTHON = 2
+    MODULE = 4
+    COVERING = 8  # all that is inside is about the same
+
+
+class Shift(IntEnum):
+    """Where the parts of a row's rank begin; the flags come first."""
+
+    ACTIVITY = 4
+    ID = 12
+    KIND = 60
+
+
+class Walked(IntEnum):
+    """What a step of the walk gave."""
+
+    SEGMENTS = 0
+    SLICES = 1
+    LAUNCHES = 2
+    WAITS = 3
+    IS_DONE = 4
+    FAILED = 5
+    OUT_OF_MEMORY = 6
+
+
+def parameters() -> dict[str, int]:
+    """For the query host_order: `$thread_kind`, `$op_flag`, `$id_shift` ..."""
+    return {
+        f"{each.name}_{table.__name__}".lower(): int(each)
+        for table in (Kind, Flag, Shift)
+        for each in table
+    }
+
+
+def header() -> str:
+    """The text of ranks.h."""
+    tables = []
+    for table in (Kind, Flag, Shift, Walked):
+        kind = table.__name__.upper()
+        names = ",\n    ".join(f"{each.name}_{kind} = {int(each)}" for each in table)
+        said = (table.__doc__ or "").removesuffix(".")
+        tables.append(f"/* {said}. */\nenum {{\n    {names},\n}};\n")
+    text = "\n".join(tables)
+    return f"""/* Written by tracekit/native/ranks.py, which says what the numbers are. */
+
+#ifndef TRACEKIT_RANKS_H
+#define TRACEKIT_RANKS_H
+
+{text}
+#endif
+"""
+
+
+if __name__ == "__main__":
+    HEADER.write_text(header(), encoding="ascii")
