@@ -1,5 +1,6 @@
 """The SQL files: one form, and no number that judges outside tracekit/thresholds.py."""
 
+import ast
 import csv
 import re
 from pathlib import Path
@@ -90,3 +91,30 @@ def test_kernels_are_known_by_the_table_of_patterns(tmp_path):
     assert [name for name, *_ in known] == sorted(names)
     assert all(kind == (listed or "other") for _, kind, listed in known)
     assert len({kind for _, kind, _ in known}) == 5
+
+
+def sql_in_python() -> dict[str, str]:
+    """Strings in the package's modules that are SQL, by the place where they stand, but for those
+    that bring tables of Python into SQL."""
+    found = {}
+    for path in (QUERIES.parent / "tracekit").rglob("*.py"):
+        if path.name == "constants.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                text = ast.unparse(node)[2:-1]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value
+            else:
+                continue
+            if re.match(r"\s*(SELECT|INSERT|CREATE|WITH|DELETE|UPDATE|FROM) [^.]", text):
+                found[f"{path.name}:{node.lineno}:{node.col_offset}"] = text
+    return found
+
+
+def test_sql_in_python_is_one_short_line_or_about_duckdb_itself():
+    known = sql_in_python()
+    assert known
+    for place, text in known.items():
+        is_short = len(text) <= 90 and not re.search(r"\b(JOIN|GROUP BY|UNION|WITH)\b", text)
+        assert is_short or re.search(r"duckdb_\w+\(|system\.main", text), (place, text)

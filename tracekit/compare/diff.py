@@ -83,12 +83,7 @@ def fails(database: Reader, expression: str, a: int = 1, b: int = 2) -> bool:
         TracekitError: when the expression is not valid, or is neither true nor false.
     """
     figures = catalog.query("run_metrics").sql
-    query = f"""
-        WITH run AS ({figures})
-        SELECT (
-{expression}
-        )::BOOLEAN
-        FROM (FROM run WHERE trace_id = {a:d}) AS a, (FROM run WHERE trace_id = {b:d}) AS b"""
+    query = catalog.filled("read_gate", figures=figures, condition=expression, a=int(a), b=int(b))
     try:
         database.require_select(query)
         _, rows = database.fetch(query)

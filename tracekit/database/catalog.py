@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from string import Template
 
 from tracekit.database import constants
 from tracekit.errors import TracekitError
@@ -64,8 +65,15 @@ def _folder() -> Traversable:
 
 @cache
 def schema(name: str) -> str:
-    """The SQL of queries/schema/NAME.sql, which only loading and export use."""
+    """The SQL of queries/schema/NAME.sql, which only Python runs."""
     return (_folder() / "schema" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def filled(name: str, **values: object) -> str:
+    """The same with its $words replaced by values."""
+    # Comments say what the words are.
+    sql = "\n".join(line for line in schema(name).splitlines() if not line.startswith("--"))
+    return Template(sql).substitute(values)
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from string import Template
 
 import duckdb
 
@@ -30,7 +29,7 @@ def nest(connection: duckdb.DuckDBPyConnection) -> None:
     queries/views/host.sql and timeline.sql document these tables.
     """
     with connection.cursor() as reading, ExitStack() as writing:
-        ordered = reading.sql(Template(catalog.schema("host_order")).substitute(parameters()))
+        ordered = reading.sql(catalog.filled("host_order", **parameters()))
         tables = {
             kind: writing.enter_context(_Table(connection.cursor(), *names))
             for kind, names in _WRITE.items()

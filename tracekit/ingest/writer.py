@@ -29,11 +29,7 @@ from tracekit.trace.source import ByteStream
 
 # A label_id is the trace_id in the high bits and a number within the trace in the low 32.
 LABEL_BITS = 32
-_OF_TRACE = f"SELECT (label_id >> {LABEL_BITS})::INTEGER AS trace_id, * FROM rows"
-_INSERT: dict[Rows, str] = {
-    "event": f"INSERT INTO event_row BY NAME {_OF_TRACE}",
-    "label": f"INSERT INTO label BY NAME {_OF_TRACE}",
-}
+_INSERT: dict[Rows, str] = {"event": "write_event_rows", "label": "write_labels"}
 _REJECTED = ("INTEGER", "BIGINT", "VARCHAR", "VARCHAR")
 _DEVICE = ("INTEGER", "BIGINT", "VARCHAR", "BIGINT", "BIGINT", "VARCHAR", "VARCHAR")
 _TRACE = (
@@ -177,8 +173,7 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
                 ("trace", moved),
             ):
                 connection.execute(
-                    f"INSERT INTO {table} BY NAME SELECT * REPLACE ({replaced})"
-                    f" FROM other.{table} WHERE trace_id = {old_id}"
+                    catalog.filled("write_copy", table=table, replaced=replaced, old_id=old_id)
                 )
         connection.commit()
     except BaseException:
@@ -273,7 +268,7 @@ class Ingest:
         rows = BatchStream(kind, self._watched(pieces))
         try:
             # The statement reads the local variable `rows` by its name.
-            self._connection.execute(_INSERT[kind])
+            self._connection.execute(catalog.filled(_INSERT[kind], label_bits=LABEL_BITS))
         except duckdb.Error:
             if rows.error is not None:
                 raise rows.error from None

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.causes import CAUSES
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.replay.device import (
     Device,
@@ -94,7 +96,7 @@ def recording_of(database: Reader, trace_id: int, limits: Thresholds) -> Recordi
     Raises:
         TracekitError: when it has no events with a time, or times beyond what 64 bits hold.
     """
-    causes = database.fetch("SELECT causes()")[1][0][0]
+    causes = list(CAUSES)
     known = {"trace": trace_id}
     spans = database.fetch(
         "SELECT start_ns, end_ns FROM trace_span WHERE trace_id = getvariable('trace')", known
@@ -102,20 +104,10 @@ def recording_of(database: Reader, trace_id: int, limits: Thresholds) -> Recordi
     if not spans:
         raise TracekitError("the trace has no events with a time: there is nothing to replay")
     start, end = spans[0]
-    first, last = database.fetch(
-        "SELECT least(min(g.start_ns), min(launch_start_ns)), "
-        "greatest(max(g.end_ns), max(launch_end_ns)) FROM gpu_ops AS g "
-        "LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id "
-        "WHERE g.trace_id = getvariable('trace')",
-        known,
-    )[1][0]
+    first, last = database.fetch(catalog.schema("read_ops_span"), known)[1][0]
     origin = start if first is None else max(start, first - limits.around_ns)
     until = end if last is None else min(end, last + limits.around_ns)
-    segments = database.fetch(
-        "SELECT pid, tid, min(segment), max(segment), count(*) FROM host_segment"
-        " WHERE trace_id = getvariable('trace') GROUP BY pid, tid ORDER BY min(segment)",
-        known,
-    )[1]
+    segments = database.fetch(catalog.schema("read_threads"), known)[1]
     # What takes DuckDB most memory first, while there is little else.
     database.give_back_memory()
     ops = database.arrays(

@@ -1,0 +1,6 @@
+-- Whether a condition ($condition) over the figures of two runs ($figures: the query run_metrics) is true.
+WITH run AS ($figures)
+SELECT (
+$condition
+)::BOOLEAN
+FROM (FROM run WHERE trace_id = $a) AS a, (FROM run WHERE trace_id = $b) AS b
