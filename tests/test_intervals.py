@@ -229,7 +229,7 @@ def test_a_launch_belongs_to_the_innermost_open_slice_of_each_kind(slices, launc
         events.append(traces.launch(at, 0, correlation) | {"tid": 1})
         events.append(traces.gpu_op(50, 1, correlation))
     found = rows_of(
-        events, "SELECT launch_id, cpu_op_id, python_id, module_id FROM gpu_op_host ORDER BY 1"
+        events, "SELECT launch_id, cpu_op_id, python_id, module_id FROM launch_site ORDER BY 1"
     )
     assert found == expected
 

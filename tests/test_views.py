@@ -206,3 +206,13 @@ def test_a_range_that_outlasts_the_frame_that_opened_it_keeps_its_time(tmp_path)
         "model.py(5): call": 20_000,
         "profiler.py(710): __exit__": 5_000,
     }
+
+
+def test_former_names_are_the_same_rows(tmp_path):
+    events = [traces.launch(0, 5, 1), traces.gpu_op(10, 5, 1), traces.operator("aten::mm", 0, 9)]
+    with traces.load(tmp_path, events) as database:
+        for former, name in (("gpu_op_link", "gpu_op_launch"), ("gpu_op_host", "launch_site")):
+            rows = database.fetch(f"FROM {name}")
+            assert rows[1]
+            assert database.fetch(f"FROM {former}") == rows
+        assert scalar(database, "SELECT count(*) FROM launches WHERE activity = launched_kind") == 1

@@ -22,7 +22,7 @@ WITH range AS (
 launch AS (
     SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, event_id) AS place,
            count(*) OVER (PARTITION BY trace_id) AS n
-    FROM launches WHERE activity = 'kernel' AND trace_id IN (SELECT trace_id FROM range)
+    FROM launches WHERE launched_kind = 'kernel' AND trace_id IN (SELECT trace_id FROM range)
 ),
 -- All operators around each launch: the outermost is the one without another around it.
 operator AS (

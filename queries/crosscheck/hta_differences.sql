@@ -15,7 +15,7 @@ op AS MATERIALIZED (
            o.start_ns < lag(o.end_ns) OVER before AS is_early
     FROM gpu_ops AS o JOIN typed ON o.name IS NOT DISTINCT FROM typed.name
     LEFT JOIN held AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
-    LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
     WINDOW before AS (PARTITION BY o.trace_id, o.stream ORDER BY o.start_ns, o.event_id)
 ),
@@ -78,7 +78,7 @@ rule (trace_id, code, analyses, count, message) AS (
     UNION ALL
     SELECT o.trace_id, 'launched_sync', ['launches', 'queue'], count(*),
            'takes the device''s waits that have the correlation of a launch for GPU ops'
-    FROM other AS o JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.linked_id = l.launch_id
+    FROM other AS o JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.linked_id = l.launch_id
     WHERE on_device AND o.kind = 'device_sync' GROUP BY o.trace_id
     UNION ALL
     SELECT trace_id, 'streams', ['idle'], count(DISTINCT stream),

@@ -32,7 +32,7 @@ linked AS (
             ELSE 'computation' END AS type,
         EXISTS (SELECT 1 FROM rerun AS r WHERE r.trace_id = l.trace_id AND r.pid = l.pid AND r.tid = l.tid
                 AND l.launch_start_ns >= r.start_ns AND l.launch_start_ns < r.end_ns) AS is_recompute
-    FROM gpu_ops AS o JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    FROM gpu_ops AS o JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
       AND ((o.trace_id, o.correlation) IN (SELECT (trace_id, correlation) FROM arrow)
            OR (o.kind = 'kernel' AND contains(lower(launch_name), 'graphlaunch')))

@@ -21,9 +21,9 @@ kernel AS (
     SELECT side, steps, g.name, g.class, g.dur_ns, o.name AS operator,
            CASE WHEN class IN ('gemm', 'convolution', 'attention')
                AND work_kind(o.name) IS NOT NULL THEN (o.args->'Input Dims')::VARCHAR END AS dims
-    FROM gpu_ops AS g JOIN run USING (trace_id) LEFT JOIN gpu_op_link AS l ON g.trace_id = l.trace_id
+    FROM gpu_ops AS g JOIN run USING (trace_id) LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id
         AND g.event_id = l.event_id
-    LEFT JOIN gpu_op_host AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+    LEFT JOIN launch_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
     LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     WHERE g.kind = 'kernel'
 ),

@@ -30,15 +30,11 @@ part AS (
            end_ns - start_ns AS ns FROM class
     UNION ALL
     SELECT w.side,
-           CASE activity
-               WHEN 'idle' THEN 'idle: ' || CASE WHEN idle_class = 'host_late' THEN cause ELSE idle_class END
-        ELSE activity END,
-           CASE activity WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 4 END,
-           least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns)
-    FROM gpu_timeline_by_cause AS t
-    JOIN win AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND t.start_ns < w.end_ns
-        AND t.end_ns > w.start_ns
-    WHERE activity <> 'compute'
+           CASE WHEN activity <> 'idle' THEN activity
+                ELSE 'idle: ' || CASE WHEN idle_class = 'host_late' THEN cause ELSE idle_class END END,
+           CASE activity WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 4 END, ns
+    FROM window_timeline_parts AS p JOIN win AS w USING (trace_id, device_id, kind, name)
+    WHERE p.window_start_ns = w.start_ns AND p.window_end_ns = w.end_ns AND activity <> 'compute'
 ),
 changed AS (
     SELECT part, rank, sum_where(ns, side = 'a') AS a_ns, sum_where(ns, side = 'b') AS b_ns,

@@ -20,7 +20,7 @@ SELECT
     sum(g.dur_ns)::BIGINT // count(DISTINCT launch_id) AS per_replay_ns,
     sum(g.dur_ns)
     / nullif(sum(sum(g.dur_ns)) OVER (PARTITION BY g.trace_id, g.device_id), 0) AS share_of_graphs
-FROM gpu_op_link AS l JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+FROM gpu_op_launch AS l JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
 WHERE contains(launch_name, 'GraphLaunch') AND l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 GROUP BY g.trace_id, g.device_id, launch_name, g.name, g.class
 ORDER BY total_ns DESC, g.name

@@ -21,7 +21,7 @@
 -- column step (id): the profiler step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH first_op AS (
-    SELECT trace_id, launch_id, arg_min(event_id, launch_delay_ns) AS event_id FROM gpu_op_link
+    SELECT trace_id, launch_id, arg_min(event_id, launch_delay_ns) AS event_id FROM gpu_op_launch
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
 ),
 launch AS (
@@ -32,7 +32,7 @@ launch AS (
         call_ns >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns) AS is_slow,
         launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns) AS is_late,
         op.dur_ns < call_ns AS is_short
-    FROM first_op JOIN gpu_op_link AS l USING (trace_id, event_id, launch_id)
+    FROM first_op JOIN gpu_op_launch AS l USING (trace_id, event_id, launch_id)
     JOIN event AS op USING (trace_id, event_id)
 ),
 worst AS (

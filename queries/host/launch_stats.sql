@@ -23,7 +23,7 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (
-    SELECT l.*, o.start_ns, o.dur_ns FROM gpu_op_link AS l
+    SELECT l.*, o.start_ns, o.dur_ns FROM gpu_op_launch AS l
     JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),

@@ -13,7 +13,7 @@
 -- doubts: no_operators
 WITH launched AS (
     SELECT trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches
-    FROM gpu_op_link JOIN gpu_op_host USING (trace_id, launch_id) GROUP BY ALL
+    FROM gpu_op_launch JOIN launch_site USING (trace_id, launch_id) GROUP BY ALL
 ),
 named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)),

@@ -14,7 +14,7 @@ WITH step AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 launching AS (
-    SELECT trace_id, pid, tid FROM gpu_op_link WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, pid, tid FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY trace_id, pid, tid
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY count(*) DESC, pid, tid) = 1
 ),

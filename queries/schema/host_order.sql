@@ -27,11 +27,11 @@ slice AS (
            ($launch_kind::BIGINT << $kind_shift) | (launch_id << $id_shift)
            | CASE WHEN is_blocking
                   THEN (enum_code('copy'::host_activity)::BIGINT << $activity_shift) | $op_flag ELSE 0 END
-    FROM gpu_op_link JOIN host_thread AS t USING (trace_id, pid, tid)
+    FROM gpu_op_launch JOIN host_thread AS t USING (trace_id, pid, tid)
     UNION ALL
     SELECT t.thread, gap.start_ns, gap.launch_start_ns,
            ($wait_kind::BIGINT << $kind_shift) | (gap.place << $id_shift)
-    FROM scratch.gap AS gap JOIN gpu_op_link AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
+    FROM scratch.gap AS gap JOIN gpu_op_launch AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
     JOIN host_thread AS t ON l.trace_id = t.trace_id AND l.pid = t.pid AND l.tid = t.tid
     WHERE idle_class = 'host_late'
     UNION ALL

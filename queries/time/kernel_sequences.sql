@@ -23,7 +23,7 @@ WITH named AS (
 call AS (SELECT * FROM outermost('named', of_name := TRUE)),
 kernel AS (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, l.event_id, k.name, k.dur_ns
-    FROM gpu_op_link AS l JOIN gpu_ops AS k USING (trace_id, event_id)
+    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
     WHERE l.kind = 'kernel'
 ),
 sequence AS (

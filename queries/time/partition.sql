@@ -28,7 +28,7 @@ WITH op AS (
     SELECT o.trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
            count(*) AS gpu_ops,
            count(l.event_id) AS linked
-    FROM gpu_ops AS o LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     GROUP BY ALL
 ),
 -- Ops and the borders of windows in one order: an op on a border belongs to the window that it opens.

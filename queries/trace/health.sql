@@ -23,14 +23,14 @@ WITH found AS (
     SELECT trace_id, 'unlinked_gpu_ops', 'warning', count(*),
            'GPU ops have no launch in the trace (' || round(100.0 * count(*) / any_value(n), 1)
            || ' % of all): idle time that they end is not attributed'
-    FROM gpu_ops ANTI JOIN gpu_op_link USING (trace_id, event_id)
+    FROM gpu_ops ANTI JOIN gpu_op_launch USING (trace_id, event_id)
     JOIN (SELECT trace_id, count(*) AS n FROM gpu_ops GROUP BY ALL) USING (trace_id)
     GROUP BY trace_id
     UNION ALL
     SELECT l.trace_id, 'graph_without_kernels', 'warning', count(*),
            'graph launches have no GPU op in the trace: their work is not seen'
-    FROM launches AS l ANTI JOIN gpu_op_link AS k ON l.trace_id = k.trace_id AND l.event_id = k.launch_id
-    WHERE activity = 'graph' GROUP BY ALL
+    FROM launches AS l ANTI JOIN gpu_op_launch AS k ON l.trace_id = k.trace_id AND l.event_id = k.launch_id
+    WHERE launched_kind = 'graph' GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'negative_duration', 'warning', count(*),
            'events have a negative duration and are left out of all sums'
@@ -55,7 +55,7 @@ WITH found AS (
     SELECT trace_id, 'starts_before_launch', 'warning', count(*),
            'GPU ops start before their launch call began, by up to ' || -min(launch_delay_ns)
            || ' ns: device and host clocks differ'
-    FROM gpu_op_link WHERE launch_delay_ns < 0 GROUP BY ALL
+    FROM gpu_op_launch WHERE launch_delay_ns < 0 GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'begin_end_events', 'warning', count(*),
            'events mark a begin or an end (phases B and E) instead of a duration: they are kept and not '

@@ -21,7 +21,7 @@ WITH counted AS (
         count(*) FILTER (kind = 'cpu_op') AS cpu_ops
     FROM slices GROUP BY trace_id
 ),
-launched AS (SELECT trace_id, count(*) AS linked FROM gpu_op_link GROUP BY trace_id),
+launched AS (SELECT trace_id, count(*) AS linked FROM gpu_op_launch GROUP BY trace_id),
 stepped AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id),
 listed AS (
     SELECT

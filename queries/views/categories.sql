@@ -39,15 +39,18 @@ SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, corre
        activity, args
 FROM slices WHERE kind IN ('runtime', 'driver');
 
--- Calls that enqueue work for a device: kernels, graphs, copies and fills.
+-- Calls that enqueue work for a device: `launched_kind` is kernel, graph, memcpy or memset. (`activity` is
+-- the name that it had until format 9, kept for one format.)
 CREATE OR REPLACE VIEW launches AS
-SELECT * REPLACE (
-    CASE WHEN contains(name, 'GraphLaunch') THEN 'graph'
-         WHEN regexp_matches(name, '(?i)memcpy') THEN 'memcpy'
-         WHEN regexp_matches(name, '(?i)memset') THEN 'memset'
-         ELSE 'kernel' END AS activity
-)
-FROM runtime_calls WHERE is_launch(activity);
+SELECT *, activity AS launched_kind FROM (
+    SELECT * REPLACE (
+        CASE WHEN contains(name, 'GraphLaunch') THEN 'graph'
+             WHEN regexp_matches(name, '(?i)memcpy') THEN 'memcpy'
+             WHEN regexp_matches(name, '(?i)memset') THEN 'memset'
+             ELSE 'kernel' END AS activity
+    )
+    FROM runtime_calls WHERE is_launch(activity)
+);
 
 -- Waiting for a device: host calls that block (side 'host') and the waits that the device
 -- recorded (side 'device', cuda_sync).

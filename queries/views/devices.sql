@@ -59,7 +59,7 @@ FROM slices WHERE kind = 'memset';
 -- The call that launched an op: the first runtime or driver event of its correlation, in its trace.
 -- Ops without one have no row. A graph's kernels share their graph launch. A correlation that calls
 -- of several processes carry, or a 0 that several calls do, tells nothing.
-CREATE OR REPLACE TABLE gpu_op_link AS
+CREATE OR REPLACE TABLE gpu_op_launch AS
 WITH call AS (
     SELECT
         trace_id, correlation, min(event_id) AS launch_id, min(pid) AS pid, arg_min(tid, event_id) AS tid,

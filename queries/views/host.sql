@@ -39,5 +39,5 @@ SELECT trace_id, event_id, pid, tid, depth, parent_id, self_ns FROM thread_slice
 JOIN host_thread USING (thread);
 
 -- Launches of GPU ops with what is innermost around them: the operator, the Python frame and the module.
-CREATE OR REPLACE TABLE gpu_op_host (trace_id INTEGER, launch_id BIGINT, cpu_op_id BIGINT, python_id BIGINT,
+CREATE OR REPLACE TABLE launch_site (trace_id INTEGER, launch_id BIGINT, cpu_op_id BIGINT, python_id BIGINT,
     module_id BIGINT);

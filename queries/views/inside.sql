@@ -11,7 +11,7 @@ FROM (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, count(*) AS gpu_ops,
            count(*) FILTER (l.kind = 'kernel') AS kernels,
            sum(dur_ns) AS gpu_ns
-    FROM gpu_op_link AS l JOIN gpu_ops AS op USING (trace_id, event_id) GROUP BY ALL
+    FROM gpu_op_launch AS l JOIN gpu_ops AS op USING (trace_id, event_id) GROUP BY ALL
 )
 WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns);
 
@@ -103,6 +103,6 @@ SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM (
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
     WHERE activity = 'copy'
         OR (activity = 'launch'
-            AND (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_link WHERE is_blocking))
+            AND (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_launch WHERE is_blocking))
 )
 WHERE trace_id = coalesce(getvariable('trace'), trace_id);

@@ -6,7 +6,7 @@ WITH waiting AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key,
            launch_start_ns AS start_ns,
            launch_start_ns + min(launch_delay_ns) AS end_ns
-    FROM gpu_op_link
+    FROM gpu_op_launch
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns HAVING min(launch_delay_ns) >= 0
 )
@@ -20,7 +20,7 @@ WITH call AS (
     SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns,
            any_value(launch_end_ns) AS end_ns,
            launch_start_ns + min(launch_delay_ns) AS op_start_ns
-    FROM gpu_op_link
+    FROM gpu_op_launch
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
     GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns
 ),

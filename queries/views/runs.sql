@@ -32,7 +32,7 @@ ops AS (
     FROM gpu_ops GROUP BY trace_id
 ),
 active AS (SELECT trace_id, end_ns - start_ns AS active_ns FROM run_windows WHERE kind = 'gpu_active'),
-linked AS (SELECT trace_id, count(DISTINCT launch_id) AS launches FROM gpu_op_link GROUP BY trace_id),
+linked AS (SELECT trace_id, count(DISTINCT launch_id) AS launches FROM gpu_op_launch GROUP BY trace_id),
 host AS (SELECT trace_id, count(*) AS operators FROM slices WHERE kind = 'cpu_op' GROUP BY trace_id),
 thread AS (
     SELECT trace_id, sum_where(end_ns - start_ns, activity = 'dispatch') AS dispatch_ns,

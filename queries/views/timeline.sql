@@ -66,7 +66,7 @@ FROM (
     SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call,
            coalesce(l.event_id = next_id, FALSE) AS is_match
     FROM (SELECT * FROM scratch.device_interval WHERE activity = 'idle') AS i
-    ASOF LEFT JOIN gpu_op_link AS l ON i.trace_id = l.trace_id AND i.next_id >= l.event_id
+    ASOF LEFT JOIN gpu_op_launch AS l ON i.trace_id = l.trace_id AND i.next_id >= l.event_id
 ) AS i;
 
 -- `place` numbers the intervals of all devices in order of time; an idle one may have several pieces,

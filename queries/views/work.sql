@@ -280,14 +280,14 @@ operator AS MATERIALIZED (
 slice AS MATERIALIZED (
     SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator
     UNION ALL
-    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0 FROM gpu_op_link
+    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0 FROM gpu_op_launch
 ),
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
     SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns,
            g.end_ns, g.name,
            g.event_id, g.stream, g.class
-    FROM nest AS n JOIN gpu_op_link AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
+    FROM nest AS n JOIN gpu_op_launch AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     WHERE n.parent_id IS NOT NULL
 ),

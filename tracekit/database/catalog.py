@@ -39,6 +39,7 @@ VOCABULARY = (
     "parts",
     "runs",
     "hta",
+    "former",
 )
 
 # The folders of queries and what each is about, in the order in which they are listed.

@@ -24,7 +24,7 @@ _WRITE: dict[Walked, tuple[Rows, str]] = {
 
 
 def nest(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fills thread_segment, thread_slice and gpu_op_host, and adds to gpu_timeline.
+    """Fills thread_segment, thread_slice and launch_site, and adds to gpu_timeline.
 
     queries/views/host.sql and timeline.sql document these tables.
     """
