@@ -28,7 +28,7 @@ WITH piece AS (
 ),
 gap AS (
     SELECT trace_id, device_id, op_id, any_value(idle_class) AS idle_class, min(start_ns) AS start_ns,
-           sum(ns)::BIGINT AS gap_ns, arg_max(host_event_id, ns) AS culprit_id,
+           sum(ns)::BIGINT AS gap_ns, arg_max(host_event_id, (ns, -start_ns)) AS culprit_id,
            CASE WHEN any_value(idle_class) <> 'unlinked'
                THEN sum_where(ns, cause <> 'launch_latency') END AS recoverable_ns
     FROM piece
@@ -37,7 +37,7 @@ gap AS (
     LIMIT coalesce(getvariable('top'), 20)
 ),
 cause AS (
-    SELECT trace_id, op_id, arg_max(cause, ns) AS main_cause, max(ns)::BIGINT AS main_cause_ns
+    SELECT trace_id, op_id, arg_max(cause, (ns, cause)) AS main_cause, max(ns)::BIGINT AS main_cause_ns
     FROM (SELECT trace_id, op_id, cause, sum(ns) AS ns FROM piece WHERE cause IS NOT NULL GROUP BY ALL)
     GROUP BY ALL
 )
