@@ -16,9 +16,10 @@ test: .venv/installed
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-# Runs every kill, fuzzed file and pair of writers; `make test` runs a sample of them.
+# Tries all of what `make test` takes a sample of, as it says at its end, and starts each command in
+# a process of its own.
 test-all: export TRACEKIT_TEST_ALL = 1
 test-all: test
 

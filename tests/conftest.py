@@ -14,18 +14,24 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 import tracekit
+from tests.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
+from tests.sampling import IS_ALL, LEFT_OUT
 
 # Whether a property holds does not depend on how fast the machine is.
 settings.register_profile("tracekit", deadline=None)
 settings.load_profile("tracekit")
 
-# `make test-all` tries everything; `make test` a part of what is random or repeats.
-IS_ALL = os.environ.get("TRACEKIT_TEST_ALL") == "1"
+# What pytest, libraries and the kernels' tests set in this process for themselves.
+_NOT_INHERITED = {
+    "KINETO_LOG_LEVEL", "PYTEST_CURRENT_TEST", "TRITON_INTERPRET", "_RJEM_MALLOC_CONF",
+}  # fmt: skip
 
 TEST_DEVICE = os.environ["TRACEKIT_TEST_DEVICE"]
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
@@ -48,8 +54,10 @@ def shared_trace_names() -> list:
 def shared_database(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str], tracekit.Database]]:
-    """Opens a shared real trace by its file name; each is loaded once."""
-    folder = tmp_path_factory.mktemp("shared")
+    """Opens a shared real trace by its file name; each is loaded once, for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
     opened: dict[str, tracekit.Database] = {}
 
     def get(name: str) -> tracekit.Database:
@@ -57,7 +65,11 @@ def shared_database(
         if not path.exists():
             pytest.skip(f"no real traces at {SHARED_TRACES}")
         if name not in opened:
-            opened[name] = tracekit.load(path, folder / f"{name}.duckdb")
+            made = folder / f"{name}.duckdb"
+            with FileLock(f"{made}.lock"):
+                if not made.exists():
+                    tracekit.load(path, made).close()
+            opened[name] = tracekit.open_database(made)
         return opened[name]
 
     yield get
@@ -65,25 +77,78 @@ def shared_database(
         each.close()
 
 
+@pytest.fixture(scope="session")
+def command_servers() -> Iterator[dict[bool, CommandServer]]:
+    """Without PyTorch and with it; each is started when it is first asked for."""
+    servers: dict[bool, CommandServer] = {}
+    yield servers
+    for server in servers.values():
+        server.stop()
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `tracekit ...` as a user would, in an empty directory."""
+def run(
+    tmp_path: Path, command_servers: dict[bool, CommandServer]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `tracekit ...` as a user would, in an empty directory.
+
+    `make test` forks where the environment is as it was; `make test-all` starts each anew.
+    """
 
     def command(
         *arguments: str, stdin: bytes = b"", **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-        done = subprocess.run(
-            [Path(sys.executable).parent / "tracekit", *arguments],
-            input=stdin,
-            capture_output=True,
-            cwd=tmp_path,
-            env=inherited | environment,
-            timeout=300,
-            check=False,
-        )
-        return subprocess.CompletedProcess(
-            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
+        has_torch = arguments[:1] in [("capture",), ("sweep",), ("probe",)]
+        modules = WITH_TORCH if has_torch else IMPORTED
+        if not IS_ALL and sys.platform == "linux" and not environment:
+            if has_torch not in command_servers:
+                command_servers[has_torch] = CommandServer(modules, inherited)
+            server = command_servers[has_torch]
+            if server.environment == inherited:
+                return _decoded(server.run(arguments, tmp_path, stdin))
+        return _decoded(
+            subprocess.run(
+                [TRACEKIT, *arguments],
+                input=stdin,
+                capture_output=True,
+                cwd=tmp_path,
+                env=inherited | environment,
+                timeout=LIMIT_S,
+                check=False,
+            )
         )
 
     return command
+
+
+def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first: none of them is left alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells what it left out."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = sorted(LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    LEFT_OUT.update(getattr(node, "workeroutput", {}).get("left_out", ()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if LEFT_OUT:
+        terminalreporter.section("left to `make test-all`", sep="-")
+        for each in sorted(LEFT_OUT):
+            terminalreporter.line(each)

@@ -72,6 +72,13 @@ def test_analyze_reads_a_pipe(run, trace):
     assert json.loads(done.stdout)["trace"]["events"] == len(EVENTS)
 
 
+def test_a_command_that_is_forked_does_what_one_that_is_started_does(run, trace):
+    for arguments in (["analyze", "t.json"], ["query", "top_kernels", "t.json"], ["no-command"]):
+        forked = run(*arguments)
+        started = run(*arguments, TRACEKIT_TEST="any change of the environment starts it")
+        assert vars(forked) == vars(started)
+
+
 def test_analyze_judges_the_window_asked_for(run, trace):
     found = json.loads(run("analyze", "t.json", "--json", "--window", "ProfilerStep#3").stdout)
     assert (found["window"]["kind"], found["window"]["span_ns"]) == ("step", 100_000)

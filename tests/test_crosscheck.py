@@ -13,6 +13,8 @@ from tests.conftest import SHARED_TRACES, shared_trace_names
 from tracekit.compare.crosscheck import ANALYSES, ask, compare, crosscheck
 from tracekit.compare.hta import opened
 
+# In one process: what two share is made once.
+pytestmark = pytest.mark.xdist_group("crosscheck")
 needs_hta = pytest.mark.skipif(
     find_spec("hta") is None,
     reason="HolisticTraceAnalysis is not installed: pip install 'tracekit[hta]'",

@@ -14,14 +14,15 @@ import duckdb
 import pytest
 import zstandard
 
-from tests.conftest import IS_ALL, SHARED_TRACES
+from tests.conftest import SHARED_TRACES
+from tests.sampling import sample
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import Ingest, create_tables
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream, open_streams
 
-_MORE = 20 if IS_ALL else 1
-CASES_PER_SEED = 250 * _MORE
+_MORE = sample("odd files and archives, in rounds", 20, 1)
+CASES_PER_SEED = sample("damaged files, for each of 8 seeds", 5_000, 100)
 _NAMES = re.compile(rb'"op (\d+)"')
 
 

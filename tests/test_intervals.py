@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import traces
-from tests.conftest import IS_ALL
+from tests.sampling import sample
 
-FAST = settings(max_examples=40 if IS_ALL else 20)
+FAST = settings(max_examples=sample("random timelines of each property", 40, 10))
 
 times = st.integers(0, 60)
 lengths = st.integers(0, 12)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracekit
-from tests.conftest import IS_ALL
+from tests.sampling import sample
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import LABEL_BITS, Ingest, create_tables
@@ -288,7 +288,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150 if IS_ALL else 60)
+@settings(max_examples=sample("events cut into batches", 150, 60))
 @given(
     st.lists(st.dictionaries(st.sampled_from(["ph", "name", "args"]), json_values), max_size=8),
     st.integers(1, 300),

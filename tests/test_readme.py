@@ -21,18 +21,45 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
-def test_the_tour_runs_from_top_to_bottom(tmp_path):
+def tour() -> list[tuple[str, str]]:
+    """The commands and programs, with their language."""
+    return re.findall(r"^```(sh|python)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def halves() -> list[list[tuple[str, str]]]:
+    """The tour in two: what follows the sweep uses nothing that was made before it."""
+    ordered = tour()
+    at = next(i for i, (_, text) in enumerate(ordered) if text.startswith("tracekit sweep"))
+    return [ordered[:at], ordered[at:]]
+
+
+def commands(language: str, text: str) -> list[list[str]]:
+    """A block's, with their arguments: a program, or lines; a shell runs those that need one."""
+    if language == "python":
+        return [[sys.executable, "-c", text]]
+    return [
+        shlex.split(line)
+        if line.startswith("tracekit ") and not set(line) & set("|&<>*")
+        else ["sh", "-ec", line]
+        for line in text.splitlines()
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("half", halves(), ids=["to the sweep", "from the sweep"])
+def test_the_tour_runs_from_top_to_bottom(half, run, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    ordered = re.findall(r"^```(sh|python)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-    assert len(ordered) >= 8
-    for language, text in ordered:
-        command = ["sh", "-ec", text] if language == "sh" else [sys.executable, "-c", text]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, text + done.stderr
+    assert len(half) >= 4
+    for command in (each for language, text in half for each in commands(language, text)):
+        if command[0] == "tracekit":
+            done = run(*command[1:])
+        else:
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+        assert done.returncode == 0, (command, done.stderr)
         assert "Traceback" not in done.stderr
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import tracekit
-from tests.conftest import IS_ALL
 from tests.programs import random_program
+from tests.sampling import sample
 from tests.simulated import trace_event
 from tests.simulator import Simulation
 from tracekit.replay.whatif import Replay
 
-CASES = 12 if IS_ALL else 5
+CASES = sample("random events that a replay is asked about", 12, 5)
 NAMES = [
     "cudaDeviceSynchronize", "cudaStreamWaitEvent", "cudaEventRecord", "cudaFree", "cudaMalloc",
     "cudaMemcpy", "cudaGraphLaunch", "ProfilerStep#1", "nn.Module: A_0", "", None,

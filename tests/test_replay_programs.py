@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tracekit
-from tests.conftest import IS_ALL
 from tests.programs import random_program
+from tests.sampling import sample
 from tests.simulated import truth, write
 from tests.simulator import Simulation
 from tracekit.errors import TracekitError
@@ -22,13 +22,14 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
+PROGRAMS = [range(n, n + 125) for n in range(0, 500, 125)]
+PROGRAMS = sample("blocks of 125 random programs", PROGRAMS, PROGRAMS[:1])
 # Traces that one database holds: a question about one looks through all.
 _AT_ONCE = 25
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(n, n + 125) for n in range(0, 500 if IS_ALL else 125, 125)], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", PROGRAMS, ids=str)
 def test_predictions_are_within_2_percent_and_regimes_agree(seeds, tmp_path):
     asked, wrong, flipped = 0, [], []
     for first in range(seeds.start, seeds.stop, _AT_ONCE):

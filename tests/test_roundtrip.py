@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tracekit
-from tests.conftest import IS_ALL
+from tests.sampling import sample
 
 names = st.text(string.printable + "\u00e9\u2028\U0001f600\x00", max_size=10)
 numbers = st.integers(-(2**66), 2**66) | st.floats(allow_nan=False, allow_infinity=False)
@@ -59,7 +59,7 @@ def there_and_back(folder, *texts: str) -> list[str]:
     return copies
 
 
-@settings(max_examples=120 if IS_ALL else 40)
+@settings(max_examples=sample("random traces, loaded and exported", 120, 25))
 @given(st.lists(events, min_size=1, max_size=6), st.dictionaries(names, values, max_size=3))
 @example([{"ts": 1712195495527376.234}, {"ts": "1712195495527376.234"}, {"ts": 1e30}], {})
 @example([{"dur": number} for number in (1e26, 1.0000000000000002e26, 10**26 - 1, 1e28, -1e29)], {})

@@ -14,10 +14,11 @@ import pytest
 
 import tracekit
 from tests import traces
-from tests.conftest import IS_ALL
+from tests.sampling import sample
 from tracekit import files
 
-KILLS, PAIRS = (200, 50) if IS_ALL else (16, 3)
+KILLS = sample("writers that are killed", 200, 16)
+PAIRS = sample("pairs of writers", 50, 3)
 TRACEKIT = [sys.executable, "-m", "tracekit"]
 
 

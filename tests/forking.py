@@ -1,0 +1,128 @@
+"""Runs `tracekit ...` in forks of one process that has imported what its commands import.
+
+What a user runs, but for the start of Python and its imports: they take most of a small command's
+time, and the import of PyTorch takes seconds.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+TRACEKIT = Path(sys.executable).parent / "tracekit"
+LIMIT_S = 300
+IMPORTED = ["tracekit.commands", "tracekit.run", "duckdb", "numpy", "rich.console"]
+# The profiler imports torch._inductor when it starts.
+WITH_TORCH = [*IMPORTED, "torch.profiler", "torch._inductor", "tracekit.capture.workload"]
+
+
+class CommandServer:
+    """A process of its own that forks for each command."""
+
+    def __init__(self, modules: list[str], environment: dict[str, str]) -> None:
+        """Args:
+        modules: what it imports.
+        environment: that of every command.
+        """
+        self.environment = environment
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno()), *modules],
+                pass_fds=[theirs.fileno()],
+                # Pipes, as those of the commands are.
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        self._control.settimeout(LIMIT_S)
+
+    def run(
+        self, arguments: tuple[str, ...], folder: Path, stdin: bytes
+    ) -> subprocess.CompletedProcess[bytes]:
+        """One command in a folder: its exit status and what it printed.
+
+        Raises:
+            subprocess.TimeoutExpired: when it takes longer than `LIMIT_S`.
+        """
+        (given, to_stdin), (stdout, to_stdout), (stderr, to_stderr) = (os.pipe() for _ in "123")
+        request = json.dumps([str(folder), *arguments]).encode() + b"\n"
+        socket.send_fds(self._control, [request], [given, to_stdout, to_stderr])
+        for descriptor in (given, to_stdout, to_stderr):
+            os.close(descriptor)
+        with ThreadPoolExecutor(3) as pool:
+            pool.submit(_write, to_stdin, stdin)
+            printed = [pool.submit(_read, each) for each in (stdout, stderr)]
+            try:
+                answer = self._control.recv(64)
+            except TimeoutError:
+                self.stop()
+                raise subprocess.TimeoutExpired(list(arguments), LIMIT_S) from None
+        return subprocess.CompletedProcess(
+            [str(TRACEKIT), *arguments], int(answer), *(each.result() for each in printed)
+        )
+
+    def stop(self) -> None:
+        """Ends it, and what it runs."""
+        self._control.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    with suppress(BrokenPipeError), open(descriptor, "wb") as file:
+        file.write(data)
+
+
+def _read(descriptor: int) -> bytes:
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def _serve(control: socket.socket) -> None:
+    """Forks for each request; returns in the children."""
+    while True:
+        request, streams, _, _ = socket.recv_fds(control, 1 << 16, 3)
+        if not request:
+            sys.exit()
+        while not request.endswith(b"\n"):
+            request += control.recv(1 << 16)
+        child = os.fork()
+        if child == 0:
+            control.close()
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+                os.close(stream)
+            folder, *arguments = json.loads(request)
+            os.chdir(folder)
+            sys.argv = [str(TRACEKIT), *arguments]
+            return
+        for stream in streams:
+            os.close(stream)
+        _, status = os.waitpid(child, 0)
+        control.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+if __name__ == "__main__":
+    # As when the installed command is run.
+    sys.path[0] = str(TRACEKIT.parent)
+    for module in sys.argv[2:]:
+        import_module(module)
+    # What all share stays out of collections, which would make a copy of it in each command.
+    gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    from tracekit.commands import main
+
+    sys.exit(main())
