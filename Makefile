@@ -3,6 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 DEMO := build/demo
 
+# Bytecode is compiled when it is first imported: all of PyTorch's at once would take half a minute.
+PIP = $(BIN)/python -m pip install --disable-pip-version-check -qq --no-compile -c constraints.txt
+# What of its dependencies HolisticTraceAnalysis imports. JupyterLab, with 60 packages, it does not.
+HTA_NEEDS := networkx 'pandas<3' plotly psutil pydot
+
 SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/*.[ch])
@@ -50,7 +55,9 @@ gpu-check: .venv/installed
 	  { echo '$(PYTHON) has no venv module: install it (on Debian: apt install python3-venv)' >&2; exit 2; }
 	@rm -rf .venv
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[capture,dev,hta]'
+	@$(PIP) setuptools ziglang
+	@$(PIP) --no-build-isolation -e '.[capture,dev]' $(HTA_NEEDS)
+	@$(PIP) --no-deps HolisticTraceAnalysis
 	@touch $@
 
 clean:
