@@ -35,6 +35,7 @@ _NOT_INHERITED = {
 
 TEST_DEVICE = os.environ["TRACEKIT_TEST_DEVICE"]
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
+OWN_TRACES = Path(__file__).parent / "data"
 
 
 def expected_numbers() -> dict[str, dict[str, int]]:
@@ -50,20 +51,41 @@ def shared_trace_names() -> list:
     ]
 
 
+def own_trace_names() -> list[str]:
+    """The traces of tests/data."""
+    return sorted(path.name for path in OWN_TRACES.glob("*.json.gz"))
+
+
+def trace_names() -> list:
+    """Parameters for tests over all traces: those of tests/data, and the shared ones."""
+    return own_trace_names() + shared_trace_names()
+
+
+def trace_file(name: str) -> Path:
+    """Where the trace of that name is; skips the test where it is not at hand."""
+    path = OWN_TRACES / name
+    if not path.exists():
+        path = SHARED_TRACES / name
+    if not path.exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    return path
+
+
 @pytest.fixture(scope="session")
 def shared_database(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str], tracekit.Database]]:
-    """Opens a shared real trace by its file name; each is loaded once, for all workers."""
+    """Opens a trace of tests/data or a shared one by its file name.
+
+    Each is loaded once, for all workers.
+    """
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
     opened: dict[str, tracekit.Database] = {}
 
     def get(name: str) -> tracekit.Database:
-        path = SHARED_TRACES / name
-        if not path.exists():
-            pytest.skip(f"no real traces at {SHARED_TRACES}")
+        path = trace_file(name)
         if name not in opened:
             made = folder / f"{name}.duckdb"
             with FileLock(f"{made}.lock"):

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 import zstandard
 
-from tests.conftest import SHARED_TRACES
+from tests.conftest import trace_file
 from tests.sampling import sample
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import Ingest, create_tables
@@ -119,8 +119,10 @@ def test_a_trace_cut_at_every_97th_byte_keeps_its_whole_events(indent, ingest, t
         account(whole[:end], tmp_path / "cut.json", ingest)
 
 
-# Real traces that are small enough to cut a hundred times.
+# Traces that are small enough to cut a hundred times.
 REAL = (
+    "cpu-mlp-eager",
+    "simulated-program-30",
     "cpu-only",
     "a100-triton",
     "a100-event-sync-multistream",
@@ -131,10 +133,7 @@ REAL = (
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_trace_cut_at_every_997th_byte_keeps_its_whole_events(name, ingest, tmp_path):
-    packed = SHARED_TRACES / f"{name}.json.gz"
-    if not packed.exists():
-        pytest.skip(f"no real traces at {SHARED_TRACES}")
-    whole = gzip.decompress(packed.read_bytes())
+    whole = gzip.decompress(trace_file(f"{name}.json.gz").read_bytes())
     text = whole.decode("latin-1")
     at = text.index("[", text.index('"traceEvents"')) + 1
     spans, names = [], []

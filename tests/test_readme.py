@@ -65,7 +65,7 @@ def test_the_tour_runs_from_top_to_bottom(half, run, tmp_path):
 
 @pytest.mark.parametrize("query", blocks("sql"))
 def test_its_queries_answer(query, shared_database):
-    assert shared_database("h100-bert-small.json.gz").sql(query).height > 0
+    assert shared_database("simulated-overhead-bound.json.gz").sql(query).height > 0
 
 
 def test_its_console_output_is_real(run):
@@ -91,7 +91,7 @@ def test_its_tour_shows_what_is_printed(block, run, tmp_path):
 def test_its_vocabulary_is_that_of_a_database(shared_database):
     table = README.split("## The SQL vocabulary")[1].split("Relations that are costly")[0]
     names = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
-    _, rows = shared_database("h100-bert-small.json.gz").fetch("SHOW TABLES")
+    _, rows = shared_database("simulated-overhead-bound.json.gz").fetch("SHOW TABLES")
     assert sorted(names) == sorted(row[0] for row in rows)
 
 

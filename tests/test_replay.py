@@ -5,7 +5,7 @@ import pytest
 
 import tracekit
 from tests import traces
-from tests.conftest import shared_trace_names
+from tests.conftest import trace_names
 from tests.traces import frame, gpu_op, launch, operator, slice_event, step
 from tracekit.errors import TracekitError
 from tracekit.replay.graph import Kind
@@ -33,7 +33,7 @@ def predicted(replay, *changes):
     return replay.bounds().length(replay.run(*changes)) / US
 
 
-@pytest.mark.parametrize("name", shared_trace_names())
+@pytest.mark.parametrize("name", trace_names())
 def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_database):
     database = shared_database(name)
     replay = Replay(database, 1)

@@ -1,4 +1,4 @@
-"""Real traces of many devices: exact numbers, identities, regimes, and the way back."""
+"""Real traces of many devices and those of tests/data: numbers, identities, the way back."""
 
 import csv
 import gzip
@@ -6,9 +6,23 @@ import json
 
 import pytest
 
-from tests.conftest import SHARED_TRACES, expected_numbers, shared_trace_names
+from tests.conftest import (
+    SHARED_TRACES,
+    expected_numbers,
+    own_trace_names,
+    shared_trace_names,
+    trace_file,
+    trace_names,
+)
+from tests.sampling import sample
 
-every_trace = pytest.mark.parametrize("name", shared_trace_names())
+every_trace = pytest.mark.parametrize("name", trace_names())
+
+# Every query takes seconds on a large one.
+ASKED = sample(
+    "real traces that every query is asked about", shared_trace_names(), shared_trace_names()[::5]
+)
+ASKED = ASKED + own_trace_names()
 
 # What expected.json calls what.
 _IDLE = {
@@ -18,7 +32,7 @@ _IDLE = {
 }
 
 
-@every_trace
+@pytest.mark.parametrize("name", shared_trace_names())
 def test_numbers_are_exactly_those_expected(name, shared_database):
     expected = expected_numbers()[name]
     found = json.loads(json.dumps(shared_database(name).verdict().as_dict()))
@@ -70,11 +84,11 @@ def test_host_time_adds_up_on_every_thread(name, shared_database):
 @every_trace
 def test_export_equals_import(name, shared_database, tmp_path):
     shared_database(name).export(tmp_path / "again.json.gz")
-    with gzip.open(SHARED_TRACES / name) as source, gzip.open(tmp_path / "again.json.gz") as copy:
+    with gzip.open(trace_file(name)) as source, gzip.open(tmp_path / "again.json.gz") as copy:
         assert json.load(source) == json.load(copy)
 
 
-@every_trace
+@pytest.mark.parametrize("name", ASKED)
 def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
     from tracekit.database import catalog
 

@@ -1,0 +1,99 @@
+"""Makes the traces of this folder again: `python -m tests.data.make [FOLDER]`."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.atoms import US, Fetch, Launch, Slice, StreamWait, Sync, Work, operator, step
+from tests.programs import random_program
+from tests.simulated import ranks, write
+from tests.simulator import Simulation
+
+HERE = Path(__file__).parent
+_SMALL = ("--device", "cpu", "--batch", "2", "--seq", "8", "--dim", "16", "--hidden", "32")
+_STEPS = ("--warmup", "2", "--active", "3")
+
+# What `tracekit capture` is given, by the file that it writes.
+CAPTURED = {
+    "cpu-mlp-eager.json.gz": ("mlp-eager", *_SMALL, *_STEPS, "--shapes", "--stacks", "--memory"),
+    "cpu-train-step.json.gz": ("train-step", *_SMALL, *_STEPS, "--shapes"),
+}
+
+
+def simulated() -> Iterator[tuple[str, Simulation, dict[str, Any]]]:
+    """Runs of tests/simulator.py by the file that they are written to, with its metadata."""
+    yield "simulated-overhead-bound.json.gz", Simulation(_loop(_VIEW, _mm(9), Work(40 * US))), {}
+    yield "simulated-compute-bound.json.gz", Simulation(_loop(_mm(200))), {}
+    waiting = _loop(_mm(9), once=Fetch(50 * US, 20_000 * US))
+    yield "simulated-input-bound.json.gz", Simulation(waiting), {}
+    # A backward pass in another thread; data loading, CUDA graphs, copies and three streams.
+    for seed in (23, 30):
+        atoms, machine = random_program(seed)
+        yield f"simulated-program-{seed}.json.gz", Simulation(atoms, machine, seed=seed), {}
+    exchange = [
+        StreamWait(US, 7, 20),
+        operator("nccl", 3 * US, Launch(4 * US, (("communication", 300 * US),), 20)),
+        StreamWait(US, 20, 7),
+    ]
+    fast, slow = _loop(_mm(50), *exchange), _loop(_mm(50), Work(400 * US), *exchange)
+    for rank, simulation in enumerate(ranks([fast, slow])):
+        job = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        yield f"simulated-2-ranks-rank{rank}.json.gz", simulation, {"distributedInfo": job}
+
+
+# It only dispatches.
+_VIEW = operator("aten::view", 2 * US)
+
+
+def _mm(us: int) -> Slice:
+    """A matrix product whose kernel takes so long."""
+    return operator("aten::mm", 3 * US, Launch(4 * US, (("math", us * US),)))
+
+
+def _loop(*each: Any, once: Any = None) -> list[Any]:
+    """Three steps of ten times the same, in a Python function."""
+    begin = [] if once is None else [once]
+    body = Slice("model.py(12): forward", "python_function", (*begin, *each * 10))
+    return [*[step(number, body) for number in range(3)], Sync(2 * US)]
+
+
+def write_simulated(folder: Path) -> list[Path]:
+    """The simulated traces; the same bytes each time."""
+    made = []
+    for name, simulation, metadata in simulated():
+        plain = write(folder / "simulated.json", simulation, traceName="simulated", **metadata)
+        made.append(_packed(folder / name, plain.read_bytes()))
+        plain.unlink()
+    return made
+
+
+def _packed(path: Path, text: bytes) -> Path:
+    """The text in a file that says nothing of when it was made."""
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+        packed.write(text)
+    return path
+
+
+def write_captured(folder: Path) -> None:
+    """The captured traces, with other times each time; where they were made is taken out."""
+    for name, arguments in CAPTURED.items():
+        command = [sys.executable, "-m", "tracekit", "capture", *arguments, "-o", name]
+        subprocess.run(command, cwd=folder, check=True)
+        text = gzip.decompress((folder / name).read_bytes())
+        for place in (str(HERE.parents[1]), tempfile.gettempdir(), sys.prefix, sys.base_prefix):
+            text = text.replace(f'"{place}/'.encode(), b'"')
+        text = re.sub(rb'("host_name": )"[^"]*"', rb'\1"host"', text)
+        _packed(folder / name, text)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if sys.argv[1:] else HERE
+    write_simulated(target)
+    write_captured(target)

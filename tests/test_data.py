@@ -1,0 +1,60 @@
+"""The traces of tests/data can be made again, and say what their names say."""
+
+import gzip
+import json
+
+import pytest
+
+import tracekit
+from tests.conftest import OWN_TRACES
+from tests.data import make
+
+REGIMES = {
+    "simulated-overhead-bound": "overhead-bound",
+    "simulated-compute-bound": "compute-bound",
+    "simulated-input-bound": "overhead-bound",
+}
+
+
+def operators(database) -> list[tuple]:
+    """How often each operator is called."""
+    return database.fetch("SELECT name, count(*) FROM cpu_ops GROUP BY ALL ORDER BY 1")[1]
+
+
+def test_every_trace_is_made_by_the_program_and_small():
+    names = {name for name, _, _ in make.simulated()} | make.CAPTURED.keys()
+    found = {path.name: path.stat().st_size for path in OWN_TRACES.glob("*.json.gz")}
+    assert found.keys() == names
+    assert max(found.values()) < 100_000
+
+
+def test_the_simulated_ones_are_the_same_when_made_again(tmp_path):
+    for made in make.write_simulated(tmp_path):
+        kept = OWN_TRACES / made.name
+        assert gzip.decompress(made.read_bytes()) == gzip.decompress(kept.read_bytes())
+
+
+@pytest.mark.parametrize("name", make.CAPTURED)
+def test_the_captured_ones_call_the_same_operators_when_made_again(name, run, tmp_path):
+    done = run("capture", *make.CAPTURED[name], "-o", name)
+    assert done.returncode == 0, done.stderr
+    with gzip.open(tmp_path / name) as made, gzip.open(OWN_TRACES / name) as kept:
+        ours, theirs = json.load(made)["tracekit"], json.load(kept)["tracekit"]
+    assert ours["parameters"] == theirs["parameters"]
+    if ours["torch"] != theirs["torch"]:
+        pytest.skip(f"made with PyTorch {theirs['torch']}: another calls other operators")
+    with tracekit.load(tmp_path / name) as again, tracekit.load(OWN_TRACES / name) as before:
+        assert operators(again) == operators(before)
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_a_simulated_run_is_bound_by_what_its_name_says(name, shared_database):
+    assert shared_database(f"{name}.json.gz").verdict().verdict.regime == REGIMES[name]
+
+
+@pytest.mark.parametrize("name", make.CAPTURED)
+def test_a_captured_trace_does_not_say_where_it_was_made(name):
+    text = gzip.decompress((OWN_TRACES / name).read_bytes()).decode()
+    assert '"host_name": "host"' in text
+    for place in ('"/root', '"/home', '"/tmp', '"/Users'):
+        assert place not in text
