@@ -57,7 +57,7 @@ def timed(number: str) -> tuple[int | None, int | None, str]:
     return found["ts_ns"], found["dur_ns"], found["raw"]
 
 
-@settings(max_examples=sample("times as JSON allows them", 500, 200))
+@settings(max_examples=sample("times as JSON allows them", 500, 100))
 @given(
     st.decimals(-(10**17), 10**17, allow_nan=False).map(lambda n: str(n).lower())
     | st.builds("{}e{}".format, st.integers(-(10**20), 10**20), st.integers(-30, 30))
@@ -134,7 +134,7 @@ def test_what_duckdb_takes_beyond_json_is_taken_here():
     assert row(text)["args"] == '{"a":[nan,-Infinity,INF],"b":1}'
 
 
-@settings(max_examples=sample("arguments in any layout", 200, 100))
+@settings(max_examples=sample("arguments in any layout", 200, 60))
 @given(st.dictionaries(names, values, max_size=4), st.sampled_from([None, 1, "\r\n\t"]))
 def test_args_keep_every_key_and_value_without_white_space(args, indent):
     text = json.dumps({"args": args}, indent=indent)
