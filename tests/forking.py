@@ -22,7 +22,13 @@ TRACEKIT = Path(sys.executable).parent / "tracekit"
 LIMIT_S = 300
 IMPORTED = ["tracekit.commands", "tracekit.run", "duckdb", "numpy", "rich.console"]
 # The profiler imports torch._inductor when it starts.
-WITH_TORCH = [*IMPORTED, "torch.profiler", "torch._inductor", "tracekit.capture.workload"]
+WITH_TORCH = [
+    "tracekit.commands",
+    "numpy",
+    "torch.profiler",
+    "torch._inductor",
+    "tracekit.capture.workload",
+]
 
 
 class CommandServer:
@@ -70,7 +76,7 @@ class CommandServer:
                 self.stop()
                 raise subprocess.TimeoutExpired(list(arguments), LIMIT_S) from None
         return subprocess.CompletedProcess(
-            [str(TRACEKIT), *arguments], int(answer), *(each.result() for each in printed)
+            [TRACEKIT, *arguments], int(answer), *(each.result() for each in printed)
         )
 
     def stop(self) -> None:
@@ -120,8 +126,10 @@ if __name__ == "__main__":
     sys.path[0] = str(TRACEKIT.parent)
     for module in sys.argv[2:]:
         import_module(module)
-    # What all share stays out of collections, which would make a copy of it in each command.
-    gc.freeze()
+    if "duckdb" not in sys.modules:
+        # What all share stays out of collections, which would copy PyTorch's objects in each
+        # command. DuckDB's objects would be called leaked at the end.
+        gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     from tracekit.commands import main
 

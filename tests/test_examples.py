@@ -26,7 +26,7 @@ def test_the_diagnosis_counts_what_the_programs_do(run, tmp_path):
     assert len(shown) == 5
     for name, count in shown:
         assert loop[name] == int(count.replace(",", ""))
-    each = f"{sum(batched.values()) // 20} operators a step instead of {sum(loop.values()) // 20}"
+    each = f"{sum(batched.values()) // 20} operators per step instead of {sum(loop.values()) // 20}"
     assert each in PAGE
 
 
