@@ -5,8 +5,8 @@ DEMO := build/demo
 
 # Bytecode is compiled when it is first imported: all of PyTorch's at once would take half a minute.
 PIP = $(BIN)/python -m pip install --disable-pip-version-check -qq --no-compile -c constraints.txt
-# What of its dependencies HolisticTraceAnalysis imports. JupyterLab, with 60 packages, it does not.
-HTA_NEEDS := networkx 'pandas<3' plotly psutil pydot
+# What HolisticTraceAnalysis imports. It also lists JupyterLab, with 60 packages, and never imports it.
+HTA_NEEDS := networkx 'pandas<3' plotly psutil pydot pyyaml
 
 SIZE := 1GB
 # The sources that an install compiles.
