@@ -11,7 +11,7 @@ from tests.test_archives import TRACE, read, write
 from tracekit.trace import compression as decompressing
 from tracekit.trace.source import ByteStream
 
-PACKED = {"gzip": gzip.compress(TRACE), "zstd": zstandard.compress(TRACE)}
+PACKED = {"gzip": gzip.compress(TRACE, mtime=0), "zstd": zstandard.compress(TRACE)}
 SKIPPED = b"\x5a\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
 
 
