@@ -10,7 +10,7 @@ HTA_NEEDS := networkx 'pandas<3' plotly psutil pydot pyyaml
 
 SIZE := 1GB
 # The sources that an install compiles.
-NATIVE := setup.py $(wildcard tracekit/native/*.[ch])
+NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
 .PHONY: demo test test-all bench gpu-captures gpu-check clean
 

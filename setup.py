@@ -19,7 +19,7 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-SOURCES = ["tracekit/native/events.c", "tracekit/native/nesting.c"]
+SOURCES = ["tracekit/native/src/events.c", "tracekit/native/src/nesting.c"]
 FLAGS = ["-std=c11", "-O3", "-mcpu=baseline", "-fvisibility=hidden", "-Wall", "-Wextra"]
 LINK_FLAGS = ["-shared", "-s"]
 
@@ -104,7 +104,7 @@ if __name__ == "__main__":
             Extension(
                 "tracekit.native.libtracekit",
                 sources=SOURCES,
-                depends=sorted(map(str, Path("tracekit/native").glob("*.h"))),
+                depends=sorted(map(str, Path("tracekit/native/src").glob("*.h"))),
             )
         ],
         cmdclass={"build_ext": Compile, "bdist_wheel": Wheel},

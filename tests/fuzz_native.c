@@ -1,7 +1,7 @@
 /* Damaged events, read natively under a sanitizer: `fuzz_native SEED CASES FILE`. Each text is a copy of just its
  * size, so that a byte too many is seen, and so is each string that the columns point to. */
 
-#include "../tracekit/native/events.c"
+#include "../tracekit/native/src/events.c"
 
 #include <stdio.h>
 

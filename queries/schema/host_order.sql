@@ -5,7 +5,7 @@
 -- place instead of an event.
 -- What is sorted is narrow, since it may not fit in memory: `ranked` is kind, event, activity and flags in
 -- one number. tracekit/native/ranks.py says where each begins and which kinds and flags there are: to this
--- query ($...) and to tracekit/native/nesting.c, which takes the number apart.
+-- query ($...) and to tracekit/native/src/nesting.c, which takes the number apart.
 WITH names AS (
     SELECT
         label_id,

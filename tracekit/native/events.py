@@ -15,7 +15,7 @@ from tracekit.native.library import Batch, library
 
 
 class Stop(IntEnum):
-    """Why reading events or members stopped; the same numbers as in members.h."""
+    """Why reading events or members stopped; the same numbers as in src/members.h."""
 
     AT_END = 0
     INSIDE = 1
