@@ -8,7 +8,7 @@ from tests import traces
 from tests.conftest import trace_names
 from tests.traces import frame, gpu_op, launch, operator, slice_event, step
 from tracekit.errors import TracekitError
-from tracekit.replay.graph import Kind
+from tracekit.replay.graph.edges import Kind
 from tracekit.replay.whatif import Replay
 
 US = 1_000

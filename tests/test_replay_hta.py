@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import SHARED_TRACES
-from tracekit.replay.path import last_of, pieces
+from tracekit.replay.critical_path import last_of, pieces
 from tracekit.replay.whatif import Replay
 
 ANNOTATION = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"

@@ -9,10 +9,10 @@ import numpy as np
 
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import PATTERNS, Change
-from tracekit.replay.graph import Graph, Kind
-from tracekit.replay.host import distinct
-from tracekit.replay.rates import Flags, Ints
-from tracekit.replay.sweep import Scale
+from tracekit.replay.graph.edges import Graph, Kind
+from tracekit.replay.graph.host import distinct
+from tracekit.replay.scaling import Flags, Ints
+from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tracekit.replay.changes import scale_cause
-from tracekit.replay.host import sums
-from tracekit.replay.path import Path
-from tracekit.replay.sweep import Run, Scale
+from tracekit.replay.critical_path import Path
+from tracekit.replay.graph.host import sums
+from tracekit.replay.simulator import Run, Scale
 from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import Bounds, gpu_active_lengths
 
@@ -193,4 +193,4 @@ def scaled(replay: Replay, **factors: float) -> Run:
     scale = Scale.of(replay.graph)
     for what, factor in factors.items():
         scale_cause(what, factor, scale, replay.graph)
-    return replay.sweep.run(scale)
+    return replay.simulator.run(scale)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.errors import TracekitError
-from tracekit.replay.build import build
 from tracekit.replay.changes import apply
 from tracekit.replay.grammar import parse
-from tracekit.replay.sweep import Run, Scale, Sweep
+from tracekit.replay.graph.build import build
+from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
 from tracekit.thresholds import Thresholds
 
@@ -70,11 +70,11 @@ class Replay:
         self.steps: Steps = steps_of(database, trace_id, self.graph)
         ends = whole(self.graph)
         watched = [ends.first_keys, ends.last_keys, self.steps.instants]
-        self.sweep = Sweep(self.graph, np.concatenate(watched))
+        self.simulator = Simulator(self.graph, np.concatenate(watched))
 
     def measured(self) -> Run:
         """The replay without a change (large: made anew each time)."""
-        return self.sweep.run()
+        return self.simulator.run()
 
     def run(self, *changes: str) -> Run:
         """The replay with these changes.
@@ -85,7 +85,7 @@ class Replay:
         scale = Scale.of(self.graph)
         for change in [parse(text, self.graph.causes) for text in changes]:
             apply(change, scale, self.graph, self.database, self.trace_id)
-        return self.sweep.run(scale)
+        return self.simulator.run(scale)
 
     def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
         """The GPU-active span of a device (by default the main one), or the whole trace."""

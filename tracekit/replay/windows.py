@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.replay.graph import Graph
-from tracekit.replay.host import narrow
-from tracekit.replay.path import Path, critical_path, last_of
-from tracekit.replay.rates import Ints, Numbers
-from tracekit.replay.sweep import Run
+from tracekit.replay.critical_path import Path, critical_path, last_of
+from tracekit.replay.graph.edges import Graph
+from tracekit.replay.graph.host import narrow
+from tracekit.replay.scaling import Ints, Numbers
+from tracekit.replay.simulator import Run
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader

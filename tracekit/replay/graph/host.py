@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
-from tracekit.replay.rates import Flags, Ints, Numbers, Rates, Which
+from tracekit.replay.scaling import Flags, Ints, Numbers, Rates, Which
 
 # A time before all others.
 NEVER = -(1 << 62)

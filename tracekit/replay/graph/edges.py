@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.device import Device
-from tracekit.replay.host import NEVER, Host, narrow
-from tracekit.replay.rates import Flags, Ints, Numbers, Rates
+from tracekit.replay.graph.device import Device
+from tracekit.replay.graph.host import NEVER, Host, narrow
+from tracekit.replay.scaling import Flags, Ints, Numbers, Rates
 
 
 class Kind(IntEnum):

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph import Edges, Graph
-from tracekit.replay.host import NEVER, distinct
-from tracekit.replay.rates import Flags, Ints, Rates, Which, times
+from tracekit.replay.graph.edges import Edges, Graph
+from tracekit.replay.graph.host import NEVER, distinct
+from tracekit.replay.scaling import Flags, Ints, Rates, Which, times
 
 # So many edges are measured, and so many rows of a sweep turned into Python's numbers, at once.
 _AT_ONCE = 50_000
@@ -56,7 +56,7 @@ class Scale:
 class Run:
     """One replay: times in ns since the trace's start."""
 
-    sweep: Sweep
+    simulator: Simulator
     scale: Scale
     time: Ints
     """When each node comes."""
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def graph(self) -> Graph:
-        return self.sweep.graph
+        return self.simulator.graph
 
     @cached_property
     def binding(self) -> NDArray[np.int32]:
@@ -104,7 +104,7 @@ class Run:
         return self._work_at(until) - self._work_at(since)
 
     def _work_at(self, key: Ints) -> Ints:
-        points = self.sweep.points
+        points = self.simulator.points
         place = np.searchsorted(points, key)
         if len(points) and np.array_equal(points[np.minimum(place, len(points) - 1)], key):
             return self.work[place]
@@ -114,7 +114,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Simulator:
     """A graph, laid out to be replayed often: a pass over its nodes, in order."""
 
     graph: Graph

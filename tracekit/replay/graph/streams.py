@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.replay.host import NEVER
-from tracekit.replay.rates import Ints
-from tracekit.replay.recording import Recording
+from tracekit.replay.graph.host import NEVER
+from tracekit.replay.graph.recording import Recording
+from tracekit.replay.scaling import Ints
 
 
 def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph import Graph, Kind
-from tracekit.replay.host import sums
-from tracekit.replay.rates import Flags, Ints, Numbers
-from tracekit.replay.sweep import Run
+from tracekit.replay.graph.edges import Graph, Kind
+from tracekit.replay.graph.host import sums
+from tracekit.replay.scaling import Flags, Ints, Numbers
+from tracekit.replay.simulator import Run
 
 # So many edges of the path are taken apart at once.
 _AT_ONCE = 20_000

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tracekit.causes import CAUSES
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.replay.device import (
+from tracekit.replay.graph.device import (
     Device,
     Habits,
     Launched,
@@ -22,8 +22,8 @@ from tracekit.replay.device import (
     habits_of,
     order_of,
 )
-from tracekit.replay.host import Host, host_from
-from tracekit.replay.rates import Flags, Ints
+from tracekit.replay.graph.host import Host, host_from
+from tracekit.replay.scaling import Flags, Ints
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
