@@ -10,11 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracekit"
-# From the lowest room up: a module imports from its own room, and from those before it.
+# From the lowest room up: a module imports from its own room, and from those before it. A room
+# within another one has its own line.
 ROOMS = [
     "errors", "text", "causes", "thresholds", "files", "workloads", "queries", "native", "trace",
-    "database", "ingest", "replay", "verdict", "compare", "run", "capture", "experiments",
-    "reporters", "commands", "__main__",
+    "database", "ingest", "replay.graph", "replay", "verdict", "compare", "run", "capture",
+    "experiments", "reporters", "commands", "__main__",
 ]  # fmt: skip
 # What it holds is loaded when it is first used.
 FRONT = "__init__"
@@ -68,8 +69,15 @@ def graph() -> dict[str, set[str]]:
     }
 
 
+def room(module: str) -> str:
+    """The innermost room that a module is in."""
+    parts = module.split(".")
+    inner = ".".join(parts[:2])
+    return inner if inner in ROOMS else parts[0]
+
+
 def test_every_module_is_in_a_room():
-    assert {name.split(".")[0] for name in modules()} <= {*ROOMS, FRONT}
+    assert {room(name) for name in modules()} <= {*ROOMS, FRONT}
 
 
 def test_no_module_imports_from_a_room_above_its_own():
@@ -77,9 +85,7 @@ def test_no_module_imports_from_a_room_above_its_own():
         (name, target)
         for name, targets in graph().items()
         for target in targets
-        if name != FRONT
-        and target != FRONT
-        and ROOMS.index(target.split(".")[0]) > ROOMS.index(name.split(".")[0])
+        if name != FRONT and target != FRONT and ROOMS.index(room(target)) > ROOMS.index(room(name))
     ]
     assert upward == []
 

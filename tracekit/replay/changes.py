@@ -9,10 +9,9 @@ import numpy as np
 
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import PATTERNS, Change
+from tracekit.replay.graph.arrays import Flags, Ints, distinct
 from tracekit.replay.graph.edges import Graph, Kind
-from tracekit.replay.graph.host import distinct
-from tracekit.replay.scaling import Flags, Ints
-from tracekit.replay.simulator import Scale
+from tracekit.replay.scaling import Scale
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader

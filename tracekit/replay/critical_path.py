@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.replay.graph.arrays import Flags, Ints, Numbers, sums
 from tracekit.replay.graph.edges import Graph, Kind
-from tracekit.replay.graph.host import sums
-from tracekit.replay.scaling import Flags, Ints, Numbers
 from tracekit.replay.simulator import Run
 
 # So many edges of the path are taken apart at once.

@@ -14,8 +14,9 @@ import numpy as np
 
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.critical_path import Path
-from tracekit.replay.graph.host import sums
-from tracekit.replay.simulator import Run, Scale
+from tracekit.replay.graph.arrays import sums
+from tracekit.replay.scaling import Scale
+from tracekit.replay.simulator import Run
 from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import Bounds, gpu_active_lengths
 

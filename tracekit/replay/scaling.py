@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-# Numbers of things, in as few bytes as hold them all.
-Numbers = NDArray[Any]
-# Which parts: places, or a slice of them.
-Which = Numbers | slice
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, Which
+
+if TYPE_CHECKING:
+    from tracekit.replay.graph.edges import Edges, Graph
 
 
 @dataclass
@@ -76,3 +73,38 @@ class Rates:
 def times(ns: Numbers, factor: Floats | float) -> Ints:
     """`ns` scaled, to the nanosecond; what is not scaled stays exact, however long."""
     return np.where(np.equal(factor, 1.0), ns, np.rint(ns * factor).astype(np.int64))
+
+
+@dataclass
+class Scale:
+    """What everything takes of its measured time; to begin with, all of it."""
+
+    host: Rates
+    """Of each stretch of host work."""
+    op: Rates
+    """Of each GPU op."""
+    fixed: Rates
+    """Of each edge's fixed time."""
+    dropped: Flags
+    """Edges that hold no more."""
+    unknown: float = 1.0
+    """Of waits that the trace does not explain."""
+
+    @staticmethod
+    def of(graph: Graph) -> Scale:
+        causes = len(graph.causes)
+        return Scale(
+            Rates.of(graph.host.cause, causes),
+            Rates.of(graph.device.cause, causes),
+            Rates.of(graph.edges.fixed_cause, causes),
+            np.zeros(len(graph.edges), np.bool_),
+        )
+
+    def lengths(self, edges: Edges, which: Which) -> tuple[Ints, Ints, Ints]:
+        """What the work of GPU ops and fixed times add to the lengths of edges; and which of these
+        edges come from an op."""
+        op = edges.source[which] - 1
+        by_op = np.flatnonzero((op >= 0) & (op < len(self.op.kind)))
+        op_part = np.zeros(len(op), np.int64)
+        op_part[by_op] = self.op.times(edges.op_ns[which][by_op], op[by_op])
+        return op_part, self.fixed.times(edges.fixed_ns[which], which), by_op

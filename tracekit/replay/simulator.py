@@ -8,48 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.edges import Edges, Graph
-from tracekit.replay.graph.host import NEVER, distinct
-from tracekit.replay.scaling import Flags, Ints, Rates, Which, times
+from tracekit.replay.graph.arrays import NEVER, Ints, Which, distinct
+from tracekit.replay.graph.edges import Graph
+from tracekit.replay.scaling import Rates, Scale, times
 
 # So many edges are measured, and so many rows of a sweep turned into Python's numbers, at once.
 _AT_ONCE = 50_000
 _NONE = np.zeros(0, np.int64)
-
-
-@dataclass
-class Scale:
-    """What everything takes of its measured time; to begin with, all of it."""
-
-    host: Rates
-    """Of each stretch of host work."""
-    op: Rates
-    """Of each GPU op."""
-    fixed: Rates
-    """Of each edge's fixed time."""
-    dropped: Flags
-    """Edges that hold no more."""
-    unknown: float = 1.0
-    """Of waits that the trace does not explain."""
-
-    @staticmethod
-    def of(graph: Graph) -> Scale:
-        causes = len(graph.causes)
-        return Scale(
-            Rates.of(graph.host.cause, causes),
-            Rates.of(graph.device.cause, causes),
-            Rates.of(graph.edges.fixed_cause, causes),
-            np.zeros(len(graph.edges), np.bool_),
-        )
-
-    def lengths(self, edges: Edges, which: Which) -> tuple[Ints, Ints, Ints]:
-        """What the work of GPU ops and fixed times add to the lengths of edges; and which of these
-        edges come from an op."""
-        op = edges.source[which] - 1
-        by_op = np.flatnonzero((op >= 0) & (op < len(self.op.kind)))
-        op_part = np.zeros(len(op), np.int64)
-        op_part[by_op] = self.op.times(edges.op_ns[which][by_op], op[by_op])
-        return op_part, self.fixed.times(edges.fixed_ns[which], which), by_op
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from tracekit.errors import TracekitError
 from tracekit.replay.changes import apply
 from tracekit.replay.grammar import parse
 from tracekit.replay.graph.build import build
-from tracekit.replay.simulator import Run, Scale, Simulator
+from tracekit.replay.scaling import Scale
+from tracekit.replay.simulator import Run, Simulator
 from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
 from tracekit.thresholds import Thresholds
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.replay.graph.arrays import NEVER, Ints
 from tracekit.replay.graph.edges import Edges, Graph, Kind, finished, joined, root_of
-from tracekit.replay.graph.host import NEVER, Host
+from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
 from tracekit.replay.graph.streams import stream_waits
 from tracekit.replay.graph.waits import Waits, waits_of
-from tracekit.replay.scaling import Ints
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.host import NEVER, Host, narrow
-from tracekit.replay.scaling import Flags, Ints, Numbers
+from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, narrow
+from tracekit.replay.graph.host import Host
 from tracekit.thresholds import Thresholds
 
 

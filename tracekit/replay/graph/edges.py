@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, narrow
 from tracekit.replay.graph.device import Device
-from tracekit.replay.graph.host import NEVER, Host, narrow
-from tracekit.replay.scaling import Flags, Ints, Numbers, Rates
+from tracekit.replay.graph.host import Host
 
 
 class Kind(IntEnum):
@@ -161,7 +161,7 @@ def finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: 
     if len(tied):
         rejected += len(tied)
         edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
-    fixed_ns, reached = _fitted(causes, host, device, joins, edges, time)
+    fixed_ns, reached = _fitted(host, device, joins, edges, time)
     edges = replace(edges, fixed_ns=narrow(fixed_ns))
     latest = np.full(len(time), NEVER)
     latest[0] = 0
@@ -174,15 +174,13 @@ def finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: 
     return Graph(causes, host, device, edges, time, time - latest, rank, joins, rejected)
 
 
-def _fitted(
-    causes: list[str], host: Host, device: Device, joins: Ints, edges: Edges, time: Ints
-) -> tuple[Ints, Ints]:
+def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -> tuple[Ints, Ints]:
     """The edges' fixed times, made to fit, and when each edge lets its target come."""
     reached = time[edges.source] + edges.op_ns
     hosted = np.flatnonzero(edges.host_to >= 0)
     until = edges.host_to[hosted]
     begun = since(host, joins, len(device.start), edges.source[hosted], until)
-    reached[hosted] += host.work_between(begun, until, Rates.of(host.cause, len(causes)))
+    reached[hosted] += host.work_between(begun, until)
     fixed_ns = np.minimum(edges.fixed_ns, time[edges.target] - reached)
     reached += fixed_ns
     return fixed_ns, reached

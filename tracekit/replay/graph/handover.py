@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracekit.replay.graph.arrays import Flags, Ints, Numbers
 from tracekit.replay.graph.host import Host
-from tracekit.replay.scaling import Flags, Ints, Numbers
 from tracekit.thresholds import Thresholds
 
 # Threads looked through at once.

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
-from tracekit.replay.scaling import Flags, Ints, Numbers, Rates, Which
+from tracekit.replay.graph.arrays import Flags, Ints, Numbers, Which, distinct, narrow, sums
 
-# A time before all others.
-NEVER = -(1 << 62)
+if TYPE_CHECKING:
+    from tracekit.replay.scaling import Rates
+
 # So many stretches are worked through at once.
 _AT_ONCE = 1 << 17
 
@@ -108,14 +109,15 @@ class Host:
             ns[last] -= ~self.held[last]
         return sums(self.cause, ns, causes)
 
-    def work_between(self, since: Ints, until: Ints, rates: Rates) -> Ints:
-        """The work done between two instants of a thread each, in ns."""
+    def work_between(self, since: Ints, until: Ints) -> Ints:
+        """The work measured between two instants of a thread each, in ns."""
         points = distinct(np.concatenate([since, until]))
-        work = self.work_at(points, self.stretch_of(points), rates)
+        work = self.work_at(points, self.stretch_of(points))
         return work[np.searchsorted(points, until)] - work[np.searchsorted(points, since)]
 
-    def work_at(self, points: Ints, stretch: Numbers, rates: Rates) -> Ints:
-        """The work done until each instant, in ns: comparable within a thread.
+    def work_at(self, points: Ints, stretch: Numbers, rates: Rates | None = None) -> Ints:
+        """The work done until each instant, in ns: comparable within a thread. As measured, or at
+        these rates.
 
         `points` are in order; `stretch` is `stretch_of(points)`.
         """
@@ -133,30 +135,11 @@ class Host:
             work[inside] = done[mine - first] - left
         return work
 
-    def worked(self, ns: Ints, which: Which, rates: Rates) -> Ints:
+    def worked(self, ns: Ints, which: Which, rates: Rates | None = None) -> Ints:
         """What `ns` of stretches come to: nothing where the thread is held."""
-        worked: Ints = rates.times(ns, which) * ~self.held[which]
+        scaled = ns if rates is None else rates.times(ns, which)
+        worked: Ints = scaled * ~self.held[which]
         return worked
-
-
-def distinct(values: Ints) -> Ints:
-    """The different values, in order (NumPy's unique hashes: slower for many)."""
-    ordered = np.sort(values)
-    found: Ints = ordered[np.append(True, np.diff(ordered) > 0)[: len(ordered)]]
-    return found
-
-
-def narrow(ids: Numbers) -> Numbers:
-    """Numbers that only name things, in as few bytes as hold them."""
-    fits = not len(ids) or (ids.min() >= -(1 << 31) and ids.max() < 1 << 31)
-    return ids.astype(np.int32 if fits else np.int64, copy=False)
-
-
-def sums(group: Numbers, ns: Ints, groups: int) -> Ints:
-    """The sum of `ns` of each group, as integers."""
-    total = np.zeros(groups, np.int64)
-    np.add.at(total, group, ns)
-    return total
 
 
 def host_from(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tracekit.causes import CAUSES
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
+from tracekit.replay.graph.arrays import Flags, Ints
 from tracekit.replay.graph.device import (
     Device,
     Habits,
@@ -23,7 +24,6 @@ from tracekit.replay.graph.device import (
     order_of,
 )
 from tracekit.replay.graph.host import Host, host_from
-from tracekit.replay.scaling import Flags, Ints
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:

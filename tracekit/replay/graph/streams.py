@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.replay.graph.host import NEVER
+from tracekit.replay.graph.arrays import NEVER, Ints
 from tracekit.replay.graph.recording import Recording
-from tracekit.replay.scaling import Ints
 
 
 def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.graph.edges import Kind
 from tracekit.replay.graph.handover import handovers
 from tracekit.replay.graph.recording import Recording
-from tracekit.replay.scaling import Ints
 from tracekit.thresholds import Thresholds
 
 
