@@ -9,8 +9,9 @@ import numpy as np
 
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import PATTERNS, Change
+from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Flags, Ints, distinct
-from tracekit.replay.graph.edges import Graph, Kind
+from tracekit.replay.graph.edges import Kind
 from tracekit.replay.scaling import Scale
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Flags, Ints, Numbers, sums
-from tracekit.replay.graph.edges import Graph, Kind
+from tracekit.replay.graph.edges import Kind
 from tracekit.replay.simulator import Run
 
 # So many edges of the path are taken apart at once.

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, Which
 
 if TYPE_CHECKING:
-    from tracekit.replay.graph.edges import Edges, Graph
+    from tracekit.replay.graph import Graph
+    from tracekit.replay.graph.edges import Edges
 
 
 @dataclass

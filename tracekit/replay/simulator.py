@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import NEVER, Ints, Which, distinct
-from tracekit.replay.graph.edges import Graph
 from tracekit.replay.scaling import Rates, Scale, times
 
 # So many edges are measured, and so many rows of a sweep turned into Python's numbers, at once.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.replay.critical_path import Path, critical_path, last_of
+from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Ints, Numbers, narrow
-from tracekit.replay.graph.edges import Graph
 from tracekit.replay.simulator import Run
 
 if TYPE_CHECKING:

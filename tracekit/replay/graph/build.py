@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.arrays import NEVER, Ints
-from tracekit.replay.graph.edges import Edges, Graph, Kind, finished, joined, root_of
+from tracekit.replay.graph import Graph, root_of, since
+from tracekit.replay.graph.arrays import NEVER, Ints, narrow
+from tracekit.replay.graph.device import Device
+from tracekit.replay.graph.edges import Edges, Kind, joined, ranked
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
 from tracekit.replay.graph.streams import stream_waits
@@ -30,7 +33,47 @@ def build(database: Reader, trace_id: int, limits: Thresholds) -> Graph:
     host, joins, edges = _Builder(recorded).edges()
     # All that was only needed to find the edges may go.
     del recorded
-    return finished(causes, host, device, joins, edges)
+    return _finished(causes, host, device, joins, edges)
+
+
+def _finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: Edges) -> Graph:
+    """A graph of these edges, whose fixed times are made to fit what was measured.
+
+    An edge that would put its target later than it was is shortened; one whose source was
+    measured after its target is left out.
+    """
+    time = np.concatenate([[0], device.start, host.time_of(joins)]).astype(np.int64)
+    kept = time[edges.source] <= time[edges.target]
+    rejected = int((~kept).sum())
+    if rejected:
+        edges = edges.take(kept)
+    rank, tied = ranked(time, edges)
+    if len(tied):
+        rejected += len(tied)
+        edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
+    fixed_ns, reached = _fitted(host, device, joins, edges, time)
+    edges = replace(edges, fixed_ns=narrow(fixed_ns))
+    latest = np.full(len(time), NEVER)
+    latest[0] = 0
+    np.maximum.at(latest, edges.target, reached)
+    # What nothing in the trace leads to starts when it was seen to start.
+    orphans = np.flatnonzero(latest == NEVER)
+    latest[orphans] = 0
+    if len(orphans):
+        edges = joined([edges, Edges.make(Kind.HOST, np.zeros_like(orphans), orphans)])
+    return Graph(causes, host, device, edges, time, time - latest, rank, joins, rejected)
+
+
+def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -> tuple[Ints, Ints]:
+    """The edges' fixed times, made to fit, and when each edge lets its target come."""
+    reached = time[edges.source] + edges.op_ns
+    hosted = np.flatnonzero(edges.host_to >= 0)
+    until = edges.host_to[hosted]
+    begun = since(host, joins, len(device.start), edges.source[hosted], until)
+    reached[hosted] += host.work_between(begun, until)
+    fixed_ns = np.minimum(edges.fixed_ns, time[edges.target] - reached)
+    reached += fixed_ns
+    return fixed_ns, reached
 
 
 class _Builder:
