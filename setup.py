@@ -19,7 +19,7 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-SOURCES = ["tracekit/native/src/events.c", "tracekit/native/src/nesting.c"]
+SOURCES = [f"tracekit/native/src/{name}.c" for name in ("events", "nesting", "replay")]
 FLAGS = ["-std=c11", "-O3", "-mcpu=baseline", "-fvisibility=hidden", "-Wall", "-Wextra"]
 LINK_FLAGS = ["-shared", "-s"]
 

@@ -62,6 +62,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int64,
         [c_char_p, c_int64, c_char_p, c_int64, c_void_p, c_void_p],
     ),
+    "scaled": (None, [c_void_p, c_void_p, c_int64, c_void_p]),
+    "work": (None, [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p]),
+    "replay": (None, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "free": (None, [c_void_p]),
     "release": (None, [c_void_p]),
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.native.replay import Parts
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, Which
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ class Rates:
     def of(cause: NDArray[np.int8], causes: int) -> Rates:
         """Parts with these causes, of so many there are."""
         return Rates(cause, np.arange(causes), np.ones(causes))
+
+    @property
+    def parts(self) -> Parts:
+        """The same, as the native library takes them."""
+        return Parts(self.kind, None if self.all_one else self.rate)
 
     @property
     def all_one(self) -> bool:

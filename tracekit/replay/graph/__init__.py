@@ -26,7 +26,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tracekit.replay.graph.arrays import Ints, Numbers
 from tracekit.replay.graph.device import Device
@@ -42,12 +41,11 @@ class Graph:
     host: Host
     device: Device
     edges: Edges
+    """Those of a target stand side by side, in order of their kinds; sources before targets."""
     time: Ints
     """When each node was measured."""
     unknown: Ints
     """How much later than its latest edge says."""
-    rank: NDArray[np.int32]
-    """Where each node stands in an order that has sources before targets."""
     joins: Ints
     """The host's joins: places on its axis, in order."""
     rejected: int

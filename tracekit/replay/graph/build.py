@@ -61,7 +61,11 @@ def _finished(causes: list[str], host: Host, device: Device, joins: Ints, edges:
     latest[orphans] = 0
     if len(orphans):
         edges = joined([edges, Edges.make(Kind.HOST, np.zeros_like(orphans), orphans)])
-    return Graph(causes, host, device, edges, time, time - latest, rank, joins, rejected)
+    # Those of a target stand side by side, and sources before targets.
+    edges = edges.take(
+        np.argsort(rank[edges.target].astype(np.int64) * len(Kind) + edges.kind, kind="stable")
+    )
+    return Graph(causes, host, device, edges, time, time - latest, joins, rejected)
 
 
 def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -> tuple[Ints, Ints]:
@@ -90,7 +94,7 @@ class _Builder:
         """The threads, held where they may wait, their joins, and all edges."""
         waits = waits_of(self.recorded)
         # Waits that end at one instant share a join.
-        host = self.recorded.host.holding(waits.start, waits.end)
+        host = self.recorded.host.blocking(waits.start, waits.end)
         joins, join = np.unique(waits.end, return_inverse=True)
         ops = len(self.device.start)
         parts = [

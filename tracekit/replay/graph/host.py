@@ -1,7 +1,7 @@
 """Host threads as arrays: stretches of work, and the instants on them that matter.
 
 Instants of all threads lie on one axis: `Host.at` gives the place of a time on a thread. A thread
-works through its stretches at the rates that a replay gives them; where it is held, waiting for
+works through its stretches at the rates that a replay gives them; where it is blocked, waiting for
 somebody else, no work is done.
 """
 
@@ -15,13 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
+from tracekit.native.replay import work_at
 from tracekit.replay.graph.arrays import Flags, Ints, Numbers, Which, distinct, narrow, sums
 
 if TYPE_CHECKING:
     from tracekit.replay.scaling import Rates
-
-# So many stretches are worked through at once.
-_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Host:
     cause: NDArray[np.int8]
     event: Numbers
     """The innermost slice; -1: none was recorded."""
-    held: Flags
+    blocked: Flags
 
     def __len__(self) -> int:
         return len(self.cause)
@@ -85,7 +83,7 @@ class Host:
             borders=np.insert(self.borders, stretch + 1, keys),
             cause=np.insert(self.cause, stretch + 1, self.cause[stretch]),
             event=np.insert(self.event, stretch + 1, self.event[stretch]),
-            held=np.insert(self.held, stretch + 1, self.held[stretch]),
+            blocked=np.insert(self.blocked, stretch + 1, self.blocked[stretch]),
         )
 
     def within(self, begin: Ints, end: Ints) -> Flags:
@@ -95,18 +93,18 @@ class Host:
         np.add.at(depth, np.searchsorted(self.at, end), -1)
         return np.cumsum(depth[:-1], out=depth[:-1]) > 0
 
-    def holding(self, start: Ints, end: Ints) -> Host:
-        """The same, held from each `start` to its `end` (instants of one thread)."""
+    def blocking(self, start: Ints, end: Ints) -> Host:
+        """The same, blocked from each `start` to its `end` (instants of one thread)."""
         host = self.cut(np.concatenate([start, end]))
-        return replace(host, held=host.held | host.within(start, end))
+        return replace(host, blocked=host.blocked | host.within(start, end))
 
     def totals(self, causes: int) -> Ints:
         """The work of all threads by cause, in ns."""
-        ns = np.where(self.held, 0, np.diff(self.borders))
+        ns = np.where(self.blocked, 0, np.diff(self.borders))
         # The axis has an instant more for each thread than its time has nanoseconds.
         if len(self):
             last = self.stretch_of(self.span_ns * np.arange(1, len(self.threads) + 1) - 1)
-            ns[last] -= ~self.held[last]
+            ns[last] -= ~self.blocked[last]
         return sums(self.cause, ns, causes)
 
     def work_between(self, since: Ints, until: Ints) -> Ints:
@@ -121,24 +119,13 @@ class Host:
 
         `points` are in order; `stretch` is `stretch_of(points)`.
         """
-        work = np.zeros(len(points), np.int64)
-        before = 0
-        last = 0
-        for first in range(0, len(self), _AT_ONCE):
-            part = slice(first, min(first + _AT_ONCE, len(self)))
-            ns = np.diff(self.borders[part.start : part.stop + 1])
-            done = before + np.cumsum(self.worked(ns, part, rates))
-            before = int(done[-1])
-            inside = slice(last, last := int(np.searchsorted(stretch, part.stop)))
-            mine = stretch[inside]
-            left = self.worked(self.borders[mine + 1] - points[inside], mine, rates)
-            work[inside] = done[mine - first] - left
-        return work
+        parts = None if rates is None else rates.parts
+        return work_at(self.borders, self.blocked, parts, points, stretch)
 
     def worked(self, ns: Ints, which: Which, rates: Rates | None = None) -> Ints:
-        """What `ns` of stretches come to: nothing where the thread is held."""
+        """What `ns` of stretches come to: nothing where the thread is blocked."""
         scaled = ns if rates is None else rates.times(ns, which)
-        worked: Ints = scaled * ~self.held[which]
+        worked: Ints = scaled * ~self.blocked[which]
         return worked
 
 

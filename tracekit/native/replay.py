@@ -1,0 +1,150 @@
+"""The replay's loops over stretches of host work and over edges, in C; arrays go in and come out.
+
+What they mean is said where they are used: tracekit/replay/graph/host.py and simulator.py there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import byref, c_double, c_int64, c_void_p
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.native.library import library
+
+Ints = NDArray[np.int64]
+
+
+class _Integers(ctypes.Structure):
+    _fields_: ClassVar = [("at", c_void_p), ("bytes", c_int64)]
+
+
+class _Rates(ctypes.Structure):
+    _fields_: ClassVar = [("kind", _Integers), ("rate", c_void_p)]
+
+
+class _Stretches(ctypes.Structure):
+    _fields_: ClassVar = [("borders", c_void_p), ("is_blocked", c_void_p), ("count", c_int64)]
+
+
+class _Edges(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("source", c_void_p),
+        ("target", c_void_p),
+        ("op_ns", _Integers),
+        ("fixed_ns", _Integers),
+        ("count", c_int64),
+        ("ops", c_int64),
+        ("hosted", c_void_p),
+        ("since", c_void_p),
+        ("until", c_void_p),
+        ("n_hosted", c_int64),
+        ("unknown_ns", c_void_p),
+    ]
+
+
+class _Scale(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("op", _Rates),
+        ("fixed", _Rates),
+        ("is_dropped", c_void_p),
+        ("work_ns", c_void_p),
+        ("unknown", c_double),
+    ]
+
+
+class Parts:
+    """Rates of parts, by their kind: a number of each part, and a rate of each number."""
+
+    def __init__(self, kind: NDArray[Any], rate: NDArray[np.float64] | None) -> None:
+        """Without rates, all parts take what was measured."""
+        self._kept = (kind, rate)
+        address = None if rate is None else _address(rate, np.float64)
+        self.struct = _Rates(_integers(kind), address)
+
+
+def scaled(ns: NDArray[Any], rates: Parts) -> Ints:
+    """What parts take that were measured to take `ns`."""
+    out = np.empty(len(ns), np.int64)
+    library().tracekit_scaled(
+        byref(_integers(ns)), byref(rates.struct), len(ns), _address(out, np.int64)
+    )
+    return out
+
+
+def work_at(
+    borders: Ints,
+    is_blocked: NDArray[np.bool_],
+    rates: Parts | None,
+    points: Ints,
+    stretch: NDArray[Any],
+) -> Ints:
+    """The work done until each of some instants in order, each in its stretch: at these rates, or
+    as measured."""
+    rates = rates or Parts(np.zeros(0, np.int8), None)
+    out = np.zeros(len(points), np.int64)
+    stretches = _Stretches(
+        _address(borders, np.int64), _address(is_blocked, np.bool_), len(is_blocked)
+    )
+    library().tracekit_work(
+        byref(stretches),
+        byref(rates.struct),
+        _address(points, np.int64),
+        byref(_integers(stretch)),
+        len(points),
+        _address(out, np.int64),
+    )
+    return out
+
+
+class Edges:
+    """Edges, laid out to be replayed often: those of a target side by side, sources before targets.
+
+    `op_ns` and `fixed_ns` have 4 or 8 bytes each.
+    """
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], ops: int, unknown_ns: Ints) -> None:
+        """From the columns source, target, op_ns and fixed_ns of all edges, and hosted, since and
+        until of those with host work; sources 1 to `ops` are GPU ops."""
+        self._kept = (dict(columns), unknown_ns)
+        numbers = ("source", "target", "hosted", "since", "until")
+        self.nodes = len(unknown_ns)
+        self.count = len(columns["source"])
+        self.struct = _Edges(
+            op_ns=_integers(columns["op_ns"]),
+            fixed_ns=_integers(columns["fixed_ns"]),
+            count=self.count,
+            ops=ops,
+            n_hosted=len(columns["hosted"]),
+            unknown_ns=_address(unknown_ns, np.int64),
+            **{name: _address(columns[name], np.int32) for name in numbers},
+        )
+
+    def replay(
+        self, op: Parts, fixed: Parts, dropped: NDArray[np.bool_], work_ns: Ints, unknown: float
+    ) -> tuple[Ints, Ints]:
+        """How long each edge is, and when each node comes."""
+        length, time = np.empty(self.count, np.int64), np.zeros(self.nodes, np.int64)
+        scale = _Scale(
+            op.struct,
+            fixed.struct,
+            _address(dropped, np.bool_),
+            _address(work_ns, np.int64),
+            unknown,
+        )
+        library().tracekit_replay(
+            byref(self.struct), byref(scale), _address(length, np.int64), _address(time, np.int64)
+        )
+        return length, time
+
+
+def _integers(array: NDArray[Any]) -> _Integers:
+    return _Integers(_address(array, array.dtype), array.dtype.itemsize)
+
+
+def _address(array: NDArray[Any], kind: Any) -> int:
+    assert array.dtype == kind and array.flags.c_contiguous, (array.dtype, kind)
+    return array.ctypes.data

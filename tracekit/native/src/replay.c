@@ -1,0 +1,126 @@
+/* A recorded run, replayed: the work that host threads do, and when each node of the graph comes, given what every
+ * part takes of its measured time (tracekit/replay). Times are nanoseconds; nothing is allocated here. */
+
+#include "export.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stddef.h>
+
+/* A time before all others that an edge may end at: that of one which holds no more. */
+#define BEFORE_ALL (-((int64_t)1 << 61))
+
+/* Integers of 1 to 8 bytes. */
+struct integers {
+    const void *at;
+    int64_t bytes;   /* of each */
+};
+
+/* What parts take of their measured time, by their kind. */
+struct rates {
+    struct integers kind;   /* of each part; no number is below 0 */
+    const double *rate;     /* of each kind; NULL: all parts take what was measured */
+};
+
+/* The stretches of all threads, one behind the other: where each begins, and at last where the last one ends. */
+struct stretches {
+    const int64_t *borders;
+    const bool *is_blocked;   /* the thread waits: no work is done */
+    int64_t count;
+};
+
+/* Edges, those of a target side by side, sources before targets. Nodes: 0 the start, then the ops, then others. */
+struct edges {
+    const int32_t *source, *target;
+    struct integers op_ns, fixed_ns;
+    int64_t count, ops;
+    const int32_t *hosted, *since, *until;   /* edges with host work, in order, and the points that it lies between */
+    int64_t n_hosted;
+    const int64_t *unknown_ns;               /* of each node */
+};
+
+/* What a replay changes. */
+struct scale {
+    struct rates op, fixed;
+    const bool *is_dropped;    /* edges that hold no more */
+    const int64_t *work_ns;    /* what threads have done at each point */
+    double unknown;            /* waits that the trace does not explain take this times as long */
+};
+
+static int64_t unsigned_at(const struct integers *integers, int64_t i) {
+    switch (integers->bytes) {
+    case 1: return ((const uint8_t *)integers->at)[i];
+    case 2: return ((const uint16_t *)integers->at)[i];
+    case 4: return ((const uint32_t *)integers->at)[i];
+    default: return ((const int64_t *)integers->at)[i];
+    }
+}
+
+static int64_t signed_at(const struct integers *integers, int64_t i) {
+    return integers->bytes == 4 ? ((const int32_t *)integers->at)[i] : ((const int64_t *)integers->at)[i];
+}
+
+/* Between absurd times there may be more than 63 bits say: sums wrap around. */
+static int64_t plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
+static int64_t minus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+
+/* To the nanosecond, a half to the even one; what is not scaled stays exact, however long. */
+static int64_t scaled(int64_t ns, double factor) {
+    static const double all_integers = 4503599627370496.0, limit = 9223372036854775808.0;   /* 2^52 and up; 2^63 */
+    if (factor == 1) return ns;
+    double x = (double)ns * factor, size = x < 0 ? -x : x;
+    if (!(size < limit)) return x < 0 ? INT64_MIN : INT64_MAX;
+    if (size < all_integers) size = (size + all_integers) - all_integers;
+    return x < 0 ? -(int64_t)size : (int64_t)size;
+}
+
+static int64_t at_rate(const struct rates *rates, int64_t part, int64_t ns) {
+    return rates->rate == NULL ? ns : scaled(ns, rates->rate[unsigned_at(&rates->kind, part)]);
+}
+
+/* What `n` parts take. */
+TRACEKIT_EXPORT void tracekit_scaled(const struct integers *ns, const struct rates *rates, int64_t n, int64_t *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = at_rate(rates, i, signed_at(ns, i));
+}
+
+static int64_t worked(const struct stretches *stretches, const struct rates *rates, int64_t stretch, int64_t ns) {
+    return stretches->is_blocked[stretch] ? 0 : at_rate(rates, stretch, ns);
+}
+
+/* The work done until each of `n` points, which are in order, on any thread; `stretch` is the one that each lies in. */
+TRACEKIT_EXPORT void tracekit_work(
+    const struct stretches *stretches, const struct rates *rates, const int64_t *points, const struct integers *stretch,
+    int64_t n, int64_t *out
+) {
+    const int64_t *borders = stretches->borders;
+    int64_t done = 0, next = 0;
+    for (int64_t i = 0; i < stretches->count && next < n; i++) {
+        done = plus(done, worked(stretches, rates, i, minus(borders[i + 1], borders[i])));
+        for (; next < n && signed_at(stretch, next) == i; next++)
+            out[next] = minus(done, worked(stretches, rates, i, minus(borders[i + 1], points[next])));
+    }
+}
+
+/* When each node comes: when the latest of its edges ends. `time` is 0 for all nodes, `length` has room for all edges. */
+TRACEKIT_EXPORT void tracekit_replay(
+    const struct edges *edges, const struct scale *scale, int64_t *length, int64_t *time
+) {
+    int64_t hosted = 0;
+    for (int64_t i = 0; i < edges->count;) {
+        int32_t target = edges->target[i];
+        int64_t latest = BEFORE_ALL;
+        for (; i < edges->count && edges->target[i] == target; i++) {
+            int64_t op = (int64_t)edges->source[i] - 1, ns = at_rate(&scale->fixed, i, signed_at(&edges->fixed_ns, i));
+            if (op >= 0 && op < edges->ops) ns = plus(ns, at_rate(&scale->op, op, signed_at(&edges->op_ns, i)));
+            if (hosted < edges->n_hosted && edges->hosted[hosted] == i) {
+                ns = plus(ns, minus(scale->work_ns[edges->until[hosted]], scale->work_ns[edges->since[hosted]]));
+                hosted++;
+            }
+            length[i] = ns = scale->is_dropped[i] ? BEFORE_ALL : ns;
+            ns = plus(ns, time[edges->source[i]]);
+            if (ns > latest) latest = ns;
+        }
+        time[target] = plus(latest, scaled(edges->unknown_ns[target], scale->unknown));
+    }
+}
