@@ -134,7 +134,7 @@ def test_a_launch_that_goes_on_after_there_is_room_works(tmp_path):
     assert len(replay.graph.joins) > 300
     host = replay.graph.host
     launching = replay.graph.number("launch")
-    worked = np.diff(host.borders)[(host.cause == launching) & ~host.held]
+    worked = np.diff(host.borders)[(host.cause == launching) & ~host.blocked]
     assert worked.max() == 502 * US
 
 

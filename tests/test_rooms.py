@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def test_no_modules_import_each_other_in_a_circle():
     without_front = {name: targets - {FRONT} for name, targets in graph().items()}
     # Raises CycleError, naming the circle.
     tuple(TopologicalSorter(without_front).static_order())
+
+
+def test_no_two_classes_have_one_name():
+    named = Counter(
+        node.name
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, classes in named.items() if classes > 1] == []
 
 
 @pytest.mark.parametrize("heavy", ["torch", "triton", "hta", "altair", "ray", "polars", "pandas"])

@@ -9,7 +9,7 @@ from tracekit.errors import TracekitError
 from tracekit.replay.gains import Causal, Gains
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.gpu import judge as judge_by
-from tracekit.verdict.model import Facts, Finding, Gpu, Host, Idle, Launch, Window
+from tracekit.verdict.model import Facts, Finding, Gpu, HostThread, Idle, Launch, Window
 
 MS = 1_000_000
 SPAN = Window("gpu_active", "GPU-active span", 0, 100 * MS, 100 * MS)
@@ -141,7 +141,9 @@ def test_thresholds_can_be_set_and_nothing_else():
 def host(compute, dispatch=0, python=0, untraced=0, launches=0):
     return Facts(
         SPAN, None, None, None,
-        Host(50, launches, compute * MS, dispatch * MS, 0, python * MS, 0, 0, 0, untraced * MS),
+        HostThread(
+            50, launches, compute * MS, dispatch * MS, 0, python * MS, 0, 0, 0, untraced * MS
+        ),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars
 
     from tracekit.compare.diff import Diff
-    from tracekit.ingest.resources import Progress, Resources
+    from tracekit.ingest.resources import LoadProgress, Resources
     from tracekit.replay.whatif import WhatIf
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
@@ -168,7 +168,7 @@ def load(
     spill_mb: int | None = None,
     on_bad: Callable[[TracekitError], object] | None = None,
     on_wait: Callable[[], object] | None = None,
-    progress: Progress | None = None,
+    progress: LoadProgress | None = None,
 ) -> Database:
     """Loads traces into one database, several at a time.
 

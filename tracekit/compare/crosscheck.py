@@ -144,7 +144,7 @@ class Analysis:
 class Answer:
     """HTA's answer, or the reason why it failed, and the answer by its rules."""
 
-    analysis: Analysis
+    analysis: HtaAnalysis
     hta: Any
     failure: str | None
     by_rules: Any
@@ -216,18 +216,18 @@ def _show_queue(answer: hta.Queue) -> dict[str, Value]:
 
 
 ANALYSES = (
-    Analysis("temporal", hta.temporal, _rules_temporal, dict),
-    Analysis("kernels", hta.kernels, _rules_kernels, dict, default=0),
-    Analysis(
+    HtaAnalysis("temporal", hta.temporal, _rules_temporal, dict),
+    HtaAnalysis("kernels", hta.kernels, _rules_kernels, dict, default=0),
+    HtaAnalysis(
         "overlap", hta.overlap, _rules_overlap, lambda percent: {"overlap": percent},
         units={"overlap": "percent of communication"},
     ),
-    Analysis("idle", hta.idle, _rules_idle, _show_idle, sums_up=True),
-    Analysis(
+    HtaAnalysis("idle", hta.idle, _rules_idle, _show_idle, sums_up=True),
+    HtaAnalysis(
         "launches", hta.launches, _rules_launches, _show_launches,
         units={"launches": "count"}, sums_up=True,
     ),
-    Analysis(
+    HtaAnalysis(
         "queue", hta.queue, _rules_queue, _show_queue,
         units={"changes": "count", "longest": "count"}, sums_up=True,
     ),

@@ -18,7 +18,7 @@ Size = int | str
 
 
 @dataclass(frozen=True)
-class Gains:
+class HalvingGains:
     """Gains by replay of halving each side's work, and of a CUDA graph: fractions of the window."""
 
     host: float
@@ -65,7 +65,7 @@ class Point:
     bottleneck: str | None = None
     share_busy: float | None = None
     share_compute: float | None = None
-    gains: Gains | None = None
+    gains: HalvingGains | None = None
 
     @property
     def size(self) -> tuple[Size | None, ...]:
@@ -148,5 +148,5 @@ def point_of(database: Database, row: Mapping[str, Any]) -> Point:
         bottleneck=found.verdict.bottleneck,
         share_busy=found.gpu.busy_ns / span_ns if found.gpu and span_ns else None,
         share_compute=host.compute_ns / span_ns if host and span_ns else None,
-        gains=Gains(gains.host, gains.device, gains.cuda_graph) if gains else None,
+        gains=HalvingGains(gains.host, gains.device, gains.cuda_graph) if gains else None,
     )

@@ -31,7 +31,7 @@ _FEW_ROUNDS = 3
 _ALL_HIDDEN = ("linear", "train-step", "mlp-")
 
 
-class Progress(Protocol):
+class ProbeProgress(Protocol):
     """Receives a description of the current work."""
 
     def at(self, what: str) -> object:
@@ -95,7 +95,7 @@ def probe(
     *,
     rounds: int = ROUNDS,
     thresholds: Thresholds | None = None,
-    progress: Progress | None = None,
+    progress: ProbeProgress | None = None,
 ) -> Probe:
     """Captures `target`, changes it, and compares what happens with what its trace predicts.
 

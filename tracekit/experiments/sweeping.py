@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Progress(Protocol):
+class SweepProgress(Protocol):
     """Receives the progress of a sweep."""
 
     def start(self, points: int) -> object:
@@ -85,7 +85,7 @@ def sweep(
     options: Options | None = None,
     rounds: int = ROUNDS,
     retry: bool = False,
-    progress: Progress | None = None,
+    progress: SweepProgress | None = None,
 ) -> Sweep:
     """Times and captures each variant at each size, unless `output` has it already.
 
@@ -148,7 +148,7 @@ class _Job:
     baseline: str
     rounds: int
     retry: bool
-    progress: Progress | None
+    progress: SweepProgress | None
 
     @property
     def device_name(self) -> str:

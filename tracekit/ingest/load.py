@@ -26,8 +26,8 @@ from tracekit.ingest.hardware import Peaks
 from tracekit.ingest.resources import (
     LEAST_MEMORY_MB,
     SPILL_MB,
+    LoadProgress,
     Memory,
-    Progress,
     Resources,
     workers_of,
 )
@@ -160,7 +160,7 @@ class Job:
     resources: Resources
     resume: bool
     keeps_errors: bool
-    progress: Progress | None
+    progress: LoadProgress | None
     bad: list[tuple[int, TracekitError]] = field(default_factory=list)
     next_id: int = 1
     loaded: int = 0

@@ -35,7 +35,7 @@ class Read:
     error: str
 
 
-class _Stopped(ctypes.Structure):
+class _ReadEnd(ctypes.Structure):
     _fields_: ClassVar = [
         ("at", c_int64),
         ("reason", c_int32),
@@ -86,7 +86,7 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
     Raises:
         duckdb.OutOfMemoryException: when the events do not fit in memory.
     """
-    batch, stopped = Batch(), _Stopped()
+    batch, stopped = Batch(), _ReadEnd()
     shared = (ctypes.c_char * len(text)).from_buffer(text)
     try:
         library().tracekit_read_events(

@@ -100,7 +100,7 @@ def work_at(
     return out
 
 
-class Edges:
+class LaidOutEdges:
     """Edges, laid out to be replayed often: those of a target side by side, sources before targets.
 
     `op_ns` and `fixed_ns` have 4 or 8 bytes each.

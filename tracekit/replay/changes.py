@@ -98,8 +98,8 @@ def _inside(at: Ints, begin: Ints, end: Ints) -> Flags:
     if not len(begin):
         return np.zeros(len(at), np.bool_)
     order = np.argsort(begin, kind="stable")
-    place = np.searchsorted(begin[order], at, "right") - 1
-    return (place >= 0) & (at < end[order][place])
+    index = np.searchsorted(begin[order], at, "right") - 1
+    return (index >= 0) & (at < end[order][index])
 
 
 def _free_launches(scale: Scale, graph: Graph) -> None:
@@ -167,5 +167,5 @@ def _fuse(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id
             f"{change.text!r}: no neighbouring operators whose intermediates the shapes tell"
         )
     order = np.argsort(graph.device.op_id)
-    place = order[np.searchsorted(graph.device.op_id[order], rows["event_id"])]
-    scale.op.scale_each(1 - rows["saved_share"], place)
+    index = order[np.searchsorted(graph.device.op_id[order], rows["event_id"])]
+    scale.op.scale_each(1 - rows["saved_share"], index)

@@ -227,20 +227,20 @@ def _host_pieces(run: Run, since: Ints, until: Ints, begun: Ints) -> Iterator[Pi
     host, rates = run.graph.host, run.scale.host
     first = host.stretch_of(since)
     last = np.cumsum(host.stretch_of(until) - first + 1)
-    place = np.append(0, last)
+    offset = np.append(0, last)
     # When each thread would have begun, had it done all of the others' work before its own.
     begun = begun.copy()
     worked = 0
-    for block in range(0, int(place[-1]), _STRETCHES_AT_ONCE):
-        piece = np.arange(block, min(block + _STRETCHES_AT_ONCE, int(place[-1])))
+    for block in range(0, int(offset[-1]), _STRETCHES_AT_ONCE):
+        piece = np.arange(block, min(block + _STRETCHES_AT_ONCE, int(offset[-1])))
         which = np.searchsorted(last, piece, "right")
-        stretch = first[which] + piece - place[which]
+        stretch = first[which] + piece - offset[which]
         stop = host.borders[stretch + 1]
         begin = np.maximum(since[which], host.at[stretch])
         end = np.maximum(np.minimum(until[which], stop), begin)
         ns = host.worked(stop - begin, stretch, rates) - host.worked(stop - end, stretch, rates)
         done = worked + np.cumsum(ns) - ns
-        new = piece == place[which]
+        new = piece == offset[which]
         begun[which[new]] -= done[new]
         worked = int(done[-1] + ns[-1])
         yield _pieces(begun[which] + done, ns, host.cause[stretch], host.event[stretch], False)

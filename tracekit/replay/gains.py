@@ -151,7 +151,7 @@ class WindowGains:
             theirs = window.length(scaled(self.replay, **{side: 1 / faster, other: _HALF}))
             return theirs < mine
 
-        fastest = self.replay.limits.fastest
+        fastest = self.replay.thresholds.fastest
         if not flipped(fastest):
             return None
         low, high = 0.0, 1.0

@@ -60,7 +60,7 @@ class Run:
         return self.time[1 : 1 + self.graph.ops][op]
 
     def host_time(self, key: Ints) -> Ints:
-        """When threads reach instants of the host (places on its axis)."""
+        """When threads reach keys of the host."""
         root = self.graph.root(key)
         return self.time[root] + self.work_between(self.graph.since(root, key), key)
 
@@ -70,9 +70,9 @@ class Run:
 
     def _work_at(self, key: Ints) -> Ints:
         points = self.simulator.points
-        place = np.searchsorted(points, key)
-        if len(points) and np.array_equal(points[np.minimum(place, len(points) - 1)], key):
-            return self.work[place]
+        index = np.searchsorted(points, key)
+        if len(points) and np.array_equal(points[np.minimum(index, len(points) - 1)], key):
+            return self.work[index]
         host, others = self.graph.host, distinct(key)
         work = host.work_at(others, host.stretch_of(others), self.scale.host)
         return work[np.searchsorted(others, key)]
@@ -104,7 +104,7 @@ class Simulator:
             "since": np.searchsorted(points, since).astype(np.int32),
             "until": np.searchsorted(points, until).astype(np.int32),
         }
-        self._edges = replay.Edges(columns, graph.ops, graph.unknown)
+        self._edges = replay.LaidOutEdges(columns, graph.ops, graph.unknown)
         self._measured: Ints | None = None
         """What threads had done at each point as recorded, once a replay has asked."""
 

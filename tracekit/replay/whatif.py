@@ -62,12 +62,14 @@ class WhatIf:
 class Replay:
     """One trace as a graph, to be replayed with changes."""
 
-    def __init__(self, database: Reader, trace_id: int, limits: Thresholds | None = None) -> None:
+    def __init__(
+        self, database: Reader, trace_id: int, thresholds: Thresholds | None = None
+    ) -> None:
         self.database = database
         self.trace_id = trace_id
-        self.limits = limits or Thresholds()
+        self.thresholds = thresholds or Thresholds()
         _return_freed_arrays()
-        self.graph = build(database, trace_id, self.limits)
+        self.graph = build(database, trace_id, self.thresholds)
         self.steps: Steps = steps_of(database, trace_id, self.graph)
         ends = whole(self.graph)
         watched = [ends.first_keys, ends.last_keys, self.steps.instants]
@@ -114,7 +116,7 @@ def what_if(
     changes: Sequence[str],
     trace_id: int,
     window: str | None = None,
-    limits: Thresholds | None = None,
+    thresholds: Thresholds | None = None,
 ) -> WhatIf:
     """What a window would have taken with changes such as `host*0.5`.
 
@@ -126,7 +128,7 @@ def what_if(
         TracekitError: when a change is none or names nothing in the trace, or there is no such
             window.
     """
-    replay = Replay(database, trace_id, limits)
+    replay = Replay(database, trace_id, thresholds)
     before, after = replay.measured(), replay.run(*changes)
     steps = replay.steps
     old, new = steps.lengths(before), steps.lengths(after)

@@ -84,7 +84,7 @@ class Steps:
     began_ns: list[int]
     """When the host begins each, as recorded: with its name, what tells it from others."""
     begin: Ints
-    """Where the host begins each: places on its axis."""
+    """The keys at which the host begins each."""
     end: Ints
     op: Numbers
     """The ops launched in one of them, and in which."""
@@ -98,7 +98,7 @@ class Steps:
 
     @property
     def instants(self) -> Ints:
-        """What the host is asked for: places on its axis."""
+        """The keys that the host is asked for."""
         return np.append(self.begin[:1], self.end)
 
     def __len__(self) -> int:

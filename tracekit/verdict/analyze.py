@@ -15,7 +15,7 @@ from tracekit.verdict.model import (
     Facts,
     Finding,
     Gpu,
-    Host,
+    HostThread,
     Idle,
     Launch,
     Period,
@@ -57,7 +57,7 @@ def gather(
     database: Reader,
     trace_id: int | None = None,
     window: str | None = None,
-    limits: Thresholds | None = None,
+    thresholds: Thresholds | None = None,
 ) -> list[Analysis]:
     """The analyses of one trace, or of all in the database.
 
@@ -69,14 +69,14 @@ def gather(
         ids = ", ".join(map(str, known))
         raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
     chosen = known if trace_id is None else [trace_id]
-    return [analyze(database, each, window, limits) for each in chosen]
+    return [analyze(database, each, window, thresholds) for each in chosen]
 
 
 def analyze(
     database: Reader,
     trace_id: int,
     window: str | None = None,
-    limits: Thresholds | None = None,
+    thresholds: Thresholds | None = None,
 ) -> Analysis:
     """Asks the queries about one trace, replays it, and judges the answers.
 
@@ -86,8 +86,8 @@ def analyze(
     Raises:
         TracekitError: when the trace has no such window.
     """
-    limits = limits or Thresholds()
-    with database.in_background(lambda: _replay(database, trace_id, limits)) as replay:
+    thresholds = thresholds or Thresholds()
+    with database.in_background(lambda: _replay(database, trace_id, thresholds)) as replay:
         trace = _trace(database, trace_id)
         periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
         main = periods[0] if window is None else _chosen(periods, window)
@@ -98,7 +98,7 @@ def analyze(
     for each in periods:
         if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
             gains = replayed.gains(*_number(replayed, each)) if replayed else None
-            regime = judge_briefly(each, gains, limits)
+            regime = judge_briefly(each, gains, thresholds)
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
     phases = _phases(replayed) if replayed else []
@@ -114,7 +114,7 @@ def analyze(
         idle=main.idle,
         launch=main.launch,
         host=main.host,
-        verdict=judge(main, trace.health, causal, limits, step_regimes, reason),
+        verdict=judge(main, trace.health, causal, thresholds, step_regimes, reason),
         causal=causal,
         steps=[each for each in others if each.window.kind == "step"],
         phases=phases,
@@ -125,14 +125,14 @@ def analyze(
     )
 
 
-def _replay(database: Reader, trace_id: int, limits: Thresholds) -> Replay | None:
+def _replay(database: Reader, trace_id: int, thresholds: Thresholds) -> Replay | None:
     """The graph of a trace, to be replayed; None for a trace without GPU ops."""
     query = "SELECT 1 FROM gpu_ops WHERE trace_id = getvariable('trace') LIMIT 1"
     if not database.fetch(query, {"trace": trace_id})[1]:
         return None
     from tracekit.replay.whatif import Replay
 
-    return Replay(database, trace_id, limits)
+    return Replay(database, trace_id, thresholds)
 
 
 def _replayed(
@@ -235,11 +235,11 @@ def _gpu_facts(database: Reader, trace_id: int) -> list[Facts]:
             )
         )
     query = "SELECT device_id, place FROM ranked_devices WHERE trace_id = getvariable('trace')"
-    places = dict(database.fetch(query, {"trace": trace_id})[1])
+    ranks = dict(database.fetch(query, {"trace": trace_id})[1])
     return sorted(
         found,
         key=lambda f: (
-            places[f.gpu.device_id if f.gpu else None],
+            ranks[f.gpu.device_id if f.gpu else None],
             _ORDER.index(f.window.kind),
             f.window.start_ns,
         ),
@@ -254,7 +254,7 @@ def _host_facts(database: Reader, trace_id: int) -> list[Facts]:
     """The windows of a trace without GPU ops; one empty window where it has no operators either."""
     rows = database.ask("cpu_time", trace=trace_id)
     found = [
-        Facts(Window(**_pick(Window, row)), None, None, None, Host(**_pick(Host, row)))
+        Facts(Window(**_pick(Window, row)), None, None, None, HostThread(**_pick(HostThread, row)))
         for row in rows
     ]
     if found:

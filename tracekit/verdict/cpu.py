@@ -6,10 +6,10 @@ from tracekit.causes import cause_of
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
-from tracekit.verdict.model import Facts, Host, Saving, Verdict
+from tracekit.verdict.model import Facts, HostThread, Saving, Verdict
 
 
-def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
+def judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdict:
     """The verdict on the trace's busiest thread."""
     span = facts.window.span_ns
     times = {
@@ -30,7 +30,7 @@ def judge_host(facts: Facts, host: Host, limits: Thresholds) -> Verdict:
         f"{share(host.compute_ns, span)} of {facts.window.name} "
         f"({duration(host.compute_ns)} of {duration(span)})."
     ]
-    if not span or explained_ns < limits.recorded_share * span:
+    if not span or explained_ns < thresholds.recorded_share * span:
         why.append(
             f"{host.operators:,} operators and the other recorded slices cover only "
             f"{share(explained_ns, span)} of it: the trace does not show what the host did."

@@ -34,7 +34,7 @@ def judge(
     facts: Facts,
     health: list[Finding],
     causal: Causal | None,
-    limits: Thresholds,
+    thresholds: Thresholds,
     step_regimes: Sequence[str] = (),
     no_replay: str = "",
 ) -> Verdict:
@@ -44,12 +44,12 @@ def judge(
     trace with GPU ops could not be replayed.
     """
     if facts.gpu is not None and facts.idle is not None and causal is not None:
-        verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, limits)
+        verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, thresholds)
     elif facts.gpu is not None:
         why = [_busy_sentence(facts, facts.gpu), f"The run cannot be replayed: {no_replay}."]
         verdict = Verdict(UNKNOWN, None, "none", {}, why, [], None, [_UNEXPLAINED])
     elif facts.host is not None:
-        verdict = judge_host(facts, facts.host, limits)
+        verdict = judge_host(facts, facts.host, thresholds)
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
@@ -57,26 +57,30 @@ def judge(
     if differing and facts.window.kind != "step":
         counts = ", ".join(f"{differing.count(each)} {each}" for each in dict.fromkeys(differing))
         verdict.why.append(f"Not all {len(step_regimes)} profiler steps agree: {counts}.")
-    return _doubted(verdict, facts, health, causal, limits)
+    return _doubted(verdict, facts, health, causal, thresholds)
 
 
-def judge_briefly(facts: Facts, gains: Gains | None, limits: Thresholds) -> tuple[str, str | None]:
+def judge_briefly(
+    facts: Facts, gains: Gains | None, thresholds: Thresholds
+) -> tuple[str, str | None]:
     """Regime and bottleneck of a window, without the sentences."""
     if facts.gpu is not None and facts.idle is not None and gains is not None:
-        return regime_of(gains, facts.gpu, facts.idle, limits)
-    verdict = judge(facts, [], None, limits)
+        return regime_of(gains, facts.gpu, facts.idle, thresholds)
+    verdict = judge(facts, [], None, thresholds)
     return verdict.regime, verdict.bottleneck
 
 
 # -- regime and bottleneck -------------------------------------------------------------------------
 
 
-def regime_of(gains: Gains, gpu: Gpu, idle: Idle, limits: Thresholds) -> tuple[str, str | None]:
+def regime_of(gains: Gains, gpu: Gpu, idle: Idle, thresholds: Thresholds) -> tuple[str, str | None]:
     """Regime and bottleneck by gains; by the accounting if neither side gains."""
     # If unexplained waits belonged to one side, halving that side would gain half of them.
-    if gains.unknown >= limits.unknown_share and gains.unknown / 2 > abs(gains.device - gains.host):
+    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(
+        gains.device - gains.host
+    ):
         return UNKNOWN, None
-    if max(gains.host, gains.device) < limits.small_gain:
+    if max(gains.host, gains.device) < thresholds.small_gain:
         regime = _accounted(gpu, idle)
     else:
         regime = OVERHEAD if gains.host > gains.device else COMPUTE
@@ -108,7 +112,9 @@ def _bottleneck(regime: str, gains: Gains) -> str:
 # -- a device --------------------------------------------------------------------------------------
 
 
-def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, limits: Thresholds) -> Verdict:
+def _judge_gpu(
+    facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, thresholds: Thresholds
+) -> Verdict:
     gains, span = causal.gains, facts.window.span_ns
     shares = {
         "busy": gpu.busy_ns,
@@ -131,17 +137,17 @@ def _judge_gpu(facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, limits: Thres
     if not gains.window_ns or not span:
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, None, [])
     margin = gains.device - gains.host
-    regime, bottleneck = regime_of(gains, gpu, idle, limits)
+    regime, bottleneck = regime_of(gains, gpu, idle, thresholds)
     if bottleneck is None:
         why.append(
             f"{_percent(gains.unknown)} of the window is waiting that the trace does not explain: "
             "it could turn the verdict either way."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
-    why += _gain_sentences(facts, gpu, causal, regime, bottleneck, limits)
-    why += _exposed_sentences(gpu, span, limits)
+    why += _gain_sentences(facts, gpu, causal, regime, bottleneck, thresholds)
+    why += _exposed_sentences(gpu, span, thresholds)
     if facts.launch is not None:
-        why.append(_launch_sentence(facts, limits))
+        why.append(_launch_sentence(facts, thresholds))
     return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, [NEXT[bottleneck]])
 
 
@@ -159,16 +165,16 @@ def _gain_sentences(
     causal: Causal,
     regime: str,
     bottleneck: str,
-    limits: Thresholds,
+    thresholds: Thresholds,
 ) -> list[str]:
     gains, window = causal.gains, _replayed_window(facts, causal.gains)
-    host, device = _gained(gains.host, limits), _gained(gains.device, limits)
+    host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
     sentences = [
         f"In a replay with the host's work halved, {window} is {host}; "
         f"with the device's work halved, {device}."
     ]
-    if max(gains.host, gains.device) < limits.small_gain:
-        if gpu.busy_ns >= limits.busy_share * facts.window.span_ns:
+    if max(gains.host, gains.device) < thresholds.small_gain:
+        if gpu.busy_ns >= thresholds.busy_share * facts.window.span_ns:
             sentences.append(
                 "Neither helps: the host's and the device's chains of work are about equally long, "
                 "and the host has no slack. The device is busy nearly all the time."
@@ -188,13 +194,14 @@ def _gain_sentences(
     else:
         side = "host" if regime == OVERHEAD else "GPU"
         sentences.append(
-            f"The {side} stays the bottleneck even if it gets {limits.fastest:.0f} times faster."
+            f"The {side} stays the bottleneck even if it gets {thresholds.fastest:.0f} times "
+            "faster."
         )
     if (saved := gains.removed.get(bottleneck, 0.0)) > 0:
         others = [
             f"{name} {_percent(gain)}"
             for name, gain in gains.removed.items()
-            if name != bottleneck and gain >= limits.named_gain
+            if name != bottleneck and gain >= thresholds.named_gain
         ][:3]
         rest = f" Removing other causes: {', '.join(others)}." if others else ""
         sentences.append(
@@ -204,7 +211,7 @@ def _gain_sentences(
     if regime == OVERHEAD and gains.cuda_graph > 0:
         sentences.append(
             f"With free launches, as in a CUDA graph, {_called(facts.window)} would be "
-            f"{_gained(gains.cuda_graph, limits)}."
+            f"{_gained(gains.cuda_graph, thresholds)}."
         )
     return sentences
 
@@ -224,7 +231,7 @@ def _called(window: Window) -> str:
     return window.name if window.kind == "step" else f"the {window.name}"
 
 
-def _exposed_sentences(gpu: Gpu, span_ns: int, limits: Thresholds) -> list[str]:
+def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[str]:
     """Communication and copies that no compute hides, by the accounting."""
     exposed = [
         (gpu.exposed_comm_ns, "communication: no compute overlaps it"),
@@ -233,12 +240,12 @@ def _exposed_sentences(gpu: Gpu, span_ns: int, limits: Thresholds) -> list[str]:
     return [
         f"{share(ns, span_ns)} of the window ({duration(ns)}) is exposed {what}."
         for ns, what in sorted(exposed, reverse=True)
-        if ns >= limits.exposed_share * span_ns
+        if ns >= thresholds.exposed_share * span_ns
     ]
 
 
-def _gained(gain: float, limits: Thresholds) -> str:
-    if abs(gain) < limits.shown_gain:
+def _gained(gain: float, thresholds: Thresholds) -> str:
+    if abs(gain) < thresholds.shown_gain:
         return "no shorter"
     return f"{_percent(abs(gain))} {'shorter' if gain > 0 else 'longer'}"
 
@@ -247,12 +254,12 @@ def _percent(fraction: float) -> str:
     return share(fraction, 1)
 
 
-def _launch_sentence(facts: Facts, limits: Thresholds) -> str:
+def _launch_sentence(facts: Facts, thresholds: Thresholds) -> str:
     launch = facts.launch
     assert launch is not None
     delay, waiting = launch.delay_p50_ns, launch.queue_depth_p50 - 1
-    floor = f"the device's floor (up to {duration(limits.launch_floor_ns)})"
-    if delay <= limits.launch_floor_ns:
+    floor = f"the device's floor (up to {duration(thresholds.launch_floor_ns)})"
+    if delay <= thresholds.launch_floor_ns:
         meaning = f"at {floor}, so the device is already waiting when work arrives"
     elif waiting > 0:
         ahead = f"(median: {waiting:,} ahead)"
@@ -274,17 +281,17 @@ def _doubted(
     facts: Facts,
     health: list[Finding],
     causal: Causal | None,
-    limits: Thresholds,
+    thresholds: Thresholds,
 ) -> Verdict:
     """The verdict with its confidence lowered by each doubt, and a sentence for each."""
     margin = verdict.margin
     if verdict.regime == UNKNOWN or margin is None:
         return verdict
     doubts = []
-    if abs(margin) < limits.close_margin:
-        doubts.append(f"The two sides are within {limits.close_margin:.0%}: a close call.")
+    if abs(margin) < thresholds.close_margin:
+        doubts.append(f"The two sides are within {thresholds.close_margin:.0%}: a close call.")
     ops = facts.gpu.gpu_ops if facts.gpu else facts.host.operators if facts.host else 0
-    if ops < limits.few_ops:
+    if ops < thresholds.few_ops:
         doubts.append(f"Only {ops} ops were recorded: too few to represent a run.")
     for finding in health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
@@ -292,21 +299,23 @@ def _doubted(
         if finding.code in _SERIOUS:
             doubts.append(_SERIOUS[finding.code])
     if causal is not None:
-        doubts += _causal_doubts(verdict, facts, causal, limits)
+        doubts += _causal_doubts(verdict, facts, causal, thresholds)
     if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
-    plain = abs(margin) >= limits.plain_margin
+    plain = abs(margin) >= thresholds.plain_margin
     level = min(2, len(doubts) + (0 if plain else 1))
-    if ops < limits.few_ops:
+    if ops < thresholds.few_ops:
         level = 2
     confidence = ("high", "medium", "low")[level]
     return replace(verdict, confidence=confidence, why=verdict.why + doubts)
 
 
-def _causal_doubts(verdict: Verdict, facts: Facts, causal: Causal, limits: Thresholds) -> list[str]:
+def _causal_doubts(
+    verdict: Verdict, facts: Facts, causal: Causal, thresholds: Thresholds
+) -> list[str]:
     doubts = []
-    if causal.gains.unknown >= limits.doubtful_share:
+    if causal.gains.unknown >= thresholds.doubtful_share:
         doubts.append(
             f"{_percent(causal.gains.unknown)} of the window is waiting that the trace does not "
             "explain."
@@ -325,7 +334,7 @@ def _causal_doubts(verdict: Verdict, facts: Facts, causal: Causal, limits: Thres
         )
     if causal.undilated is not None and verdict.regime == OVERHEAD:
         host, device = causal.undilated
-        if host <= max(device, limits.small_gain):
+        if host <= max(device, thresholds.small_gain):
             doubts.append(
                 "Without the profiler's cost to the host, halving the host's work would gain only "
                 f"{_percent(host)}, halving the device's {_percent(device)}."

@@ -94,7 +94,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Host:
+class HostThread:
     """The busiest host thread of a trace without GPU ops (queries/host/cpu_time.sql)."""
 
     operators: int
@@ -138,7 +138,7 @@ class Period:
     window: Window
     gpu: Gpu | None
     idle: Idle | None
-    host: Host | None
+    host: HostThread | None
     gains: Gains | None
     regime: str
     bottleneck: str | None
@@ -163,7 +163,7 @@ class Facts:
     gpu: Gpu | None
     idle: Idle | None
     launch: Launch | None
-    host: Host | None
+    host: HostThread | None
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Analysis:
     gpu: Gpu | None
     idle: Idle | None
     launch: Launch | None
-    host: Host | None
+    host: HostThread | None
     verdict: Verdict
     causal: Causal | None
     steps: list[Period]

@@ -47,7 +47,7 @@ class Graph:
     unknown: Ints
     """How much later than its latest edge says."""
     joins: Ints
-    """The host's joins: places on its axis, in order."""
+    """The keys of the host's joins, in order."""
     rejected: int
     """Edges left out because the clock contradicts them."""
 
@@ -69,11 +69,11 @@ class Graph:
 
 
 def root_of(host: Host, joins: Ints, ops: int, key: Ints, side: str = "right") -> Ints:
-    place = np.searchsorted(joins, key, side) - 1  # type: ignore[call-overload]
+    index = np.searchsorted(joins, key, side) - 1  # type: ignore[call-overload]
     if not len(joins):
         return np.zeros(len(key), np.int64)
-    mine = (place >= 0) & (host.thread_of(joins[place]) == host.thread_of(key))
-    return np.where(mine, 1 + ops + place, 0)
+    mine = (index >= 0) & (host.thread_of(joins[index]) == host.thread_of(key))
+    return np.where(mine, 1 + ops + index, 0)
 
 
 def since(host: Host, joins: Ints, ops: int, node: Numbers, key: Ints) -> Ints:

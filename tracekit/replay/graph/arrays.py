@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 # Numbers of things, in as few bytes as hold them all.
 Numbers = NDArray[Any]
-# Which parts: places, or a slice of them.
+# Which parts: their indices, or a slice of them.
 Which = Numbers | slice
 # A time before all others.
 NEVER = -(1 << 62)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
 
-def build(database: Reader, trace_id: int, limits: Thresholds) -> Graph:
+def build(database: Reader, trace_id: int, thresholds: Thresholds) -> Graph:
     """The graph of a trace.
 
     Raises:
         TracekitError: when it has no events with a time, or times beyond what 64 bits hold.
     """
-    recorded = recording_of(database, trace_id, limits)
+    recorded = recording_of(database, trace_id, thresholds)
     causes, device = recorded.causes, recorded.device
     host, joins, edges = _Builder(recorded).edges()
     # All that was only needed to find the edges may go.
@@ -91,7 +91,7 @@ class _Builder:
         self.limited_by = self._limited_by()
 
     def edges(self) -> tuple[Host, Ints, Edges]:
-        """The threads, held where they may wait, their joins, and all edges."""
+        """The threads, blocked where they may wait, their joins, and all edges."""
         waits = waits_of(self.recorded)
         # Waits that end at one instant share a join.
         host = self.recorded.host.blocking(waits.start, waits.end)
@@ -190,26 +190,26 @@ class _Builder:
         )  # fmt: skip
 
     def _limited_by(self) -> NDArray[np.int8]:
-        """What held each op up, of its launch, its stream and another one: the last to be ready.
+        """What delayed each op: of its launch, its stream and another stream, the last to be ready.
 
         Without a launch in the trace nobody knows: then it is none of them.
         """
-        held = np.full(len(self.device.start), NEVER, np.int64)
-        np.maximum.at(held, self.stream_waits[0], self.device.end[self.stream_waits[1]])
+        waited = np.full(len(self.device.start), NEVER, np.int64)
+        np.maximum.at(waited, self.stream_waits[0], self.device.end[self.stream_waits[1]])
         launched = np.where(
-            self.device.linked, self.recorded.submitted + self.recorded.habits.latency_ns, NEVER
+            self.device.linked, self.recorded.submitted + self.recorded.usual.latency_ns, NEVER
         )
-        gap_ns = self.recorded.habits.gap_ns
-        latest = np.argmax([launched, self.order.free + gap_ns, held + gap_ns], axis=0)
+        gap_ns = self.recorded.usual.gap_ns
+        latest = np.argmax([launched, self.order.free + gap_ns, waited + gap_ns], axis=0)
         kinds = np.array([Kind.LAUNCH, Kind.STREAM, Kind.WAIT], np.int8)
         return np.where(self.device.linked, kinds[latest], np.int8(-1))
 
     def _allowed(self, kind: Kind, op: Ints, lag: Ints) -> Ints:
         """The part of a lag that is the device's own: what it usually takes, and where this is what
-        held the op up, as long as that is no wait for something else."""
+        delayed the op, as long as that is no wait for something else."""
         usual_ns = (
-            self.recorded.habits.latency_ns if kind == Kind.LAUNCH else self.recorded.habits.gap_ns
+            self.recorded.usual.latency_ns if kind == Kind.LAUNCH else self.recorded.usual.gap_ns
         )
         return np.minimum(
-            lag, np.where(self.limited_by[op] == kind, self.recorded.limits.wait_ns, usual_ns)
+            lag, np.where(self.limited_by[op] == kind, self.recorded.thresholds.wait_ns, usual_ns)
         )

@@ -47,7 +47,7 @@ class Device:
         return self.thread >= 0
 
 
-def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -> Device:
+def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Thresholds) -> Device:
     """From the rows of queries/replay/device_work.sql and device_limits.sql, of one trace, which it
     takes."""
 
@@ -65,7 +65,7 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, limits: Thresholds) -
     call_end = np.where(linked, filled("launch_end_ns") - host.origin_ns, 0)
     # What starts before its launch: the device's clock is behind by as much, or the link is wrong.
     early = np.where(thread >= 0, call - start, NEVER)
-    wrong = early > limits.clock_shift_ns
+    wrong = early > thresholds.clock_shift_ns
     thread[wrong] = -1
     early[wrong] = 0
     numbers, of_device = np.unique(device_id, return_inverse=True)
@@ -118,7 +118,7 @@ def order_of(device: Device) -> Order:
 
 
 @dataclass(frozen=True)
-class Habits:
+class UsualTimes:
     """What this device takes where nothing else holds an op up: of the ops for which that is so."""
 
     latency_ns: int
@@ -130,20 +130,24 @@ class Habits:
     """A launch call that found room in the queue."""
 
 
-def habits_of(device: Device, order: Order, launched: Launched, limits: Thresholds) -> Habits:
+def usual_times_of(
+    device: Device, order: Order, launched: Launched, thresholds: Thresholds
+) -> UsualTimes:
     linked = device.linked & ~device.is_blocking
     idle = linked & (order.free <= device.call)
     after_call = (device.start - device.call_end)[idle]
-    after_call = after_call[(after_call > 0) & (after_call <= limits.wait_ns)]
-    queued = linked & (order.free > device.call_end + limits.wait_ns)
+    after_call = after_call[(after_call > 0) & (after_call <= thresholds.wait_ns)]
+    queued = linked & (order.free > device.call_end + thresholds.wait_ns)
     gap = (device.start - order.free)[queued]
-    gap = gap[(gap >= 0) & (gap <= limits.wait_ns)]
-    roomy = linked & (launched.depth() <= limits.queue_depth)
+    gap = gap[(gap >= 0) & (gap <= thresholds.wait_ns)]
+    roomy = linked & (launched.depth() <= thresholds.queue_depth)
     calls = (device.call_end - device.call)[roomy if roomy.any() else linked]
-    return Habits(
-        latency_ns=int(np.median(after_call)) if len(after_call) else limits.launch_latency_ns,
-        least_latency_ns=int(np.quantile(after_call, limits.quick_share)) if len(after_call) else 0,
-        gap_ns=int(np.median(gap)) if len(gap) else limits.kernel_gap_ns,
+    return UsualTimes(
+        latency_ns=int(np.median(after_call)) if len(after_call) else thresholds.launch_latency_ns,
+        least_latency_ns=int(np.quantile(after_call, thresholds.quick_share))
+        if len(after_call)
+        else 0,
+        gap_ns=int(np.median(gap)) if len(gap) else thresholds.kernel_gap_ns,
         call_ns=int(np.median(calls)) if len(calls) else 0,
     )
 
@@ -166,8 +170,8 @@ class Launched:
         self._ends_last: list[NDArray[np.int32]] = []
         for ops in self.by_launch:
             most = np.maximum.accumulate(end[ops])
-            place = np.where(end[ops] >= most, np.arange(len(ops)), 0)
-            self._ends_last.append(ops[np.maximum.accumulate(place)])
+            index = np.where(end[ops] >= most, np.arange(len(ops)), 0)
+            self._ends_last.append(ops[np.maximum.accumulate(index)])
 
     def before(self, until: Ints, not_after: Ints, stream: Ints) -> tuple[Ints, Flags]:
         """For each instant, the op launched before it that ends last, but not after `not_after`
@@ -179,13 +183,13 @@ class Launched:
         best_end = np.full(len(until), NEVER)
         pending = np.zeros(len(until), np.bool_)
         for ops, last in zip(self.by_launch, self._ends_last, strict=True):
-            place = np.searchsorted(self._device.call[ops], until, "left") - 1
-            wanted = (place >= 0) & ((stream < 0) | (stream == self._device.stream[ops[0]]))
-            ends = np.where(wanted, self._end[last[place]], NEVER)
+            index = np.searchsorted(self._device.call[ops], until, "left") - 1
+            wanted = (index >= 0) & ((stream < 0) | (stream == self._device.stream[ops[0]]))
+            ends = np.where(wanted, self._end[last[index]], NEVER)
             late = ends > not_after
             pending |= late & wanted
             better = wanted & ~late & (ends > best_end)
-            best = np.where(better, last[place], best)
+            best = np.where(better, last[index], best)
             best_end = np.where(better, ends, best_end)
         return best, pending
 

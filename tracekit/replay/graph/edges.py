@@ -30,8 +30,8 @@ class Kind(IntEnum):
 class Edges:
     """Edges as columns. Nodes: 0 the trace's start, then the ops, then the host's joins.
 
-    The length is the host work from the source (a join, or its thread's start) to the instant
-    `host_to` (a place on the host's axis; -1: none), plus `op_ns` of the source's work where it is
+    The length is the host work from the source (a join, or its thread's start) to the key
+    `host_to` of the host (-1: none), plus `op_ns` of the source's work where it is
     an op, plus `fixed_ns`.
     """
 
@@ -81,7 +81,7 @@ def joined(parts: list[Edges]) -> Edges:
 
 def ranked(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
     """Where nodes stand, sources before targets, and the edges that no order can keep."""
-    rank = _places(np.argsort(time, kind="stable"))
+    rank = _ranks(np.argsort(time, kind="stable"))
     against = np.flatnonzero(rank[edges.source] >= rank[edges.target])
     if not len(against):
         return rank, against
@@ -109,14 +109,14 @@ def ranked(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
             found = [e for e in among if (edges.source[e], edges.target[e]) in ends]
             lost.append(int(found[-1]))
             among = np.setdiff1d(among, lost)
-    place = np.zeros(len(time), np.int64)
-    place[np.array(turn, np.int64)] = 1 + np.arange(len(turn))
-    order = np.lexsort((np.arange(len(time)), place, time))
-    return _places(order), np.array(sorted(lost), np.int64)
+    first = np.zeros(len(time), np.int64)
+    first[np.array(turn, np.int64)] = 1 + np.arange(len(turn))
+    order = np.lexsort((np.arange(len(time)), first, time))
+    return _ranks(order), np.array(sorted(lost), np.int64)
 
 
-def _places(order: Ints) -> NDArray[np.int32]:
-    """Where each thing stands in an order."""
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return place
+def _ranks(order: Ints) -> NDArray[np.int32]:
+    """Where each node stands in an order."""
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank

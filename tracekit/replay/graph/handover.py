@@ -36,7 +36,7 @@ class Handovers:
     """On the giver: when the worker had ended."""
 
 
-def handovers(host: Host, launching: Numbers, limits: Thresholds) -> Handovers:
+def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handovers:
     """What the threads numbered `launching` were given to do by others."""
     # Who could give work to whom: the process's first thread to all, then whoever worked earlier.
     at = host.at[host.event >= 0]
@@ -46,13 +46,15 @@ def handovers(host: Host, launching: Numbers, limits: Thresholds) -> Handovers:
     is_other = np.array([host.threads[each][0] != host.threads[each][1] for each in thread], bool)
     order = thread[np.lexsort((begun, is_other))].tolist()
     workers = set(launching.tolist())
-    taken = set(order[: limits.most_givers]) | workers
+    taken = set(order[: thresholds.most_givers]) | workers
     of_process: dict[int, list[int]] = {}
     for each in order:
         if each in taken:
             of_process.setdefault(host.threads[each][0], []).append(each)
     found = [
-        given for turn in of_process.values() for given in _in_process(host, turn, workers, limits)
+        given
+        for turn in of_process.values()
+        for given in _in_process(host, turn, workers, thresholds)
     ]
     nothing = np.zeros(0, np.int64)
     return Handovers(
@@ -62,20 +64,20 @@ def handovers(host: Host, launching: Numbers, limits: Thresholds) -> Handovers:
 
 
 def _in_process(
-    host: Host, turn: list[int], workers: set[int], limits: Thresholds
+    host: Host, turn: list[int], workers: set[int], thresholds: Thresholds
 ) -> Iterator[Handovers]:
     """What is handed over between the threads of one process, each of which may be given work by
     those before it."""
     since, until = _inner(host, np.array(turn, np.int64))
-    for place, worker in enumerate(turn):
-        if worker not in workers or not place:
+    for index, worker in enumerate(turn):
+        if worker not in workers or not index:
             continue
         begin, end = (host.time_of(each) for each in _runs(host, worker))
         best: tuple[float, int, Flags, Ints] | None = None
-        for giver in _there(begin, end, since[:place], until[:place], limits):
+        for giver in _there(begin, end, since[:index], until[:index], thresholds):
             still, stretch = _stands_still(host, turn[giver], begin, end)
             share = float((end - begin)[still].sum() / max(1, (end - begin).sum()))
-            if share >= limits.handed_over_share and (best is None or share > best[0]):
+            if share >= thresholds.handed_over_share and (best is None or share > best[0]):
                 best = (share, turn[giver], still, stretch)
             if share == 1:
                 break
@@ -91,22 +93,24 @@ def _inner(host: Host, thread: Ints) -> tuple[Ints, Ints]:
     return since - thread * host.span_ns, host.at[last - 1] - thread * host.span_ns
 
 
-def _there(begin: Ints, end: Ints, since: Ints, until: Ints, limits: Thresholds) -> Iterator[int]:
+def _there(
+    begin: Ints, end: Ints, since: Ints, until: Ints, thresholds: Thresholds
+) -> Iterator[int]:
     """Threads that could stand still for enough of a worker's runs: their time has to hold the
     runs from where the rest of the work is left before, to where it is left behind."""
     done = np.cumsum(end - begin)
     if not len(done):
         return
-    left = int(max(0.0, 1 - limits.handed_over_share) * int(done[-1])) + 1
+    left = int(max(0.0, 1 - thresholds.handed_over_share) * int(done[-1])) + 1
     first = end[min(int(np.searchsorted(done, left, "right")), len(end) - 1)]
     last = end[int(np.searchsorted(done, done[-1] - left, "left"))]
     tried = 0
     for block in range(0, len(since), _AT_ONCE):
         some = slice(block, block + _AT_ONCE)
-        for place in np.flatnonzero((since[some] < first) & (until[some] >= last)).tolist():
-            yield block + place
+        for index in np.flatnonzero((since[some] < first) & (until[some] >= last)).tolist():
+            yield block + index
             tried += 1
-            if tried == limits.most_tried:
+            if tried == thresholds.most_tried:
                 return
 
 

@@ -1,8 +1,8 @@
 """Host threads as arrays: stretches of work, and the instants on them that matter.
 
-Instants of all threads lie on one axis: `Host.at` gives the place of a time on a thread. A thread
-works through its stretches at the rates that a replay gives them; where it is blocked, waiting for
-somebody else, no work is done.
+Instants of all threads lie on one axis, thread after thread; `Host.key` says where. A thread
+works through its stretches at the rates that a replay gives them; where it is blocked, it does no
+work.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Host:
         return self.borders[:-1]
 
     def key(self, thread: Numbers, time_ns: Ints) -> Ints:
-        """The places of instants (ns on the trace's clock) on the one axis."""
+        """The keys of instants (ns on the trace's clock)."""
         return self.begin_of(thread) + np.clip(time_ns - self.origin_ns, 0, self.span_ns - 1)
 
     def begin_of(self, thread: Numbers) -> Ints:

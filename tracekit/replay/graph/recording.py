@@ -16,12 +16,12 @@ from tracekit.errors import TracekitError
 from tracekit.replay.graph.arrays import Flags, Ints
 from tracekit.replay.graph.device import (
     Device,
-    Habits,
     Launched,
     Order,
+    UsualTimes,
     device_from,
-    habits_of,
     order_of,
+    usual_times_of,
 )
 from tracekit.replay.graph.host import Host, host_from
 from tracekit.thresholds import Thresholds
@@ -45,7 +45,7 @@ class Recording:
 
     database: Reader
     trace_id: int
-    limits: Thresholds
+    thresholds: Thresholds
     causes: list[str]
     host: Host
     device: Device
@@ -55,8 +55,8 @@ class Recording:
         return order_of(self.device)
 
     @cached_property
-    def habits(self) -> Habits:
-        return habits_of(self.device, self.order, self.launched, self.limits)
+    def usual(self) -> UsualTimes:
+        return usual_times_of(self.device, self.order, self.launched, self.thresholds)
 
     @cached_property
     def launched(self) -> Launched:
@@ -69,28 +69,28 @@ class Recording:
         A copy that blocks is prepared by its call, and then waited for: where the stream had other
         work, for most of it.
         """
-        device, habits = self.device, self.habits
-        start = np.clip(device.start - habits.least_latency_ns, device.call, device.call_end)
+        device, usual = self.device, self.usual
+        start = np.clip(device.start - usual.least_latency_ns, device.call, device.call_end)
         queued = device.is_blocking & (self.order.free > device.call)
-        start = np.where(queued, np.minimum(start, device.call + habits.call_ns), start)
+        start = np.where(queued, np.minimum(start, device.call + usual.call_ns), start)
         return np.where(device.linked, start, 0)
 
     @property
     def ready(self) -> Ints:
         """When its launch and its stream would have let each op start."""
         return np.maximum(
-            self.submitted + self.habits.latency_ns, self.order.free + self.habits.gap_ns
+            self.submitted + self.usual.latency_ns, self.order.free + self.usual.gap_ns
         )
 
     @property
     def fresh(self) -> Flags:
         """Ops that start about as soon after their launch as on an idle stream."""
         return self.device.linked & (
-            self.device.start - self.submitted <= self.habits.latency_ns + self.habits.gap_ns
+            self.device.start - self.submitted <= self.usual.latency_ns + self.usual.gap_ns
         )
 
 
-def recording_of(database: Reader, trace_id: int, limits: Thresholds) -> Recording:
+def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Recording:
     """Reads a trace's recording.
 
     Raises:
@@ -105,20 +105,20 @@ def recording_of(database: Reader, trace_id: int, limits: Thresholds) -> Recordi
         raise TracekitError("the trace has no events with a time: there is nothing to replay")
     start, end = spans[0]
     first, last = database.fetch(catalog.schema("read_ops_span"), known)[1][0]
-    origin = start if first is None else max(start, first - limits.around_ns)
-    until = end if last is None else min(end, last + limits.around_ns)
+    origin = start if first is None else max(start, first - thresholds.around_ns)
+    until = end if last is None else min(end, last + thresholds.around_ns)
     segments = database.fetch(catalog.schema("read_threads"), known)[1]
     # What takes DuckDB most memory first, while there is little else.
     database.give_back_memory()
     ops = database.arrays(
-        "device_limits", ("cause",), trace=trace_id, short_ns=limits.launch_floor_ns
+        "device_limits", ("cause",), trace=trace_id, short_ns=thresholds.launch_floor_ns
     )
     threads = [(pid, tid) for pid, tid, *_ in segments]
     host = host_from(_host_work(database, trace_id, segments), threads, start, origin, until)
     for columns in (_OP, _LAUNCH):
         ops |= database.arrays("device_work", columns, trace=trace_id)
-    device = device_from(ops, host, limits)
-    return Recording(database, trace_id, limits, causes, host, device)
+    device = device_from(ops, host, thresholds)
+    return Recording(database, trace_id, thresholds, causes, host, device)
 
 
 def _host_work(

@@ -34,9 +34,9 @@ def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
     for number in np.unique(stream):
         first, stop = np.searchsorted(of_stream, [number, number + 1])
         mine, asked = linked[first:stop], np.flatnonzero(stream == number)
-        place = np.searchsorted(device.call[mine], call[asked], "left")
-        found = place < len(mine)
-        target[asked[found]] = mine[place[found]]
+        index = np.searchsorted(device.call[mine], call[asked], "left")
+        found = index < len(mine)
+        target[asked[found]] = mine[index[found]]
     good = (target >= 0) & (source >= 0) & (other >= 0)
     return target[good], source[good]
 
@@ -50,7 +50,7 @@ def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
     of the same one.
     """
     device, order, ready = recorded.device, recorded.order, recorded.ready
-    late = device.linked & (device.start > ready + recorded.habits.gap_ns)
+    late = device.linked & (device.start > ready + recorded.usual.gap_ns)
     calls = np.sort(
         recorded.host.key(recorded.host.numbers(rows["pid"], rows["tid"]), rows["start_ns"])
     )
@@ -63,14 +63,14 @@ def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
             np.roll(key, 1),
             recorded.host.begin_of(device.thread),
         )
-        place = np.searchsorted(calls, key) - 1
-        waits = late & (place >= 0) & (calls[place] >= since) & ~device.is_graph
+        index = np.searchsorted(calls, key) - 1
+        waits = late & (index >= 0) & (calls[index] >= since) & ~device.is_graph
         op = np.flatnonzero(waits)
         pairs.append(
             _late(
                 recorded,
                 op,
-                _ended_before(recorded, op, recorded.host.time_of(calls[place[op]])),
+                _ended_before(recorded, op, recorded.host.time_of(calls[index[op]])),
                 ready,
             )
         )
@@ -91,14 +91,14 @@ def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints
     first, second = op[:-1], op[1:]
     if not len(calls):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    place = np.searchsorted(calls, key[second]) - 1
-    waits = (place >= 0) & (calls[place] >= key[first])
+    index = np.searchsorted(calls, key[second]) - 1
+    waits = (index >= 0) & (calls[index] >= key[first])
     good = (
         waits
         & (device.thread[first] == device.thread[second])
         & (device.queue[first] != device.queue[second])
         & (device.device_id[first] == device.device_id[second])
-        & (device.end[first] <= device.start[second] + recorded.limits.clock_tick_ns)
+        & (device.end[first] <= device.start[second] + recorded.thresholds.clock_tick_ns)
         & (device.start[first] < device.start[second])
     )
     return second[good], first[good]
@@ -120,11 +120,11 @@ def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
     linked, end = device.linked, device.end
     for queue in recorded.launched.by_start if len(op) else []:
         mine = queue[np.argsort(end[queue], kind="stable")]
-        latest = device.start[op] + recorded.limits.clock_tick_ns
-        place = np.searchsorted(end[mine], latest, "right") - 1
-        candidate = mine[np.maximum(place, 0)]
+        latest = device.start[op] + recorded.thresholds.clock_tick_ns
+        index = np.searchsorted(end[mine], latest, "right") - 1
+        candidate = mine[np.maximum(index, 0)]
         good = (
-            (place >= 0)
+            (index >= 0)
             & (device.queue[op] != device.queue[queue[0]])
             & (device.device_id[op] == device.device_id[candidate])
             & (end[candidate] > best_end)

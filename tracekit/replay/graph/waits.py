@@ -1,7 +1,7 @@
 """What holds host threads up: calls that wait for a device, full queues, loaders, other threads.
 
 A call waits until what it waits for has happened. What time it takes after that, but for the usual
-way back, is its own work: its thread is no longer held, and that work has the call's cause.
+way back, is its own work: its thread is no longer blocked, and that work has the call's cause.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tracekit.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Waits:
-    """Stretches for which a thread may stand still: held between `start` and `end`, done at `end`.
+    """Stretches for which a thread may stand still, blocked from `start` to `end`.
 
     The join at `end` comes no sooner than the source, and no sooner than the thread's own work plus
     `own_ns`. The source is the end of the op `op` (of kind QUEUE: its start), or an instant of the
@@ -77,39 +77,39 @@ def _sync_calls(recorded: Recording) -> Waits:
     scope = rows["scope"].astype(str)
     stream = np.ma.filled(rows["stream"], -1).astype(np.int64)
     op, pending = recorded.launched.before(
-        rows["until_ns"] - origin, end + recorded.limits.wait_ns, stream
+        rows["until_ns"] - origin, end + recorded.thresholds.wait_ns, stream
     )
     ended = _ends(recorded, op)
     # What no launch in the trace tells of may be waited for all the same.
     unlinked = _ended_last(recorded, end, stream)
-    better = (scope != "maybe") & (end - ended > recorded.limits.wait_ns)
+    better = (scope != "maybe") & (end - ended > recorded.thresholds.wait_ns)
     op = np.where(better & (_ends(recorded, unlinked) > begin) & (unlinked >= 0), unlinked, op)
     ended = _ends(recorded, op)
     # It waits where its end follows the op's at once and nothing is left to wait for.
     maybe = scope == "maybe"
     allocates = rows["cause"] == recorded.causes.index("allocation")
-    known = np.where(allocates, recorded.limits.return_ns, recorded.limits.wait_ns)
-    follows = (end - ended <= known) & (ended <= end + recorded.limits.clock_tick_ns)
+    known = np.where(allocates, recorded.thresholds.return_ns, recorded.thresholds.wait_ns)
+    follows = (end - ended <= known) & (ended <= end + recorded.thresholds.clock_tick_ns)
     proved = (ended > begin) & ~pending & follows
     waits = (op >= 0) & (thread >= 0) & (~maybe | proved) & (begin < end)
     short = waits & (ended <= begin)
-    own = int(np.median((end - begin)[short])) if short.any() else recorded.limits.kernel_gap_ns
+    own = int(np.median((end - begin)[short])) if short.any() else recorded.thresholds.kernel_gap_ns
     chosen = np.flatnonzero(waits)
     begin, end, ended = begin[chosen], end[chosen], ended[chosen]
     length, rest = end - begin, end - ended
     at_once = rest >= length
-    held_until = np.where(at_once, end, _held_until(ended, end, recorded.limits))
-    worked = end - held_until
+    blocked_until = np.where(at_once, end, _blocked_until(ended, end, recorded.thresholds))
+    worked = end - blocked_until
     allocating = maybe[chosen] & allocates[chosen]
     usual = np.minimum(length, np.where(allocating, np.maximum(rest, 0), own))
     return Waits.make(
         Kind.SYNC,
         recorded.host.key(thread[chosen], begin + origin),
-        recorded.host.key(thread[chosen], held_until + origin),
+        recorded.host.key(thread[chosen], blocked_until + origin),
         own_ns=np.where(at_once, length, np.maximum(usual - worked, 0)),
         own_cause=rows["cause"][chosen],
         op=op[chosen],
-        lag_ns=np.where(at_once, np.minimum(usual, recorded.limits.wait_ns), rest - worked),
+        lag_ns=np.where(at_once, np.minimum(usual, recorded.thresholds.wait_ns), rest - worked),
     )
 
 
@@ -122,19 +122,19 @@ def _ends(recorded: Recording, op: Ints) -> Ints:
 def _ended_last(recorded: Recording, end: Ints, stream: Ints) -> Ints:
     """For each instant, the op without a launch that ended right before it, on the stream where one
     is given (not -1); -1: none."""
-    device, limits = recorded.device, recorded.limits
+    device, thresholds = recorded.device, recorded.thresholds
     op = np.flatnonzero(~device.linked)
     op = np.append(op[np.argsort(device.end[op], kind="stable")], -1)
-    place = np.searchsorted(device.end[op[:-1]], end + limits.clock_tick_ns, "right") - 1
-    found = op[place]
+    index = np.searchsorted(device.end[op[:-1]], end + thresholds.clock_tick_ns, "right") - 1
+    found = op[index]
     told = (stream < 0) | (stream == np.append(device.stream, -1)[found])
-    return np.where(told & (end - _ends(recorded, found) <= limits.wait_ns), found, -1)
+    return np.where(told & (end - _ends(recorded, found) <= thresholds.wait_ns), found, -1)
 
 
-def _held_until(ended: Ints, end: Ints, limits: Thresholds) -> Ints:
+def _blocked_until(ended: Ints, end: Ints, thresholds: Thresholds) -> Ints:
     """Until when calls that end at `end` wait for what happened at `ended`: to their end where that
     follows at once, else until then. The rest is their own work."""
-    return np.where(end - ended > limits.wait_ns, ended, end)
+    return np.where(end - ended > thresholds.wait_ns, ended, end)
 
 
 def _blocking_copies(recorded: Recording) -> Waits:
@@ -145,20 +145,20 @@ def _blocking_copies(recorded: Recording) -> Waits:
     op = op[np.lexsort((device.end[op], device.launch_id[op]))]
     op = op[np.append(np.diff(device.launch_id[op]) != 0, True)[: len(op)]]
     origin, ended = recorded.host.origin_ns, device.end[op]
-    held_until = _held_until(ended, device.call_end[op], recorded.limits)
+    blocked_until = _blocked_until(ended, device.call_end[op], recorded.thresholds)
     return Waits.make(
         Kind.SYNC,
         recorded.host.key(device.thread[op], origin + recorded.submitted[op]),
-        recorded.host.key(device.thread[op], origin + held_until),
+        recorded.host.key(device.thread[op], origin + blocked_until),
         own_cause=recorded.causes.index("copy"),
         op=op,
-        lag_ns=held_until - ended,
+        lag_ns=blocked_until - ended,
     )
 
 
 def _full_queues(recorded: Recording) -> Waits:
     """Launch calls that found their stream's queue full, and those that could have."""
-    device, limits = recorded.device, recorded.limits
+    device, thresholds = recorded.device, recorded.thresholds
     found: list[Waits] = []
     for launched in recorded.launched.by_launch:
         op = launched[~device.is_blocking[launched]]
@@ -172,9 +172,9 @@ def _full_queues(recorded: Recording) -> Waits:
         room = np.searchsorted(starts, device.call_end[op], "right") - 1
         depth = np.arange(len(op)) - room
         limit = int(depth.max())
-        blocked = depth >= limit - limits.full_slack
-        deep = int((depth >= limits.queue_depth).sum())
-        if blocked.sum() < max(limits.full_calls, limits.full_share * deep, 1) or not deep:
+        blocked = depth >= limit - thresholds.full_slack
+        deep = int((depth >= thresholds.queue_depth).sum())
+        if blocked.sum() < max(thresholds.full_calls, thresholds.full_share * deep, 1) or not deep:
             continue
         # The op whose start made room is the last to start before the call returned.
         release = np.where(blocked, room, np.arange(len(op)) - limit)
@@ -191,15 +191,15 @@ def _full_queues(recorded: Recording) -> Waits:
         usual = int(np.median((end - roomy)[is_blocked]))
         # A call that begins when there is room has nothing to wait for.
         is_blocked &= roomy > begin
-        held_until = np.where(is_blocked, _held_until(roomy, end, limits), end)
-        worked, lag = end - held_until, held_until - roomy
-        own = np.minimum(recorded.habits.call_ns, length[chosen])
+        blocked_until = np.where(is_blocked, _blocked_until(roomy, end, thresholds), end)
+        worked, lag = end - blocked_until, blocked_until - roomy
+        own = np.minimum(recorded.usual.call_ns, length[chosen])
         origin = recorded.host.origin_ns
         found.append(
             Waits.make(
                 Kind.QUEUE,
                 recorded.host.key(device.thread[target], origin + begin),
-                recorded.host.key(device.thread[target], origin + held_until),
+                recorded.host.key(device.thread[target], origin + blocked_until),
                 own_ns=np.where(is_blocked, np.maximum(own - worked, 0), length[chosen]),
                 own_cause=recorded.causes.index("launch"),
                 op=source,
@@ -216,7 +216,7 @@ def _fetches(recorded: Recording) -> Waits:
     thread = recorded.host.numbers(rows["pid"], rows["tid"])
     start = recorded.host.key(thread, rows["start_ns"])
     end = recorded.host.key(thread, rows["start_ns"] + rows["dur_ns"])
-    long = rows["dur_ns"] > recorded.limits.prefetched_ns
+    long = rows["dur_ns"] > recorded.thresholds.prefetched_ns
     follows = np.append(False, thread[1:] == thread[:-1])[: len(thread)]
     chosen = np.flatnonzero(long & follows & (thread >= 0))
     ready = rows["dur_ns"][~long]
@@ -235,8 +235,8 @@ def _fetches(recorded: Recording) -> Waits:
 def _handovers(recorded: Recording) -> list[Waits]:
     """Threads that work while another stands still in one slice: it waits for them."""
     launching = np.unique(recorded.device.thread[recorded.device.linked])
-    given = handovers(recorded.host, launching, recorded.limits)
-    # The worker is held until it is given work; the giver, until the work is done.
+    given = handovers(recorded.host, launching, recorded.thresholds)
+    # The worker is blocked until it is given work; the giver, until the work is done.
     return [
         Waits.make(Kind.HANDOVER, given.idle_from, given.begin, instant=given.given),
         Waits.make(Kind.HANDOVER, given.still_from, given.returned, instant=given.end),
