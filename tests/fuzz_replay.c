@@ -1,0 +1,123 @@
+/* The replay's loops under a sanitizer: `fuzz_replay SEED CASES`. Each array is of just its size, so that a step beyond
+ * it is seen; numbers are of any size, so that a sum beyond 64 bits is. */
+
+#include "../tracekit/native/src/replay.c"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t state;
+
+static uint64_t draw(uint64_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % below;
+}
+
+/* A time: of any size, some of them absurd. */
+static int64_t any_ns(void) {
+    uint64_t bits = draw(1u << 31) << 33 ^ draw(1u << 31) << 8 ^ draw(256);
+    return draw(4) ? (int64_t)(bits >> (34 + draw(30))) : (int64_t)bits;
+}
+
+static double any_rate(void) {
+    static const double rates[] = {0, 0.5, 1, 1, 1.0 / 3, 64, 1e6};
+    return rates[draw(sizeof rates / sizeof *rates)];
+}
+
+static void *array(int64_t count, size_t size) { return calloc((size_t)count + (count == 0), size); }
+
+static void put(struct integers *integers, int64_t i, int64_t value) {
+    uint8_t *at = (uint8_t *)integers->at + i * integers->bytes;
+    int64_t narrow = value % 100;
+    if (integers->bytes == 8) memcpy(at, &value, 8);
+    else if (integers->bytes == 4) memcpy(at, &(int32_t){(int32_t)narrow}, 4);
+    else if (integers->bytes == 2) memcpy(at, &(uint16_t){(uint16_t)narrow}, 2);
+    else *at = (uint8_t)narrow;
+}
+
+static struct integers any_times(int64_t count) {
+    struct integers integers = {NULL, draw(2) ? 4 : 8};
+    integers.at = array(count, (size_t)integers.bytes);
+    for (int64_t i = 0; i < count; i++) put(&integers, i, any_ns());
+    return integers;
+}
+
+static struct rates any_rates(int64_t parts) {
+    int64_t kinds = 1 + (int64_t)draw(4);
+    double *rate = array(kinds, sizeof *rate);
+    struct rates rates = {{NULL, (int64_t)1 << draw(4)}, rate};
+    for (int64_t i = 0; i < kinds; i++) rate[i] = any_rate();
+    rates.kind.at = array(parts, (size_t)rates.kind.bytes);
+    for (int64_t i = 0; i < parts; i++) put(&rates.kind, i, (int64_t)draw((uint64_t)kinds));
+    if (draw(4) == 0) {
+        free(rate);
+        rates.rate = NULL;
+    }
+    return rates;
+}
+
+static void free_rates(struct rates *rates) {
+    free((void *)rates->kind.at);
+    free((void *)rates->rate);
+}
+
+static void work(void) {
+    int64_t count = (int64_t)draw(12), n = count == 0 ? 0 : (int64_t)draw(12), at = 0;
+    int64_t *borders = array(count + 1, 8), *points = array(n, 8), *out = array(n, 8), *scaled_ns = array(count, 8);
+    bool *is_blocked = array(count, 1);
+    struct integers stretch = {NULL, draw(2) ? 4 : 8}, ns = any_times(count);
+    struct rates rates = any_rates(count);
+    stretch.at = array(n, (size_t)stretch.bytes);
+    for (int64_t i = 0; i <= count; i++) borders[i] = at += 1 + (int64_t)draw(1000);
+    for (int64_t i = 0; i < count; i++) is_blocked[i] = draw(2);
+    for (int64_t i = 0, s = 0; i < n; i++) {
+        s += (int64_t)draw((uint64_t)(count - s));
+        put(&stretch, i, s);
+        points[i] = borders[s];
+    }
+    tracekit_work(&(struct stretches){borders, is_blocked, count}, &rates, points, &stretch, n, out);
+    tracekit_scaled(&ns, &rates, count, scaled_ns);
+    free(borders), free(points), free(out), free(scaled_ns), free(is_blocked);
+    free((void *)stretch.at), free((void *)ns.at), free_rates(&rates);
+}
+
+static void replay(void) {
+    int64_t nodes = 1 + (int64_t)draw(10), count = nodes == 1 ? 0 : (int64_t)draw(20), n_hosted = 0;
+    int64_t points = 1 + (int64_t)draw(5), ops = (int64_t)draw((uint64_t)nodes);
+    int32_t *source = array(count, 4), *target = array(count, 4);
+    int64_t *work_ns = array(points, 8), *unknown = array(nodes, 8), *length = array(count, 8), *time = array(nodes, 8);
+    bool *is_dropped = array(count, 1), *is_hosted = array(count, 1);
+    for (int64_t i = 0, node = 1; i < count; i++) {
+        target[i] = (int32_t)(node += (int64_t)draw((uint64_t)(nodes - node)));
+        source[i] = (int32_t)draw((uint64_t)node);
+        is_dropped[i] = draw(5) == 0;
+        n_hosted += is_hosted[i] = draw(2);
+    }
+    int32_t *hosted = array(n_hosted, 4), *since = array(n_hosted, 4), *until = array(n_hosted, 4);
+    for (int64_t i = 0, h = 0; i < count; i++) {
+        if (!is_hosted[i]) continue;
+        since[h] = (int32_t)draw((uint64_t)points);
+        until[h] = (int32_t)draw((uint64_t)points);
+        hosted[h++] = (int32_t)i;
+    }
+    for (int64_t i = 0; i < points; i++) work_ns[i] = any_ns();
+    for (int64_t i = 0; i < nodes; i++) unknown[i] = any_ns();
+    struct edges edges = {
+        source, target, any_times(count), any_times(count), count, ops, hosted, since, until, n_hosted, unknown,
+    };
+    struct scale scale = {any_rates(ops), any_rates(count), is_dropped, work_ns, any_rate()};
+    tracekit_replay(&edges, &scale, length, time);
+    free(source), free(target), free(hosted), free(since), free(until), free(work_ns), free(unknown);
+    free(length), free(time), free(is_dropped), free(is_hosted);
+    free((void *)edges.op_ns.at), free((void *)edges.fixed_ns.at), free_rates(&scale.op), free_rates(&scale.fixed);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3) return 2;
+    state = strtoull(argv[1], NULL, 10);
+    long cases = strtol(argv[2], NULL, 10);
+    for (long i = 0; i < cases; i++) work(), replay();
+    printf("%ld\n", cases);
+    return 0;
+}
