@@ -66,9 +66,14 @@ class Host:
     def numbers(self, pid: Ints, tid: Ints) -> Ints:
         """The numbers of threads; -1 for one without stretches."""
         number = {thread: i for i, thread in enumerate(self.threads)}
-        pairs, inverse = np.unique(np.stack([pid, tid]), axis=1, return_inverse=True)
-        known = [number.get((int(p), int(t)), -1) for p, t in pairs.T]
-        return np.array(known, np.int64)[inverse]
+        # Most often a row is of the same thread as the one before.
+        first = np.flatnonzero(np.append(True, (np.diff(pid) != 0) | (np.diff(tid) != 0)))
+        first = first[: len(pid)]
+        known = [
+            number.get(thread, -1)
+            for thread in zip(pid[first].tolist(), tid[first].tolist(), strict=True)
+        ]
+        return np.repeat(np.array(known, np.int64), np.diff(np.append(first, len(pid))))
 
     def cut(self, keys: Ints) -> Host:
         """The same, with a border at each of these instants."""

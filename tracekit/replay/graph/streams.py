@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.replay.graph.arrays import NEVER, Ints
+from tracekit.replay.graph.arrays import NEVER, Ints, distinct
 from tracekit.replay.graph.recording import Recording
 
 
@@ -12,9 +12,8 @@ def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:
     """Ops that wait for one of another stream, as the trace says, or as its calls and its times
     do; and those they wait for."""
     rows = recorded.database.arrays("stream_waits", trace=recorded.trace_id)
-    pairs = [np.stack(_told_waits(recorded, rows)), np.stack(_seen_waits(recorded, rows))]
-    target, source = np.unique(np.concatenate(pairs, axis=1), axis=1)
-    return target, source
+    pairs = [_told_waits(recorded, rows), _seen_waits(recorded, rows)]
+    return _distinct_pairs(pairs, len(recorded.device.start))
 
 
 def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
@@ -78,8 +77,7 @@ def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
     source = _ended_before(recorded, op, device.call_end[op] + 1)
     other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
     pairs.append(_late(recorded, op, np.where(other, -1, source), ready))
-    every = np.unique(np.concatenate([np.stack(pair) for pair in pairs], axis=1), axis=1)
-    return every[0], every[1]
+    return _distinct_pairs(pairs, len(device.start))
 
 
 def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
@@ -134,3 +132,10 @@ def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
         best = np.where(good, candidate, best)
         best_end = np.where(good, end[candidate], best_end)
     return best
+
+
+def _distinct_pairs(pairs: list[tuple[Ints, Ints]], ops: int) -> tuple[Ints, Ints]:
+    """The different pairs of ops, in order: numbers below `ops`."""
+    both = distinct(np.concatenate([target * ops + source for target, source in pairs]))
+    target, source = np.divmod(both, max(1, ops))
+    return target, source
