@@ -62,11 +62,15 @@ WHERE kind IS NOT NULL;
 
 -- Their calls, where the inputs were recorded.
 CREATE OR REPLACE MACRO operator_shapes() AS TABLE
-SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, input_dims AS dims,
-       input_types AS types,
-       args->'Concrete Inputs' AS concrete
-FROM cpu_ops JOIN operator_name USING (name)
-WHERE input_dims IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id);
+SELECT * EXCLUDE said, said[1] AS dims, said[2] AS types, said[3] AS concrete
+FROM (
+    -- One look at the arguments, and only at those of operators that are asked about.
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, o.kind,
+           json_extract(args, ['$."Input Dims"', '$."Input type"', '$."Concrete Inputs"']) AS said
+    FROM cpu_ops JOIN operator_name AS o USING (name)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+)
+WHERE said[1] IS NOT NULL;
 
 -- Distinct shapes (a relation with name, kind, dims, types and concrete, by its name), parsed: `d` the
 -- dimensions and `t` the types of the inputs, `c` the numbers and flags among them; of those that are
@@ -291,15 +295,22 @@ op AS MATERIALIZED (
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     WHERE n.parent_id IS NOT NULL
 ),
-busy AS (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('op') GROUP BY key),
-named AS (
-    SELECT key, bool_or(is_tf32_kernel(name)) AS is_tf32,
+named AS MATERIALIZED (
+    SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns,
+           bool_or(is_tf32_kernel(name)) AS is_tf32,
            list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids,
            min(start_ns) AS first_ns, any_value(stream) AS stream,
            bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
            -- What crosses a bus is not held against the device's memory: see memory_traffic.
            bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
     FROM op GROUP BY key
+),
+-- Most operators launch one op, whose time needs no union.
+several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key)),
+busy AS (
+    SELECT key, sum_ns AS busy_ns FROM named WHERE ops = 1
+    UNION ALL
+    SELECT key, sum(end_ns - start_ns)::BIGINT FROM interval_union('several') GROUP BY key
 )
 SELECT o.trace_id, o.event_id, w.name, o.kind, w.dims, w.types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
