@@ -12,12 +12,12 @@ import sys
 import time
 
 from tracekit.replay.whatif import Replay
-from tracekit.run import Database, connect
+from tracekit.run import open_database
 
 
 def main(path: str, memory_mb: int) -> None:
-    config = {"memory_limit": f"{memory_mb}MB", "temp_directory": f"{path}.spill"}
-    with Database(connect(path, config, path, read_only=True), path) as database:
+
+    with open_database(path, memory_mb) as database:
         trace = database.trace_ids()[0]
         begin = time.perf_counter()
         replay = Replay(database, trace)

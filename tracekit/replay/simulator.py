@@ -115,7 +115,9 @@ class Simulator:
         length, time = self._edges.replay(
             scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown
         )
-        return Run(self, scale, time, length, scale.op.times(self.graph.device.ns), work)
+        return Run(
+            self, scale, time, length, replay.scaled(self.graph.device.ns, scale.op.parts), work
+        )
 
     def _work(self, rates: Rates) -> Ints:
         """What threads have done at each point."""

@@ -65,14 +65,24 @@ static int64_t plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint
 
 static int64_t minus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 
-/* To the nanosecond, a half to the even one; what is not scaled stays exact, however long. */
-static int64_t scaled(int64_t ns, double factor) {
-    static const double all_integers = 4503599627370496.0, limit = 9223372036854775808.0;   /* 2^52 and up; 2^63 */
-    if (factor == 1) return ns;
+/* Doubles from here on are integers. */
+#define INTEGERS 4503599627370496.0
+
+static int64_t scaled_large(int64_t ns, double factor) {
+    static const double limit = 9223372036854775808.0;
     double x = (double)ns * factor, size = x < 0 ? -x : x;
+    if (factor == 1) return ns;
     if (!(size < limit)) return x < 0 ? INT64_MIN : INT64_MAX;
-    if (size < all_integers) size = (size + all_integers) - all_integers;
+    if (size < INTEGERS) size = (size + INTEGERS) - INTEGERS;
     return x < 0 ? -(int64_t)size : (int64_t)size;
+}
+
+/* To the nanosecond, a half to the even one; what is not scaled stays exact, however long. */
+static inline int64_t scaled(int64_t ns, double factor) {
+    double x = (double)ns * factor;
+    /* Nearly all: without a branch that depends on the factor, which changes from part to part. */
+    if (x >= 0 && x < INTEGERS && ns < (int64_t)INTEGERS) return (int64_t)((x + INTEGERS) - INTEGERS);
+    return scaled_large(ns, factor);
 }
 
 static int64_t at_rate(const struct rates *rates, int64_t part, int64_t ns) {
@@ -85,7 +95,19 @@ TRACEKIT_EXPORT void tracekit_scaled(const struct integers *ns, const struct rat
 }
 
 static int64_t worked(const struct stretches *stretches, const struct rates *rates, int64_t stretch, int64_t ns) {
-    return stretches->is_blocked[stretch] ? 0 : at_rate(rates, stretch, ns);
+    return at_rate(rates, stretch, ns) & ((int64_t)stretches->is_blocked[stretch] - 1);
+}
+
+static inline void work_until(
+    struct stretches stretches, struct rates rates, const int64_t *points, struct integers stretch, int64_t n, int64_t *out
+) {
+    const int64_t *borders = stretches.borders;
+    int64_t done = 0, next = 0;
+    for (int64_t i = 0; i < stretches.count && next < n; i++) {
+        done = plus(done, worked(&stretches, &rates, i, minus(borders[i + 1], borders[i])));
+        for (; next < n && signed_at(&stretch, next) == i; next++)
+            out[next] = minus(done, worked(&stretches, &rates, i, minus(borders[i + 1], points[next])));
+    }
 }
 
 /* The work done until each of `n` points, which are in order, on any thread; `stretch` is the one that each lies in. */
@@ -93,13 +115,15 @@ TRACEKIT_EXPORT void tracekit_work(
     const struct stretches *stretches, const struct rates *rates, const int64_t *points, const struct integers *stretch,
     int64_t n, int64_t *out
 ) {
-    const int64_t *borders = stretches->borders;
-    int64_t done = 0, next = 0;
-    for (int64_t i = 0; i < stretches->count && next < n; i++) {
-        done = plus(done, worked(stretches, rates, i, minus(borders[i + 1], borders[i])));
-        for (; next < n && signed_at(stretch, next) == i; next++)
-            out[next] = minus(done, worked(stretches, rates, i, minus(borders[i + 1], points[next])));
-    }
+    struct rates usual = *rates;
+    struct integers narrow = *stretch;
+    usual.kind.bytes = 1;
+    narrow.bytes = 4;
+    /* The widths that nearly all have, known when this is compiled: twice as fast. */
+    if (rates->kind.bytes == 1 && stretch->bytes == 4 && rates->rate != NULL)
+        work_until(*stretches, usual, points, narrow, n, out);
+    else
+        work_until(*stretches, *rates, points, *stretch, n, out);
 }
 
 /* When each node comes: when the latest of its edges ends. `time` is 0 for all nodes, `length` has room for all edges. */
