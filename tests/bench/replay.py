@@ -16,7 +16,6 @@ from tracekit.run import open_database
 
 
 def main(path: str, memory_mb: int) -> None:
-
     with open_database(path, memory_mb) as database:
         trace = database.trace_ids()[0]
         begin = time.perf_counter()
