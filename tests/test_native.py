@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests import sanitized
 from tests.sampling import sample
 from tests.test_roundtrip import names, values
 from tracekit.native.events import Labels, Read, Stop, read_events

@@ -13,8 +13,8 @@ from tracekit.causes import CAUSES, OF_HOST, cause_of
 from tracekit.compare.crosscheck import _own_figures
 from tracekit.compare.diff import fails
 from tracekit.native import ranks
-from tracekit.replay.recording import recording_of
-from tracekit.replay.waits import waits_of
+from tracekit.replay.graph.recording import recording_of
+from tracekit.replay.graph.waits import waits_of
 from tracekit.replay.whatif import what_if
 from tracekit.text import duration
 from tracekit.thresholds import QueryThresholds, Thresholds

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import tracekit
 from tests import sanitized, simulated
-from tests.conftest import IS_ALL
 from tests.programs import random_program
+from tests.sampling import sample
 from tests.simulator import Simulation
 from tracekit.replay.scaling import Rates, Scale
 from tracekit.replay.whatif import Replay
 
-PROGRAMS = range(8 if IS_ALL else 3)
+PROGRAMS = sample("programs of the replay in Python", range(8), range(3))
 FACTORS = st.sampled_from([0.0, 0.25, 0.5, 1.0, 1 / 3, 7.0]) | st.floats(0, 100)
 
 
@@ -73,7 +73,7 @@ def replays(tmp_path_factory):
         return [Replay(database, trace) for trace in database.trace_ids()]
 
 
-@settings(max_examples=300 if IS_ALL else 30)
+@settings(max_examples=sample("changes of replays in Python", 300, 30))
 @given(st.sampled_from(PROGRAMS), st.integers(0, 10**6), st.data())
 def test_a_replay_is_to_the_nanosecond_what_its_edges_say(replays, number, seed, data):
     replay, rng = replays[number], np.random.default_rng(seed)

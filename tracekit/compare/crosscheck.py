@@ -125,7 +125,7 @@ def _figures(
 
 
 @dataclass(frozen=True)
-class Analysis:
+class HtaAnalysis:
     """One of HTA's analyses. `ask_hta` and `ask_rules` answer in the same form, or with None."""
 
     name: str

@@ -25,7 +25,7 @@ _MOST_THREADS = 1_024
 _OUTSIDE_DUCKDB_MB = 215
 
 
-class Progress(Protocol):
+class LoadProgress(Protocol):
     """Callbacks that report the progress of loading."""
 
     def read(self, n_bytes: int) -> object:

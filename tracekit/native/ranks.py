@@ -1,6 +1,6 @@
 """The numbers that SQL, C and Python share of the walk through a host thread's slices.
 
-queries/schema/host_order.sql takes them as parameters; C takes them from ranks.h, which
+queries/schema/host_order.sql takes them as parameters; C takes them from src/ranks.h, which
 `python -m tracekit.native.ranks` writes anew.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
-HEADER = Path(__file__).with_name("ranks.h")
+HEADER = Path(__file__).with_name("src") / "ranks.h"
 
 
 class Kind(IntEnum):
@@ -63,7 +63,7 @@ def parameters() -> dict[str, int]:
 
 
 def header() -> str:
-    """The text of ranks.h."""
+    """The text of src/ranks.h."""
     tables = []
     for table in (Kind, Flag, Shift, Walked):
         kind = table.__name__.upper()
