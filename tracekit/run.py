@@ -12,7 +12,7 @@ from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.database.connection import connect_reading, is_database
 from tracekit.database.reader import Reader
-from tracekit.database.sandbox import Config
+from tracekit.database.sandbox import SPILL_MB, Config
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
-# What queries may spill to disk by default when memory is limited.
-_SPILL_MB = 10_000
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
 # counted: while it is in memory, DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
@@ -243,10 +241,7 @@ def open_database(
         TracekitError: when the file is not a database, or its tables, views, macros and types are
             not those that this version writes.
     """
-    if not is_database(path):
-        what = "is not a tracekit database" if Path(path).exists() else "no such file"
-        raise TracekitError(f"{path}: {what}")
     if spill_mb is None:
-        spill_mb = 0 if limit_mb is None else _SPILL_MB
+        spill_mb = 0 if limit_mb is None else SPILL_MB
     config: Config = {} if limit_mb is None else {"memory_limit": f"{limit_mb}MB"}
     return Database(connect_reading(path, config, path, spill_mb), str(path))

@@ -98,6 +98,9 @@ def connect_reading(
         TracekitError: when the file cannot be opened, or its catalog (tables, views, macros, types)
             is not the one that this version writes.
     """
+    if not is_database(path):
+        what = "is not a tracekit database" if Path(path).exists() else "no such file"
+        raise TracekitError(f"{name}: {what}")
     spills = {"temp_directory": spill_directory(path) if spill_mb else ""}
     connection = _connected(path, reading(_ALWAYS | config | spills), name, read_only=True)
     try:
@@ -123,9 +126,6 @@ def require_database(path: str | Path) -> None:
     Raises:
         TracekitError: when it is not; the message says why.
     """
-    if not is_database(path):
-        what = "is not a tracekit database" if Path(path).exists() else "no such file"
-        raise TracekitError(f"{path}: {what}")
     connect_reading(path, {}, path, 0).close()
 
 

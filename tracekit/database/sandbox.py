@@ -16,6 +16,9 @@ from tracekit.errors import TracekitError
 
 Config = dict[str, str | bool | int | float | list[str]]
 
+# What queries may put on disk by default, where they may spill.
+SPILL_MB = 10_000
+
 # Settings that tracekit itself changes after locking. SQL from users cannot SET anything.
 _STILL_SET = ["memory_limit", "max_temp_directory_size", "disabled_filesystems"]
 _CLOSED: Config = {

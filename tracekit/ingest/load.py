@@ -19,13 +19,17 @@ from tracekit.database.connection import (
     logs_of,
     require_database,
 )
-from tracekit.database.sandbox import Config, close_to_the_outside, limit_spilling
+from tracekit.database.sandbox import (
+    SPILL_MB,
+    Config,
+    close_to_the_outside,
+    limit_spilling,
+)
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
 from tracekit.ingest.hardware import Peaks
 from tracekit.ingest.resources import (
     LEAST_MEMORY_MB,
-    SPILL_MB,
     LoadProgress,
     Memory,
     Resources,

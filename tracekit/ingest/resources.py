@@ -13,8 +13,6 @@ from tracekit.database.sandbox import Config
 from tracekit.errors import TracekitError
 
 LEAST_MEMORY_MB = 400
-# What queries may spill to disk by default.
-SPILL_MB = 10_000
 _MEMORY_MB_PER_THREAD = 200
 # DuckDB keeps up to this much freed memory for reuse, and refuses more than the machine has.
 _MOST_KEPT_MB = 1_000

@@ -90,19 +90,6 @@ class TraceReader:
         """
         return "{" + ",".join(self._members) + "}"
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """`metadata_text`, decoded.
-
-        Raises:
-            TracekitError: when Python cannot decode it.
-        """
-        try:
-            found: dict[str, Any] = _MEMBER.decode(self.metadata_text)
-        except (ValueError, RecursionError) as error:
-            raise self._error(f"its metadata cannot be decoded: {error}") from error
-        return found
-
     def member(self, name: str) -> Any:
         """A member of the metadata, decoded; None when it is missing, too large or too deep."""
         found = find_member(self.metadata_text.encode(), name)
