@@ -8,7 +8,7 @@ from tests import traces
 from tests.conftest import trace_names
 from tests.traces import frame, gpu_op, launch, operator, slice_event, step
 from tracekit.errors import TracekitError
-from tracekit.replay.graph.edges import Kind
+from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.whatif import Replay
 
 US = 1_000
@@ -75,7 +75,7 @@ def test_threads_to_which_autograd_s_arrows_lead_are_those_that_take_work_over(
     _, ends = database.fetch(
         "SELECT DISTINCT pid, tid FROM flows WHERE category = 'fwdbwd' AND side = 'end'"
     )
-    given = graph.edges.target[graph.edges.kind == Kind.HANDOVER] - 1 - graph.ops
+    given = graph.edges.target[graph.edges.kind == EdgeKind.HANDOVER] - 1 - graph.ops
     takers = {graph.host.threads[each] for each in graph.host.thread_of(graph.joins[given])}
     assert ends
     assert set(ends) <= takers
@@ -84,7 +84,7 @@ def test_threads_to_which_autograd_s_arrows_lead_are_those_that_take_work_over(
 def test_an_op_waits_for_its_launch_and_for_its_stream(tmp_path):
     events = [launch(0, 5, 1), gpu_op(7, 50, 1), launch(10, 5, 2), gpu_op(58, 20, 2)]
     replay = replayed(tmp_path, events)
-    assert edges(replay, Kind.STREAM) == {(1, 3)}
+    assert edges(replay, EdgeKind.STREAM) == {(1, 3)}
     # The second is held up by the first: 1 us between them, which stays.
     assert predicted(replay) == 71
     assert predicted(replay, "device*0.5") == 36
@@ -132,7 +132,7 @@ def test_a_stream_waits_for_the_event_that_the_trace_names(tmp_path):
         launch(10, 5, 4), gpu_op(108, 10, 4, stream=9),
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
-    assert edges(replay, Kind.WAIT) == {(1, 6)}
+    assert edges(replay, EdgeKind.WAIT) == {(1, 6)}
     assert predicted(replay, "device*0.5") == 50 + 1 + 5
 
 
@@ -142,7 +142,7 @@ def test_without_a_call_between_them_streams_do_not_wait_for_each_other(tmp_path
         launch(10, 5, 4), gpu_op(308, 10, 4, stream=9),
     ]  # fmt: skip
     replay = replayed(tmp_path, apart)
-    assert edges(replay, Kind.WAIT) == set()
+    assert edges(replay, EdgeKind.WAIT) == set()
     # 20 us are what a launch may take; the rest has no reason in the trace.
     path = replay.bounds().path(replay.measured()).by_cause
     assert path["unknown"] == (308 - 15 - 20) * US
@@ -155,7 +155,7 @@ def test_kernels_of_a_graph_wait_for_each_other(tmp_path):
         gpu_op(7, 50, 1, stream=7), gpu_op(58, 50, 1, stream=8), gpu_op(109, 10, 1, stream=7),
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
-    assert edges(replay, Kind.WAIT) == {(1, 2), (2, 3)}
+    assert edges(replay, EdgeKind.WAIT) == {(1, 2), (2, 3)}
     assert predicted(replay, "device*0.5") == 25 + 1 + 25 + 1 + 5
 
 
@@ -170,7 +170,7 @@ def test_work_of_another_thread_is_waited_for_by_the_one_that_stands_still(tmp_p
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
     kinds = replay.graph.edges.kind
-    assert (kinds == Kind.HANDOVER).sum() == 2
+    assert (kinds == EdgeKind.HANDOVER).sum() == 2
     # 40 of the worker's us are gone, and so is the op that they launched.
     assert predicted(replay, "operator:MmBackward0*0") == predicted(replay) - 40
 
@@ -298,7 +298,7 @@ def test_devices_of_one_trace_run_beside_each_other(tmp_path):
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
     # Ops of the same stream number on two devices do not wait for each other.
-    assert edges(replay, Kind.STREAM) == {(1, 5)}
+    assert edges(replay, EdgeKind.STREAM) == {(1, 5)}
     halved = replay.run("device*0.5")
     lengths = [replay.bounds("gpu_active", device).length(halved) for device in (0, 1)]
     assert lengths == [(50 + 1 + 25) * US, 150 * US]

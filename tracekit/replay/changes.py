@@ -11,7 +11,7 @@ from tracekit.errors import TracekitError
 from tracekit.replay.grammar import PATTERNS, Change
 from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Flags, Ints, distinct
-from tracekit.replay.graph.edges import Kind
+from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.scaling import Scale
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def apply(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id
 def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
     """Scales a side's work, or what a cause stands for."""
     edges = graph.edges
-    on_host = (edges.kind == Kind.HOST) | (edges.kind == Kind.LOADER)
+    on_host = (edges.kind == EdgeKind.HOST) | (edges.kind == EdgeKind.LOADER)
     if what == "host":
         scale.host.scale(factor)
         scale.fixed.scale(factor, on_host)
@@ -56,7 +56,7 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
             rates.scale_cause(cause, factor)
         if factor == 0:
             # Who does not make the call does not wait in it.
-            waits = (edges.kind == Kind.SYNC) | (edges.kind == Kind.LOADER)
+            waits = (edges.kind == EdgeKind.SYNC) | (edges.kind == EdgeKind.LOADER)
             scale.dropped |= waits & (edges.fixed_cause == cause)
 
 
@@ -78,9 +78,9 @@ def _scale_named(
     scale.host.scale(change.factor, host.within(begin, end))
     joins = np.flatnonzero(_inside(graph.joins - 1, begin, end))
     of_join = np.isin(graph.edges.target, 1 + graph.ops + joins)
-    scale.fixed.scale(change.factor, of_join & (graph.edges.kind == Kind.HOST))
+    scale.fixed.scale(change.factor, of_join & (graph.edges.kind == EdgeKind.HOST))
     if change.factor == 0:
-        scale.dropped |= of_join & (graph.edges.kind == Kind.SYNC)
+        scale.dropped |= of_join & (graph.edges.kind == EdgeKind.SYNC)
     # What a call that waits launches (a copy) is done all the same.
     if change.what != "sync":
         call = host.key(graph.device.thread, host.origin_ns + graph.device.call)
@@ -118,7 +118,7 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
         """Times of one group of threads on an axis of its own."""
         return group[host.thread_of(key)] * host.span_ns + host.time_of(key)
 
-    synced = np.unique(edges.target[edges.kind == Kind.SYNC]) - 1 - graph.ops
+    synced = np.unique(edges.target[edges.kind == EdgeKind.SYNC]) - 1 - graph.ops
     border = np.isin(host.cause, [graph.number(name) for name in _BORDERS_OF_GRAPHS])
     border_at = distinct(np.concatenate([grouped(graph.joins[synced]), grouped(host.at[border])]))
     op = np.flatnonzero(device.linked & ~device.is_blocking)
@@ -138,14 +138,14 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
         part = slice(since, since + _AT_ONCE)
         free[part] &= _inside(grouped(host.at[part]), first, last)
     scale.host.scale(0, free)
-    scale.dropped |= edges.kind == Kind.QUEUE
+    scale.dropped |= edges.kind == EdgeKind.QUEUE
 
 
 def _groups(graph: Graph) -> Ints:
     """For each thread, the first of those that hand work to each other."""
     first = list(range(len(graph.host.threads)))
     edges = graph.edges
-    handed = np.flatnonzero(edges.kind == Kind.HANDOVER)
+    handed = np.flatnonzero(edges.kind == EdgeKind.HANDOVER)
     giver = edges.host_to[handed] // graph.host.span_ns
     taker = graph.joins[edges.target[handed] - 1 - graph.ops] // graph.host.span_ns
 

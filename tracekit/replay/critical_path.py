@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Flags, Ints, Numbers, sums
-from tracekit.replay.graph.edges import Kind
+from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Run
 
 # So many edges of the path are taken apart at once.
@@ -216,7 +216,7 @@ def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
     shown = op_part + np.minimum(fixed, 0)
     device = graph.device
     yield _pieces(at[by_op], shown[by_op], device.cause[op], device.op_id[op], True)
-    on_device = (edges.kind != Kind.HOST) & (edges.kind != Kind.SYNC)
+    on_device = (edges.kind != EdgeKind.HOST) & (edges.kind != EdgeKind.SYNC)
     yield _pieces(at + shown, np.maximum(fixed, 0), edges.fixed_cause, None, on_device)
     unknown = np.full(len(chain), graph.number("unknown"), np.int8)
     yield _pieces(at + op_part + fixed, run.wait[edges.target], unknown, None, on_device)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tracekit.replay.graph import Graph, root_of, since
 from tracekit.replay.graph.arrays import NEVER, Ints, narrow
 from tracekit.replay.graph.device import Device
-from tracekit.replay.graph.edges import Edges, Kind, joined, ranked
+from tracekit.replay.graph.edges import EdgeKind, Edges, joined, ranked
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
 from tracekit.replay.graph.streams import stream_waits
@@ -60,10 +60,10 @@ def _finished(causes: list[str], host: Host, device: Device, joins: Ints, edges:
     orphans = np.flatnonzero(latest == NEVER)
     latest[orphans] = 0
     if len(orphans):
-        edges = joined([edges, Edges.make(Kind.HOST, np.zeros_like(orphans), orphans)])
+        edges = joined([edges, Edges.make(EdgeKind.HOST, np.zeros_like(orphans), orphans)])
     # Those of a target stand side by side, and sources before targets.
     edges = edges.take(
-        np.argsort(rank[edges.target].astype(np.int64) * len(Kind) + edges.kind, kind="stable")
+        np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
     )
     return Graph(causes, host, device, edges, time, time - latest, joins, rejected)
 
@@ -114,7 +114,7 @@ class _Builder:
         np.minimum.at(own_ns, join, waits.own_ns)
         cause = np.zeros(len(joins), np.int64)
         cause[join] = waits.own_cause
-        return Edges.make(Kind.HOST, source, node, host_to=joins, fixed_ns=own_ns, cause=cause)
+        return Edges.make(EdgeKind.HOST, source, node, host_to=joins, fixed_ns=own_ns, cause=cause)
 
     def _release_edges(
         self, host: Host, joins: Ints, waits: Waits, join: Ints, ops: int
@@ -122,7 +122,7 @@ class _Builder:
         """From what was waited for to the join."""
         by_op = waits.op >= 0
         op = waits.op[by_op]
-        length = np.where(waits.kind[by_op] == Kind.QUEUE, 0, self.device.ns[op])
+        length = np.where(waits.kind[by_op] == EdgeKind.QUEUE, 0, self.device.ns[op])
         released = Edges.make(
             waits.kind[by_op], 1 + op, 1 + ops + join[by_op], op_ns=length,
             fixed_ns=waits.lag_ns[by_op], cause=waits.own_cause[by_op],
@@ -149,8 +149,8 @@ class _Builder:
             np.minimum(device.ns[before], device.start[later] - device.start[before]),
         )
         chain = Edges.make(
-            Kind.STREAM, 1 + before, 1 + later, op_ns=shared,
-            fixed_ns=np.where(overlaps, 0, self._allowed(Kind.STREAM, later, gap)),
+            EdgeKind.STREAM, 1 + before, 1 + later, op_ns=shared,
+            fixed_ns=np.where(overlaps, 0, self._allowed(EdgeKind.STREAM, later, gap)),
             cause=self.latency,
         )  # fmt: skip
         # Of ops that overlapped, the one that ended last may be another than the one before.
@@ -160,8 +160,8 @@ class _Builder:
         )
         last = order.last[other]
         rest = Edges.make(
-            Kind.STREAM, 1 + last, 1 + other, op_ns=device.ns[last],
-            fixed_ns=self._allowed(Kind.STREAM, other, device.start[other] - end[last]),
+            EdgeKind.STREAM, 1 + last, 1 + other, op_ns=device.ns[last],
+            fixed_ns=self._allowed(EdgeKind.STREAM, other, device.start[other] - end[last]),
             cause=self.latency,
         )  # fmt: skip
         return [chain, rest]
@@ -170,9 +170,11 @@ class _Builder:
         op = np.flatnonzero(self.device.linked)
         key = host.key(self.device.thread[op], host.origin_ns + self.recorded.submitted[op])
         source = root_of(host, joins, ops, key)
-        fixed = self._allowed(Kind.LAUNCH, op, self.device.start[op] - self.recorded.submitted[op])
+        fixed = self._allowed(
+            EdgeKind.LAUNCH, op, self.device.start[op] - self.recorded.submitted[op]
+        )
         return Edges.make(
-            Kind.LAUNCH,
+            EdgeKind.LAUNCH,
             source,
             1 + op,
             host_to=key,
@@ -185,8 +187,8 @@ class _Builder:
         target, source = self.stream_waits
         lag = self.device.start[target] - self.device.end[source]
         return Edges.make(
-            Kind.WAIT, 1 + source, 1 + target, op_ns=self.device.ns[source],
-            fixed_ns=self._allowed(Kind.WAIT, target, lag), cause=self.latency,
+            EdgeKind.WAIT, 1 + source, 1 + target, op_ns=self.device.ns[source],
+            fixed_ns=self._allowed(EdgeKind.WAIT, target, lag), cause=self.latency,
         )  # fmt: skip
 
     def _limited_by(self) -> NDArray[np.int8]:
@@ -201,14 +203,16 @@ class _Builder:
         )
         gap_ns = self.recorded.usual.gap_ns
         latest = np.argmax([launched, self.order.free + gap_ns, waited + gap_ns], axis=0)
-        kinds = np.array([Kind.LAUNCH, Kind.STREAM, Kind.WAIT], np.int8)
+        kinds = np.array([EdgeKind.LAUNCH, EdgeKind.STREAM, EdgeKind.WAIT], np.int8)
         return np.where(self.device.linked, kinds[latest], np.int8(-1))
 
-    def _allowed(self, kind: Kind, op: Ints, lag: Ints) -> Ints:
+    def _allowed(self, kind: EdgeKind, op: Ints, lag: Ints) -> Ints:
         """The part of a lag that is the device's own: what it usually takes, and where this is what
         delayed the op, as long as that is no wait for something else."""
         usual_ns = (
-            self.recorded.usual.latency_ns if kind == Kind.LAUNCH else self.recorded.usual.gap_ns
+            self.recorded.usual.latency_ns
+            if kind == EdgeKind.LAUNCH
+            else self.recorded.usual.gap_ns
         )
         return np.minimum(
             lag, np.where(self.limited_by[op] == kind, self.recorded.thresholds.wait_ns, usual_ns)

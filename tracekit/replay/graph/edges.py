@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tracekit.replay.graph.arrays import Flags, Ints, Numbers, narrow
 
 
-class Kind(IntEnum):
+class EdgeKind(IntEnum):
     """What an edge stands for."""
 
     HOST = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from tracekit.replay.graph.arrays import Ints
-from tracekit.replay.graph.edges import Kind
+from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.graph.handover import handovers
 from tracekit.replay.graph.recording import Recording
 from tracekit.thresholds import Thresholds
@@ -37,7 +37,7 @@ class Waits:
     lag_ns: Ints
 
     @staticmethod
-    def make(kind: Kind, start: Ints, end: Ints, **given: Ints | int) -> Waits:
+    def make(kind: EdgeKind, start: Ints, end: Ints, **given: Ints | int) -> Waits:
         n = len(start)
         names = {"own_ns": 0, "own_cause": 0, "op": -1, "instant": -1, "lag_ns": 0} | given
         columns = {
@@ -47,7 +47,7 @@ class Waits:
 
     @staticmethod
     def all(parts: Iterable[Waits]) -> Waits:
-        found = [Waits.make(Kind.SYNC, _NONE, _NONE), *parts]
+        found = [Waits.make(EdgeKind.SYNC, _NONE, _NONE), *parts]
         columns = ([getattr(part, each.name) for part in found] for each in fields(Waits))
         return Waits(*(np.concatenate(column) for column in columns))
 
@@ -103,7 +103,7 @@ def _sync_calls(recorded: Recording) -> Waits:
     allocating = maybe[chosen] & allocates[chosen]
     usual = np.minimum(length, np.where(allocating, np.maximum(rest, 0), own))
     return Waits.make(
-        Kind.SYNC,
+        EdgeKind.SYNC,
         recorded.host.key(thread[chosen], begin + origin),
         recorded.host.key(thread[chosen], blocked_until + origin),
         own_ns=np.where(at_once, length, np.maximum(usual - worked, 0)),
@@ -147,7 +147,7 @@ def _blocking_copies(recorded: Recording) -> Waits:
     origin, ended = recorded.host.origin_ns, device.end[op]
     blocked_until = _blocked_until(ended, device.call_end[op], recorded.thresholds)
     return Waits.make(
-        Kind.SYNC,
+        EdgeKind.SYNC,
         recorded.host.key(device.thread[op], origin + recorded.submitted[op]),
         recorded.host.key(device.thread[op], origin + blocked_until),
         own_cause=recorded.causes.index("copy"),
@@ -197,7 +197,7 @@ def _full_queues(recorded: Recording) -> Waits:
         origin = recorded.host.origin_ns
         found.append(
             Waits.make(
-                Kind.QUEUE,
+                EdgeKind.QUEUE,
                 recorded.host.key(device.thread[target], origin + begin),
                 recorded.host.key(device.thread[target], origin + blocked_until),
                 own_ns=np.where(is_blocked, np.maximum(own - worked, 0), length[chosen]),
@@ -222,7 +222,7 @@ def _fetches(recorded: Recording) -> Waits:
     ready = rows["dur_ns"][~long]
     own = int(np.median(ready)) if len(ready) else 0
     return Waits.make(
-        Kind.LOADER,
+        EdgeKind.LOADER,
         start[chosen],
         end[chosen],
         own_ns=own,
@@ -238,6 +238,6 @@ def _handovers(recorded: Recording) -> list[Waits]:
     given = handovers(recorded.host, launching, recorded.thresholds)
     # The worker is blocked until it is given work; the giver, until the work is done.
     return [
-        Waits.make(Kind.HANDOVER, given.idle_from, given.begin, instant=given.given),
-        Waits.make(Kind.HANDOVER, given.still_from, given.returned, instant=given.end),
+        Waits.make(EdgeKind.HANDOVER, given.idle_from, given.begin, instant=given.given),
+        Waits.make(EdgeKind.HANDOVER, given.still_from, given.returned, instant=given.end),
     ]
