@@ -1,7 +1,7 @@
-"""The numbers that SQL, C and Python share of the walk through a host thread's slices.
+"""The numbers that SQL, C and Python share for the walk through a host thread's slices.
 
-queries/schema/host_order.sql takes them as parameters; C takes them from src/ranks.h, which
-`python -m tracekit.native.ranks` writes anew.
+queries/schema/host_order.sql takes them as parameters. C takes them from src/ranks.h, which
+`python -m tracekit.native.ranks` generates.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Walked(IntEnum):
 
 
 def parameters() -> dict[str, int]:
-    """For the query host_order: `$thread_kind`, `$op_flag`, `$id_shift` ..."""
+    """The parameters of the query host_order: `$thread_kind`, `$op_flag`, `$id_shift` ..."""
     return {
         f"{each.name}_{table.__name__}".lower(): int(each)
         for table in (Kind, Flag, Shift)

@@ -1,6 +1,6 @@
-"""The replay's loops over stretches of host work and over edges, in C; arrays go in and come out.
+"""The replay's loops over stretches of host work and over edges, in C, on NumPy arrays.
 
-What they mean is said where they are used: tracekit/replay/graph/host.py and simulator.py there.
+tracekit/replay/graph/host.py and tracekit/replay/simulator.py, which call them, define the arrays.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class _Scale(ctypes.Structure):
 
 
 class Parts:
-    """Rates of parts, by their kind: a number of each part, and a rate of each number."""
+    """The rates of parts by kind: `kind` holds each part's kind, and `rate` each kind's rate."""
 
     def __init__(self, kind: NDArray[Any], rate: NDArray[np.float64] | None) -> None:
-        """Without rates, all parts take what was measured."""
+        """`rate` None: all parts take their measured time."""
         self._kept = (kind, rate)
         address = None if rate is None else _address(rate, np.float64)
         self.struct = _Rates(_integers(kind), address)
 
 
 def scaled(ns: NDArray[Any], rates: Parts) -> Ints:
-    """What parts take that were measured to take `ns`."""
+    """The times of parts at these rates; `ns` are the measured times."""
     out = np.empty(len(ns), np.int64)
     library().tracekit_scaled(
         byref(_integers(ns)), byref(rates.struct), len(ns), _address(out, np.int64)
@@ -82,8 +82,10 @@ def work_at(
     points: Ints,
     stretch: NDArray[Any],
 ) -> Ints:
-    """The work done until each of some instants in order, each in its stretch: at these rates, or
-    as measured."""
+    """The work done by each of `points`, in ns, at these rates or as measured.
+
+    `points` have to be in order; `stretch` holds the stretch of each.
+    """
     rates = rates or Parts(np.zeros(0, np.int8), None)
     out = np.zeros(len(points), np.int64)
     stretches = _Stretches(
@@ -101,14 +103,14 @@ def work_at(
 
 
 class LaidOutEdges:
-    """Edges, laid out to be replayed often: those of a target side by side, sources before targets.
+    """Edges laid out for many replays: in topological order, the edges of one target adjacent.
 
-    `op_ns` and `fixed_ns` have 4 or 8 bytes each.
+    The elements of `op_ns` and `fixed_ns` have 4 or 8 bytes.
     """
 
     def __init__(self, columns: Mapping[str, NDArray[Any]], ops: int, unknown_ns: Ints) -> None:
-        """From the columns source, target, op_ns and fixed_ns of all edges, and hosted, since and
-        until of those with host work; sources 1 to `ops` are GPU ops."""
+        """`columns` are source, target, op_ns and fixed_ns of all edges, and hosted, since and
+        until of edges with host work. Sources 1 to `ops` are GPU ops."""
         self._kept = (dict(columns), unknown_ns)
         numbers = ("source", "target", "hosted", "since", "until")
         self.nodes = len(unknown_ns)
@@ -126,7 +128,7 @@ class LaidOutEdges:
     def replay(
         self, op: Parts, fixed: Parts, dropped: NDArray[np.bool_], work_ns: Ints, unknown: float
     ) -> tuple[Ints, Ints]:
-        """How long each edge is, and when each node comes."""
+        """The length of each edge and the time of each node, in ns."""
         length, time = np.empty(self.count, np.int64), np.zeros(self.nodes, np.int64)
         scale = _Scale(
             op.struct,

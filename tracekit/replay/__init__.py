@@ -1,1 +1,1 @@
-"""The run as a graph of host and device work, replayed as it was and with changes."""
+"""Replays a run, as a graph of host and device work, as recorded and with changes."""

@@ -1,4 +1,4 @@
-"""Changes made to a replay: what each scales, removes or frees."""
+"""Applies changes to a replay: what each one scales, removes or frees."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _FREED_BY_GRAPHS = ("launch", "dispatch", "python")
 _BORDERS_OF_GRAPHS = ("input", "compilation")
-# So many stretches of host work are looked at at once.
+# Stretches of host work per block.
 _AT_ONCE = 1 << 18
 
 
 def apply(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id: int) -> None:
-    """Makes the change to what a replay takes.
+    """Applies a change to `scale`, which a replay of `graph` takes.
 
     Raises:
-        TracekitError: when it names nothing that the trace has.
+        TracekitError: the change's pattern matches nothing in the trace.
     """
     if change.what == "cuda-graph":
         _free_launches(scale, graph)
@@ -40,7 +40,10 @@ def apply(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id
 
 
 def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
-    """Scales a side's work, or what a cause stands for."""
+    """Scales the work of a side (`host`, `device`) or of a cause, or the `unknown` waits.
+
+    Factor 0 removes a cause: its work, and the waits in its calls.
+    """
     edges = graph.edges
     on_host = (edges.kind == EdgeKind.HOST) | (edges.kind == EdgeKind.LOADER)
     if what == "host":
@@ -55,7 +58,7 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
         for rates in (scale.host, scale.op, scale.fixed):
             rates.scale_cause(cause, factor)
         if factor == 0:
-            # Who does not make the call does not wait in it.
+            # A thread that does not make the call does not wait in it either.
             waits = (edges.kind == EdgeKind.SYNC) | (edges.kind == EdgeKind.LOADER)
             scale.dropped |= waits & (edges.fixed_cause == cause)
 
@@ -81,20 +84,20 @@ def _scale_named(
     scale.fixed.scale(change.factor, of_join & (graph.edges.kind == EdgeKind.HOST))
     if change.factor == 0:
         scale.dropped |= of_join & (graph.edges.kind == EdgeKind.SYNC)
-    # What a call that waits launches (a copy) is done all the same.
+    # A removed wait does not remove the op that its call launched (a copy).
     if change.what != "sync":
         call = host.key(graph.device.thread, host.origin_ns + graph.device.call)
         scale.op.scale(change.factor, _inside(call, begin, end) & graph.device.linked)
 
 
 def _glob(change: Change) -> str:
-    """What a name has to match: what is no pattern is a part of it."""
+    """The glob that names have to match; text without wildcards matches any part of a name."""
     pattern = change.pattern or "*"
     return pattern if re.search(r"[*?\[]", pattern) else f"*{pattern}*"
 
 
 def _inside(at: Ints, begin: Ints, end: Ints) -> Flags:
-    """Which instants lie in one of some intervals that do not overlap on a thread."""
+    """Which instants lie in an interval; the intervals of a thread do not overlap."""
     if not len(begin):
         return np.zeros(len(at), np.bool_)
     order = np.argsort(begin, kind="stable")
@@ -103,10 +106,11 @@ def _inside(at: Ints, begin: Ints, end: Ints) -> Flags:
 
 
 def _free_launches(scale: Scale, graph: Graph) -> None:
-    """Between two synchronizations, from the first launch's return to the last launch's, threads
-    that hand work to each other do nothing that a graph would not save them.
+    """Removes the host work that a CUDA graph would save: launch, dispatch and python.
 
-    What remains: the first launch, data loading, compilation, allocation, copies that block.
+    A graph covers the launches between two synchronizations of threads that hand work to each
+    other, from the return of the first launch to the return of the last. The first launch, data
+    loading, compilation, allocation and blocking copies remain.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
     """
     host, device, edges = graph.host, graph.device, graph.edges
@@ -115,7 +119,7 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
         return
 
     def grouped(key: Ints) -> Ints:
-        """Times of one group of threads on an axis of its own."""
+        """Times on an axis with a section for each group of threads."""
         return group[host.thread_of(key)] * host.span_ns + host.time_of(key)
 
     synced = np.unique(edges.target[edges.kind == EdgeKind.SYNC]) - 1 - graph.ops
@@ -125,7 +129,7 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
     call = group[device.thread[op]] * host.span_ns + device.call[op]
     done = group[device.thread[op]] * host.span_ns + device.call_end[op]
     region = np.searchsorted(border_at, call, "right")
-    # Regions of different groups differ, as borders do not tell groups apart.
+    # Borders do not separate groups, so the group's number is part of the region's.
     region = region * (int(group.max()) + 1) + group[device.thread[op]]
     names = distinct(region)
     region = np.searchsorted(names, region)
@@ -142,7 +146,7 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
 
 
 def _groups(graph: Graph) -> Ints:
-    """For each thread, the first of those that hand work to each other."""
+    """For each thread, its group: the first of the threads that hand work to each other."""
     first = list(range(len(graph.host.threads)))
     edges = graph.edges
     handed = np.flatnonzero(edges.kind == EdgeKind.HANDOVER)

@@ -1,4 +1,4 @@
-"""The critical path of a replay: the chain of work that a window's length consists of."""
+"""The critical path of a replay: the chain of work and waits whose lengths add up to a window."""
 
 from __future__ import annotations
 
@@ -14,38 +14,42 @@ from tracekit.replay.graph.arrays import Flags, Ints, Numbers, sums
 from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Run
 
-# So many edges of the path are taken apart at once.
+# Edges of the path, and stretches of host work, that are split into pieces per block.
 _AT_ONCE = 20_000
 _STRETCHES_AT_ONCE = 100_000
-# So many of its longest links are known.
+# Longest links that a path reports.
 _LONGEST = 10
 
 
 @dataclass(frozen=True)
 class Link:
-    """A GPU op or a slice of the host, with all its time on the path; or time between them."""
+    """A GPU op or a host slice on the path, or the time between two of them.
+
+    `start_ns` and `dur_ns` do not form an interval: an event can have several pieces on the path.
+    """
 
     event_id: int | None
     cause: str
     side: str
     start_ns: int
-    """Since the trace's start, as replayed: where its last piece on the path begins."""
+    """Where the link's last piece on the path begins, in replayed ns since the trace's start."""
     dur_ns: int
+    """The sum of the link's pieces on the path."""
 
 
 @dataclass(frozen=True)
 class Path:
-    """What a path consists of."""
+    """What a critical path consists of."""
 
     by_cause: dict[str, int]
-    """Its time in ns by cause, most first; it adds up to the window."""
+    """The path's time in ns by cause, longest first; the sum is the window's length."""
     links: list[Link]
     """The longest links, longest first."""
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces of a path, without gap or overlap: of an event, or of the time between (-1)."""
+    """Pieces of a path, without gaps or overlaps; `event` is -1 for time between events."""
 
     start: Ints
     ns: Ints
@@ -57,7 +61,7 @@ class Pieces:
         return Pieces(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
     def between(self, start: int, end: int) -> Pieces:
-        """What of them lies between two instants."""
+        """The pieces, clipped to the time between two instants."""
         since, until = np.maximum(self.start, start), np.minimum(self.start + self.ns, end)
         clipped = Pieces(since, until - since, self.cause, self.event, self.on_device)
         return clipped.take(until > since)
@@ -88,7 +92,7 @@ class _Account:
         return dict(sorted(named.items(), key=lambda item: -item[1]))
 
     def longest_events(self) -> Ints:
-        """The events with most time on the path."""
+        """The events with the most time on the path."""
         chosen = np.zeros(0, np.int64)
         for first in range(0, len(self.of_event), _AT_ONCE):
             few = np.append(chosen, np.arange(first, min(first + _AT_ONCE, len(self.of_event))))
@@ -102,13 +106,13 @@ class End:
 
     time: int
     node: int
-    """What it follows: the op's start, or a join."""
+    """The last node before the end: the op's start, or a join."""
     op: int = -1
     key: int = -1
 
 
 def last_of(run: Run, ops: Numbers, keys: Ints) -> End:
-    """The last end of some ops and instants of the host."""
+    """The latest of the given ops' ends and instants of the host (`keys`)."""
     op_end, key_time = run.op_end(ops), run.host_time(keys)
     if op_end.max(initial=-1) >= key_time.max(initial=-1):
         op = int(ops[np.argmax(op_end)])
@@ -124,12 +128,12 @@ def critical_path(run: Run, start: int, end: End) -> Path:
     account = _Account(graph)
     for each in _pieces_of(run, chain, start, end):
         account.add(each)
-    # Before the trace's first record nothing is known.
+    # The trace tells nothing of the time before its first record.
     missing = end.time - start - account.length
     if missing > 0:
         unknown = np.array([graph.number("unknown")], np.int8)
         account.add(_pieces(np.array([start]), np.array([missing]), unknown, None, False))
-    # A second look: sums tell how much of an event is on the path, not where.
+    # Second pass: the sums tell how long an event is on the path, but not where.
     chosen = account.longest_events()
     links = []
     for each in _pieces_of(run, chain, start, end):
@@ -145,7 +149,7 @@ def critical_path(run: Run, start: int, end: End) -> Path:
 
 
 def pieces(run: Run, start: int, end: End) -> Iterator[Pieces]:
-    """What the path from `end` back to `start` consists of, some at a time."""
+    """The pieces of the path from `end` back to `start`, in blocks."""
     return _pieces_of(run, _chain(run, start, end.node), start, end)
 
 
@@ -178,7 +182,7 @@ def _links(pieces: Pieces, account: _Account) -> list[Link]:
 
 
 def _chain(run: Run, start: int, node: int) -> NDArray[np.int32]:
-    """The edges of the path, from its end on."""
+    """The edges of the path, from its end to its start."""
     chain = array("i")
     time, binding, source = run.time, run.binding, run.graph.edges.source
     while time[node] > start and binding[node] >= 0:
@@ -189,7 +193,7 @@ def _chain(run: Run, start: int, node: int) -> NDArray[np.int32]:
 
 
 def _tail(run: Run, end: End) -> Iterator[Pieces]:
-    """From the last node to the path's end: an op's own time, or a thread's work."""
+    """The pieces after the last node: the op's own time, or the thread's work."""
     graph = run.graph
     if end.op >= 0:
         op = np.array([end.op])
@@ -201,8 +205,8 @@ def _tail(run: Run, end: End) -> Iterator[Pieces]:
 
 
 def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
-    """What these edges of the path consist of: host work, then the op's, then the fixed time, then
-    a wait that nothing explains."""
+    """The pieces of these edges: host work, then the op's time, then the fixed time, then the wait
+    that the trace does not explain."""
     graph, edges = run.graph, run.graph.edges.take(chain)
     at = run.time[edges.source]
     hosted = np.flatnonzero(edges.host_to >= 0)
@@ -212,7 +216,7 @@ def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
     at[hosted] += run.work_between(since, until)
     op_part, fixed, by_op = run.scale.lengths(graph.edges, chain)
     op = edges.source[by_op] - 1
-    # A fixed time below nothing (clocks differ) takes from the op.
+    # A negative fixed time (clocks differ) shortens the op.
     shown = op_part + np.minimum(fixed, 0)
     device = graph.device
     yield _pieces(at[by_op], shown[by_op], device.cause[op], device.op_id[op], True)
@@ -223,12 +227,12 @@ def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
 
 
 def _host_pieces(run: Run, since: Ints, until: Ints, begun: Ints) -> Iterator[Pieces]:
-    """The work of threads between two instants each, stretch by stretch."""
+    """The work of threads from each `since` to its `until`, stretch by stretch."""
     host, rates = run.graph.host, run.scale.host
     first = host.stretch_of(since)
     last = np.cumsum(host.stretch_of(until) - first + 1)
     offset = np.append(0, last)
-    # When each thread would have begun, had it done all of the others' work before its own.
+    # Each interval's begin, less the work of all intervals before it: `done` is one running sum.
     begun = begun.copy()
     worked = 0
     for block in range(0, int(offset[-1]), _STRETCHES_AT_ONCE):

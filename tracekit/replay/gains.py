@@ -1,8 +1,8 @@
-"""What finite changes of a run would gain: the figures that its verdict rests on.
+"""How much changes of a run would gain: the figures that its verdict rests on.
 
-A gain is what a window loses in length when the recorded graph is replayed with a change, as a
-fraction of the window. The share of one path is none: where two chains are equally long, each
-fills the path, and neither gains anything.
+A gain is the fraction by which a window gets shorter when the recorded graph is replayed with a
+change. A cause's share of the critical path does not tell its gain: if two chains are equally long,
+either can be the critical path, and shortening one of them gains nothing.
 """
 
 from __future__ import annotations
@@ -21,53 +21,56 @@ from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import Bounds, gpu_active_lengths
 
 _HALF = 0.5
-# How finely the speed is told at which the verdict flips.
+# Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
+# five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
 _TRIES = 5
 
 
 @dataclass(frozen=True)
 class Gains:
-    """What a window gains, as fractions of its length."""
+    """What changes gain in a window, as fractions of its length; negative if it gets longer."""
 
     window_ns: int
-    """As replayed: a step lasts from the completion of the one before to its own."""
+    """The window's replayed length; a step lasts from the previous completion to its own."""
     host: float
-    """The host's work in half the time."""
+    """With the host's work halved."""
     device: float
-    """The device's work in half the time."""
+    """With the device's work halved."""
     removed: dict[str, float]
-    """Each cause removed; most first."""
+    """With each cause removed, the largest gain first."""
     cuda_graph: float
-    """Launches free, as in CUDA graphs."""
+    """With free launches, as in CUDA graphs."""
     unknown: float
-    """Waits that the trace does not explain, removed."""
+    """With the waits removed that the trace does not explain."""
     work_ns: dict[str, int]
-    """What the whole trace spends on each cause, on any thread or device."""
+    """Work on each cause in the whole trace, on any thread or device, without the time spent
+    waiting."""
 
 
 @dataclass(frozen=True)
 class Causal:
-    """The verdict's window, proved by replay: the JSON of `causal`, key for key."""
+    """What replays show about the verdict's window: the JSON of `causal`, key for key."""
 
     gains: Gains
     flip: float | None
-    """How many times faster the side that bounds the window has to be for half of the other side to
-    gain more; None: at no speed up to `fastest` times (tracekit/thresholds.py)."""
+    """How many times faster the side that bounds the window has to be before halving the other
+    side gains more; None if it does not even at `fastest` times (tracekit/thresholds.py)."""
     undilated: tuple[float, float] | None
-    """The gains of host and device without the profiler's own cost, where `capture` measured it."""
+    """The gains of host and device without the profiler's own cost; None if `capture` did not
+    measure that cost, or found none."""
     path: dict[str, float]
-    """What the critical path consists of: shares that add up to 1."""
+    """The critical path by cause: shares that add up to 1."""
     links: list[dict[str, Any]]
     """The longest links of the path (`start_ns` counts from the trace's start)."""
     clock_shift_ns: int
-    """What had to be added to the device's times for no op to start before its launch."""
+    """What was added to the device's times so that no op starts before its launch."""
     edges_left_out: int
-    """Dependencies that the times contradict; links of ops that start long before their launch are
-    among them."""
+    """Dependencies that the recorded times contradict, including the links of ops that start long
+    before their launch."""
 
 
 class WindowGains:
-    """The windows of a trace, each with its gains: all from the same few replays."""
+    """The gains of all windows of a trace, from one shared set of replays."""
 
     def __init__(self, replay: Replay, dilation: float | None = None) -> None:
         self.replay = replay
@@ -91,9 +94,12 @@ class WindowGains:
         self._runs["cuda-graph"] = self._lengths(replay.run("cuda-graph"))
 
     def gains(self, kind: str, number: int) -> Gains:
-        """Of `gpu_active` or `trace` of a device, or of a `step`, by their numbers.
+        """The gains in a window.
 
-        To all devices, the whole trace is one window.
+        Args:
+            kind: `gpu_active`, `trace` or `step`.
+            number: of the device (`gpu_active`) or of the step; unused for `trace`, which is one
+                window for all devices.
         """
         key = ("trace", 0) if kind == "trace" else (kind, number)
         measured = self._runs["measured"][key]
@@ -114,7 +120,7 @@ class WindowGains:
         )
 
     def causal(self, kind: str, number: int) -> Causal:
-        """The same, with the critical path and how far the verdict is from flipping."""
+        """The gains with the critical path and the speed at which the verdict flips."""
         gains = self.gains(kind, number)
         window = _Window(self.replay, self._bounds(kind, number), number)
         path = window.path(self.replay.measured())
@@ -143,7 +149,7 @@ class WindowGains:
         return found | {("step", number): length for number, length in enumerate(steps)}
 
     def _flip(self, window: _Window, side: str) -> float | None:
-        """How many times faster a side has to be for half of the other one to gain more."""
+        """How many times faster `side` has to be before halving the other side gains more."""
         other = "device" if side == "host" else "host"
 
         def flipped(faster: float) -> bool:
@@ -172,7 +178,7 @@ class WindowGains:
 
 @dataclass(frozen=True)
 class _Window:
-    """A window whose length and path any replay tells."""
+    """A window with its length and critical path in any replay."""
 
     replay: Replay
     bounds: Bounds | None
@@ -190,7 +196,7 @@ class _Window:
 
 
 def scaled(replay: Replay, **factors: float) -> Run:
-    """A replay with sides or causes scaled."""
+    """Replays with sides or causes scaled by factors, such as `host=0.5`."""
     scale = Scale.of(replay.graph)
     for what, factor in factors.items():
         scale_cause(what, factor, scale, replay.graph)

@@ -1,4 +1,4 @@
-"""What could be different, as a user writes it: `host*0.5`, `kernel:gemm*0.8`, `cuda-graph`."""
+"""Changes as a user writes them: `host*0.5`, `kernel:gemm*0.8`, `cuda-graph`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tracekit.errors import TracekitError
 
-# Other names of causes and sides.
+# Aliases of causes and sides.
 _ALIASES = {"gpu": "device", "cpu": "host", "network": "communication", "copies": "copy"}
-# What stands before a pattern, with the query that finds what it matches.
+# The kinds of a pattern (`kind:PATTERN`), with the query that finds what matches.
 PATTERNS = {
     "kernel": "kernels_named",
     "class": "kernels_of_class",
@@ -31,7 +31,7 @@ fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates ove
 
 @dataclass(frozen=True)
 class Change:
-    """One change: what of, and how many times as long as measured that takes."""
+    """One change: what it applies to, and how many times as long as measured that takes."""
 
     text: str
     what: str
@@ -43,7 +43,7 @@ def parse(text: str, causes: list[str]) -> Change:
     """Reads a change as a user writes it.
 
     Raises:
-        TracekitError: when it is none.
+        TracekitError: the text is not a change.
     """
     what, colon, rest = text.strip().partition(":")
     if what == "cuda-graph" and not colon:

@@ -1,4 +1,4 @@
-"""What parts of a run take of their measured time: few rates among many parts."""
+"""How a replay scales measured times: many parts of a run share few rates."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass
 class Rates:
-    """Rates of parts that each have a cause; to begin with, all are 1.
+    """The rates of parts that each have a cause. All rates start at 1.
 
-    Parts of one `kind` have one rate and one cause, so that scaling a cause touches no part.
+    Parts of one `kind` share a rate and a cause: scaling a cause changes the kinds, not the parts.
     """
 
     kind: Numbers
     cause: Ints
-    """Of each kind."""
+    """The cause of each kind."""
     rate: Floats
-    """Of each kind."""
+    """The rate of each kind: the factor by which its measured time is multiplied."""
 
     @staticmethod
     def of(cause: NDArray[np.int8], causes: int) -> Rates:
-        """Parts with these causes, of so many there are."""
+        """Rates of parts with these causes, which are numbers below `causes`."""
         return Rates(cause, np.arange(causes), np.ones(causes))
 
     @property
     def parts(self) -> Parts:
-        """The same, as the native library takes them."""
+        """The rates in the native library's form."""
         return Parts(self.kind, None if self.all_one else self.rate)
 
     @property
@@ -44,7 +44,7 @@ class Rates:
         return bool((self.rate == 1).all())
 
     def scale(self, factor: float, where: Flags | None = None) -> None:
-        """Scales all parts, or some."""
+        """Scales the parts selected by `where`, or all parts."""
         if where is None:
             self.rate = self.rate * factor
             return
@@ -57,7 +57,7 @@ class Rates:
         self.kind[where] = number[self.kind[where]]
 
     def scale_each(self, factors: Floats, which: Ints) -> None:
-        """Scales each of some parts by its own factor."""
+        """Scales each of the parts `which` by its own factor."""
         kinds = self.kind[which]
         self.kind = self.kind.astype(np.int64)
         self.kind[which] = len(self.rate) + np.arange(len(which))
@@ -68,7 +68,7 @@ class Rates:
         self.rate = np.where(self.cause == cause, self.rate * factor, self.rate)
 
     def times(self, ns: Numbers, which: Which = slice(None)) -> Ints:
-        """What parts take that were measured to take `ns`, or pieces of them."""
+        """Scales `ns`: the measured times of the parts `which`, or pieces of those times."""
         if self.all_one:
             return ns.astype(np.int64, copy=False)
         if np.isin(self.rate, (0, 1)).all():
@@ -78,24 +78,24 @@ class Rates:
 
 
 def times(ns: Numbers, factor: Floats | float) -> Ints:
-    """`ns` scaled, to the nanosecond; what is not scaled stays exact, however long."""
+    """`ns` scaled and rounded to ns; times with a factor of 1 stay exact, however long."""
     return np.where(np.equal(factor, 1.0), ns, np.rint(ns * factor).astype(np.int64))
 
 
 @dataclass
 class Scale:
-    """What everything takes of its measured time; to begin with, all of it."""
+    """How a replay scales each measured time. All factors start at 1."""
 
     host: Rates
-    """Of each stretch of host work."""
+    """The rates of the stretches of host work."""
     op: Rates
-    """Of each GPU op."""
+    """The rates of the GPU ops."""
     fixed: Rates
-    """Of each edge's fixed time."""
+    """The rates of the edges' fixed times."""
     dropped: Flags
-    """Edges that hold no more."""
+    """Edges that the replay ignores."""
     unknown: float = 1.0
-    """Of waits that the trace does not explain."""
+    """The factor of the waits that the trace does not explain."""
 
     @staticmethod
     def of(graph: Graph) -> Scale:
@@ -108,8 +108,8 @@ class Scale:
         )
 
     def lengths(self, edges: Edges, which: Which) -> tuple[Ints, Ints, Ints]:
-        """What the work of GPU ops and fixed times add to the lengths of edges; and which of these
-        edges come from an op."""
+        """The scaled op time and fixed time of the edges `which`, in ns, and the indices among them
+        of the edges whose source is an op."""
         op = edges.source[which] - 1
         by_op = np.flatnonzero((op >= 0) & (op < len(self.op.kind)))
         op_part = np.zeros(len(op), np.int64)

@@ -1,4 +1,4 @@
-"""Replaying the graph: when everything would have happened, had some work taken another time."""
+"""Replays the graph: when everything would have happened if some work had taken another time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Run:
     simulator: Simulator
     scale: Scale
     time: Ints
-    """When each node comes."""
+    """The time of each node."""
     length: Ints
-    """Of each edge."""
+    """The length of each edge."""
     op_ns: Ints
     work: Ints
-    """What threads have done at each of the simulator's points."""
+    """The work that threads have done by each of the simulator's points."""
 
     @property
     def graph(self) -> Graph:
@@ -34,38 +34,39 @@ class Run:
 
     @property
     def wait(self) -> Ints:
-        """What each node waits for no known reason."""
+        """How long each node waits for a reason that the trace does not show."""
         return times(self.graph.unknown, self.scale.unknown)
 
     @cached_property
     def binding(self) -> NDArray[np.int32]:
-        """For each node, the edge that was latest; -1: the start of the trace."""
+        """For each node, the edge that determined its time; -1: the start of the trace."""
         edges = self.graph.edges
         reached = self.time[edges.source]
         reached += self.length
         reached += self.wait[edges.target]
         reached -= self.time[edges.target]
         tight = np.flatnonzero((reached == 0) & ~self.scale.dropped)
-        # Of edges equally late, what the device did before what the host did: it was there first.
+        # Of equally late edges, the one of the lowest kind binds, because it is assigned last: for
+        # an op, its stream rather than its launch.
         tight = tight[np.argsort(-edges.kind[tight], kind="stable")]
         binding = np.full(len(self.time), -1, np.int32)
         binding[edges.target[tight]] = tight
         return binding
 
     def op_end(self, op: Which) -> Ints:
-        """When GPU ops end, which start when `op_start` says."""
+        """When GPU ops end."""
         return self.op_start(op) + self.op_ns[op]
 
     def op_start(self, op: Which) -> Ints:
         return self.time[1 : 1 + self.graph.ops][op]
 
     def host_time(self, key: Ints) -> Ints:
-        """When threads reach keys of the host."""
+        """When threads reach these instants of the host (keys)."""
         root = self.graph.root(key)
         return self.time[root] + self.work_between(self.graph.since(root, key), key)
 
     def work_between(self, since: Ints, until: Ints) -> Ints:
-        """What threads do between two instants each, in ns."""
+        """The work of threads from each `since` to its `until`, in ns."""
         return self._work_at(until) - self._work_at(since)
 
     def _work_at(self, key: Ints) -> Ints:
@@ -79,11 +80,14 @@ class Run:
 
 
 class Simulator:
-    """A graph, laid out to be replayed often: a pass over its edges, in order, in C."""
+    """A graph laid out for many replays: each is one pass in C over the edges, in order."""
 
     def __init__(self, graph: Graph, watched: Ints | None = None) -> None:
-        """`watched`: instants of the host that replays will be asked for (others cost a pass over
-        its work)."""
+        """Args:
+        graph: what is replayed.
+        watched: instants of the host whose times will be asked for; a replay precomputes them.
+            Any other instant costs a pass over the host's work.
+        """
         self.graph = graph
         edges, host = graph.edges, graph.host
         watched = np.zeros(0, np.int64) if watched is None else watched
@@ -93,7 +97,7 @@ class Simulator:
         asked = graph.since(graph.root(watched), watched)
         points = distinct(np.concatenate([distinct(since), until, watched, asked]))
         self.points = points
-        """Instants of the host whose work a replay sums up to."""
+        """Instants of the host up to which a replay sums the work."""
         self._stretch = host.stretch_of(points).astype(np.int32)
         columns = {
             "source": edges.source,
@@ -106,10 +110,10 @@ class Simulator:
         }
         self._edges = replay.LaidOutEdges(columns, graph.ops, graph.unknown)
         self._measured: Ints | None = None
-        """What threads had done at each point as recorded, once a replay has asked."""
+        """The work that threads had done by each point as recorded; None until first needed."""
 
     def run(self, scale: Scale | None = None) -> Run:
-        """The replay. With nothing changed, every node comes when it was measured."""
+        """Replays the graph. Without changes, every node has its measured time."""
         scale = scale or Scale.of(self.graph)
         work = self._work(scale.host)
         length, time = self._edges.replay(
@@ -120,7 +124,7 @@ class Simulator:
         )
 
     def _work(self, rates: Rates) -> Ints:
-        """What threads have done at each point."""
+        """The work that threads have done by each point, at these rates."""
         if rates.all_one and self._measured is not None:
             return self._measured
         work = self.graph.host.work_at(self.points, self._stretch, rates)

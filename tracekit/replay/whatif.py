@@ -1,4 +1,4 @@
-"""What a run would have taken, had something been faster: its graph, replayed with changes."""
+"""How long a run would have taken if something had been faster: its graph replayed with changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LARGE_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class StepLength:
-    """A step, from the completion of the one before to its own."""
+    """A step's length as recorded and as predicted, from the previous completion to its own."""
 
     name: str
     window_ns: int
@@ -38,7 +38,7 @@ class StepLength:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A window of a run as recorded, and as it would be with the changes."""
+    """A window of a run as recorded, and as predicted with the changes."""
 
     trace: str
     window: str
@@ -47,12 +47,13 @@ class WhatIf:
     predicted_ns: int
     speedup: float
     bound_by: dict[str, float]
-    """What the changed window's critical path consists of: shares of `predicted_ns`."""
+    """The changed window's critical path by cause: shares of `predicted_ns`."""
     unknown_ns: int
-    """Of `predicted_ns`, waits that the trace does not explain: they are kept as they were."""
+    """The part of `predicted_ns` that is waits without an explanation in the trace. A replay keeps
+    them as they were."""
     steps: list[StepLength]
     doubts: list[str]
-    """What in the trace makes the prediction doubtful."""
+    """Problems of the trace that make the prediction doubtful."""
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
@@ -60,7 +61,7 @@ class WhatIf:
 
 
 class Replay:
-    """One trace as a graph, to be replayed with changes."""
+    """The graph of one trace, which can be replayed with changes."""
 
     def __init__(
         self, database: Reader, trace_id: int, thresholds: Thresholds | None = None
@@ -76,14 +77,14 @@ class Replay:
         self.simulator = Simulator(self.graph, np.concatenate(watched))
 
     def measured(self) -> Run:
-        """The replay without a change (large: made anew each time)."""
+        """The replay without changes. It is large, so it is not cached."""
         return self.simulator.run()
 
     def run(self, *changes: str) -> Run:
         """The replay with these changes.
 
         Raises:
-            TracekitError: when one is no change, or names nothing in the trace.
+            TracekitError: a text is not a change, or matches nothing in the trace.
         """
         scale = Scale.of(self.graph)
         for change in [parse(text, self.graph.causes) for text in changes]:
@@ -105,8 +106,8 @@ class Replay:
 
 
 def _return_freed_arrays() -> None:
-    """Has the C library give the system back what arrays leave free, where it is glibc: for arrays
-    of up to 32 MiB it would keep it. https://man7.org/linux/man-pages/man3/mallopt.3.html"""
+    """Makes glibc return the memory of freed arrays to the system; by default it may keep that of
+    arrays of up to 32 MiB. https://man7.org/linux/man-pages/man3/mallopt.3.html"""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
@@ -118,15 +119,14 @@ def what_if(
     window: str | None = None,
     thresholds: Thresholds | None = None,
 ) -> WhatIf:
-    """What a window would have taken with changes such as `host*0.5`.
+    """How long a window would have taken with changes such as `host*0.5`.
 
-    `tracekit.replay.grammar.HELP` lists them.
-
-    `window` is `gpu_active` (the default), `trace` or the name of a step.
+    `tracekit.replay.grammar.HELP` lists the changes. `window` is `gpu_active` (the default),
+    `trace` or the name of a step. Lengths are in ns.
 
     Raises:
-        TracekitError: when a change is none or names nothing in the trace, or there is no such
-            window.
+        TracekitError: a text is not a change or matches nothing in the trace, the trace has no such
+            window, or it has no events with a time.
     """
     replay = Replay(database, trace_id, thresholds)
     before, after = replay.measured(), replay.run(*changes)

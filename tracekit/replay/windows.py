@@ -1,4 +1,4 @@
-"""Windows of a replay: what lengths are measured between, as recorded and as replayed."""
+"""Windows of a run: the spans whose lengths a replay compares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Bounds:
-    """A window of a run: from the first beginning of some GPU ops and threads to their last end."""
+    """A window of a run: from the earliest begin of its GPU ops and threads to their latest end."""
 
     kind: str
     name: str
@@ -38,25 +38,25 @@ class Bounds:
         return max(int(each.max()) for each in times if len(each))
 
     def length(self, run: Run) -> int:
-        """Its length in ns."""
+        """The window's length in ns."""
         return self.end(run) - self.start(run)
 
     def path(self, run: Run) -> Path:
-        """The critical path through it: its links add up to its length."""
+        """The critical path through the window: its pieces add up to the length."""
         end = run.op_end(self.ops)
         last = self.ops.start + np.flatnonzero(end == end.max())[:1] if len(end) else _NONE
         return critical_path(run, self.start(run), last_of(run, last, self.last_keys))
 
 
 def gpu_active(graph: Graph, device_id: int) -> Bounds:
-    """From the start of a device's first op to the end of its last."""
+    """The window from the start of a device's first op to the end of its last."""
     # Ops are in order of their devices.
     first, stop = np.searchsorted(graph.device.device_id, [device_id, device_id + 1]).tolist()
     return Bounds("gpu_active", "GPU-active span", slice(first, stop), _NONE, _NONE)
 
 
 def gpu_active_lengths(run: Run) -> dict[int, int]:
-    """How long each device's GPU-active span is, in ns."""
+    """The length in ns of each device's GPU-active span."""
     if not run.graph.ops:
         return {}
     device, first = np.unique(run.graph.device.device_id, return_index=True)
@@ -67,7 +67,7 @@ def gpu_active_lengths(run: Run) -> dict[int, int]:
 
 
 def whole(graph: Graph) -> Bounds:
-    """From the first event of the trace to its last."""
+    """The window from the first event of the trace to its last."""
     threads = np.arange(len(graph.host.threads)) * graph.host.span_ns
     last = threads + graph.host.span_ns - 1
     return Bounds("trace", "whole trace", slice(0, graph.ops), threads, last)
@@ -75,37 +75,40 @@ def whole(graph: Graph) -> Bounds:
 
 @dataclass(frozen=True)
 class Steps:
-    """The profiler's steps, or other ranges that follow each other, each from the completion of the
-    one before to its own: a step is complete when the host has left it and the device has done
-    what was launched in it."""
+    """The profiler's steps, or other ranges that follow each other.
+
+    A step lasts from the completion of the previous one to its own. It is complete when the host
+    has left it and the device has finished the work launched in it.
+    """
 
     kinds: list[str]
     names: list[str]
     began_ns: list[int]
-    """When the host begins each, as recorded: with its name, what tells it from others."""
+    """When the host begins each step, as recorded; name and begin identify a step."""
     begin: Ints
-    """The keys at which the host begins each."""
+    """The keys at which the host begins each step."""
     end: Ints
     op: Numbers
-    """The ops launched in one of them, and in which."""
+    """The ops launched in a step."""
     step: Numbers
+    """The step of each of these ops."""
 
     @cached_property
     def numbers(self) -> dict[tuple[str, int], int]:
-        """The number of each, by name and recorded begin."""
+        """The number of each step, by name and recorded begin."""
         told = zip(self.names, self.began_ns, strict=True)
         return {step: number for number, step in enumerate(told)}
 
     @property
     def instants(self) -> Ints:
-        """The keys that the host is asked for."""
+        """The keys of the host whose times the lengths need."""
         return np.append(self.begin[:1], self.end)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def completions(self, run: Run) -> Ints:
-        """When each is complete, after the start of the first: one more than there are steps."""
+        """The first step's start, then the time at which each step is complete."""
         times = run.host_time(self.instants)
         np.maximum.at(times, 1 + self.step, run.op_end(self.op))
         return np.maximum.accumulate(times)
@@ -120,7 +123,7 @@ class Steps:
 
 
 def steps_of(database: Reader, trace_id: int, graph: Graph) -> Steps:
-    """The steps of a trace, or where it marks none, its outermost ranges."""
+    """The steps of a trace, or its outermost ranges if it marks no steps."""
     rows = database.arrays("replay_steps", trace=trace_id)
     host, device = graph.host, graph.device
     if not len(rows["pid"]):

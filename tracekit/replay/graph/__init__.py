@@ -1,24 +1,25 @@
-"""The run as a graph: instants of host threads and starts of GPU ops, and what each waits for.
+"""The run as a graph: its nodes are instants of host threads and starts of GPU ops.
 
-A node is an instant at which something waits for something else: a GPU op starts, a call that
-waits for the device returns, a thread takes work over or gets it back. An edge says that its target
-comes no sooner than its source plus a length, which consists of host work, device work and a fixed
-time. A node is measured where its latest edge puts it, or later: that `unknown` wait has no reason
-in the trace, is kept as it is, and reported.
+A node is an instant that may wait for another one: a GPU op starts, a call that waits for the
+device returns, a thread takes work over from another or gets it back. An edge says that its target
+comes no earlier than its source plus a length, which is the sum of host work, device work and a
+fixed time. A node was measured at the time that its latest edge allows, or after it. The trace does
+not explain that difference, the `unknown` wait: a replay keeps it and reports it.
 
-What edges there are (the source of each definition is the CUDA programming guide's chapter on
-asynchronous concurrent execution, but for where the trace itself says so):
+The kinds of edges (defined in the CUDA programming guide's chapter on asynchronous concurrent
+execution, unless the trace itself records the dependency):
 
   host      a thread does one thing after another
-  stream    so does a stream; ops that overlap on it start one after the other
+  stream    a stream runs one op after another; ops that overlap on it start in order
   launch    an op starts after its launch was submitted
-  wait      a stream waits for an event of another one; kernels of one graph, for each other
+  wait      a stream waits for an event of another stream; kernels of one graph wait for each other
   sync      a call that waits for the device returns after the op that it waits for has ended
-  queue     a launch finds no room until an earlier op has started
-  loader    a fetch returns when other processes have loaded the batch, one after the other
-  handover  a thread works on what another gives it, and that one stands still meanwhile
+  queue     a launch call waits for room in a full queue until an earlier op has started
+  loader    a fetch returns when other processes have loaded the batch, one batch after another
+  handover  a thread does work that another thread gives it; the giver stands still meanwhile
 
-The idea of replaying such a graph is Daydream's (https://www.usenix.org/conference/atc20/presentation/zhu-hongyu).
+The idea of replaying such a graph is Daydream's:
+https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
 """
 
 from __future__ import annotations
@@ -35,21 +36,22 @@ from tracekit.replay.graph.host import Host
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph of one trace, ready to be swept. Times are ns since the trace's start."""
+    """The graph of one trace, ready for replays. Times are ns since the trace's start."""
 
     causes: list[str]
     host: Host
     device: Device
     edges: Edges
-    """Those of a target stand side by side, in order of their kinds; sources before targets."""
+    """In topological order of their targets; the edges of one target are adjacent, in order of
+    their kinds."""
     time: Ints
-    """When each node was measured."""
+    """The measured time of each node."""
     unknown: Ints
-    """How much later than its latest edge says."""
+    """How much later than its latest edge allows each node was measured."""
     joins: Ints
-    """The keys of the host's joins, in order."""
+    """The keys of the host's joins (the nodes on host threads), in order."""
     rejected: int
-    """Edges left out because the clock contradicts them."""
+    """The number of edges left out because the measured times contradict them."""
 
     @property
     def ops(self) -> int:
@@ -64,7 +66,7 @@ class Graph:
         return root_of(self.host, self.joins, self.ops, key)
 
     def since(self, node: Numbers, key: Ints) -> Ints:
-        """The instants of such nodes, on the threads of the instants that follow them."""
+        """The key of each `node`, on the thread of the instant `key` that follows it."""
         return since(self.host, self.joins, self.ops, node, key)
 
 

@@ -1,4 +1,4 @@
-"""From a recording to its graph: which edges there are, and how long they are."""
+"""Builds the graph of a recording: its edges and their lengths."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def build(database: Reader, trace_id: int, thresholds: Thresholds) -> Graph:
     """The graph of a trace.
 
     Raises:
-        TracekitError: when it has no events with a time, or times beyond what 64 bits hold.
+        TracekitError: the trace has no events with a time, or its times do not fit into 64 bits.
     """
     recorded = recording_of(database, trace_id, thresholds)
     causes, device = recorded.causes, recorded.device
     host, joins, edges = _Builder(recorded).edges()
-    # All that was only needed to find the edges may go.
+    # Frees what only the search for edges needed.
     del recorded
     return _finished(causes, host, device, joins, edges)
 
 
 def _finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: Edges) -> Graph:
-    """A graph of these edges, whose fixed times are made to fit what was measured.
+    """The graph of these edges, with fixed times that fit the measured times.
 
-    An edge that would put its target later than it was is shortened; one whose source was
-    measured after its target is left out.
+    Shortens an edge that would put its target later than measured. Leaves out an edge whose source
+    was measured after its target.
     """
     time = np.concatenate([[0], device.start, host.time_of(joins)]).astype(np.int64)
     kept = time[edges.source] <= time[edges.target]
@@ -56,12 +56,12 @@ def _finished(causes: list[str], host: Host, device: Device, joins: Ints, edges:
     latest = np.full(len(time), NEVER)
     latest[0] = 0
     np.maximum.at(latest, edges.target, reached)
-    # What nothing in the trace leads to starts when it was seen to start.
+    # A node without an edge keeps its measured time: an edge from the trace's start leads to it.
     orphans = np.flatnonzero(latest == NEVER)
     latest[orphans] = 0
     if len(orphans):
         edges = joined([edges, Edges.make(EdgeKind.HOST, np.zeros_like(orphans), orphans)])
-    # Those of a target stand side by side, and sources before targets.
+    # In topological order of the targets, and of one target by kind.
     edges = edges.take(
         np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
     )
@@ -69,7 +69,8 @@ def _finished(causes: list[str], host: Host, device: Device, joins: Ints, edges:
 
 
 def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -> tuple[Ints, Ints]:
-    """The edges' fixed times, made to fit, and when each edge lets its target come."""
+    """The edges' fixed times, shortened where necessary, and the earliest time of the target that
+    each edge allows."""
     reached = time[edges.source] + edges.op_ns
     hosted = np.flatnonzero(edges.host_to >= 0)
     until = edges.host_to[hosted]
@@ -91,9 +92,9 @@ class _Builder:
         self.limited_by = self._limited_by()
 
     def edges(self) -> tuple[Host, Ints, Edges]:
-        """The threads, blocked where they may wait, their joins, and all edges."""
+        """The threads (blocked where they may wait), their joins, and all edges."""
         waits = waits_of(self.recorded)
-        # Waits that end at one instant share a join.
+        # Waits that end at the same instant share a join.
         host = self.recorded.host.blocking(waits.start, waits.end)
         joins, join = np.unique(waits.end, return_inverse=True)
         ops = len(self.device.start)
@@ -119,7 +120,7 @@ class _Builder:
     def _release_edges(
         self, host: Host, joins: Ints, waits: Waits, join: Ints, ops: int
     ) -> list[Edges]:
-        """From what was waited for to the join."""
+        """From the op or host instant that a thread waits for to the join."""
         by_op = waits.op >= 0
         op = waits.op[by_op]
         length = np.where(waits.kind[by_op] == EdgeKind.QUEUE, 0, self.device.ns[op])
@@ -141,7 +142,8 @@ class _Builder:
         before = later - 1
         gap = device.start[later] - end[before]
         overlaps = gap < 0
-        # What overlaps and is not just launched began at a point of the other's work.
+        # An op that overlaps the previous one, and was not just launched, starts at a fixed point
+        # of that op's work.
         fresh = self.recorded.fresh[later]
         shared = np.where(
             overlaps & fresh,
@@ -153,7 +155,7 @@ class _Builder:
             fixed_ns=np.where(overlaps, 0, self._allowed(EdgeKind.STREAM, later, gap)),
             cause=self.latency,
         )  # fmt: skip
-        # Of ops that overlapped, the one that ended last may be another than the one before.
+        # After overlapping ops, the op that ended last may not be the previous one.
         before_each = np.arange(len(end)) - 1
         other = np.flatnonzero(
             (order.last >= 0) & (order.last != before_each) & (order.free <= device.start)
@@ -183,7 +185,7 @@ class _Builder:
         )
 
     def _wait_edges(self) -> Edges:
-        """Where a stream waits for another."""
+        """From an op to the op of another stream that waits for it."""
         target, source = self.stream_waits
         lag = self.device.start[target] - self.device.end[source]
         return Edges.make(
@@ -192,9 +194,9 @@ class _Builder:
         )  # fmt: skip
 
     def _limited_by(self) -> NDArray[np.int8]:
-        """What delayed each op: of its launch, its stream and another stream, the last to be ready.
+        """The edge kind that delayed each op: launch, stream or wait, whichever was ready last.
 
-        Without a launch in the trace nobody knows: then it is none of them.
+        -1 for an op without a launch in the trace: its cause of delay is unknown.
         """
         waited = np.full(len(self.device.start), NEVER, np.int64)
         np.maximum.at(waited, self.stream_waits[0], self.device.end[self.stream_waits[1]])
@@ -207,8 +209,8 @@ class _Builder:
         return np.where(self.device.linked, kinds[latest], np.int8(-1))
 
     def _allowed(self, kind: EdgeKind, op: Ints, lag: Ints) -> Ints:
-        """The part of a lag that is the device's own: what it usually takes, and where this is what
-        delayed the op, as long as that is no wait for something else."""
+        """The part of a lag that the device itself takes: at most its usual time, or, for the edge
+        kind that delayed the op, at most `wait_ns`. A longer lag is a wait for something else."""
         usual_ns = (
             self.recorded.usual.latency_ns
             if kind == EdgeKind.LAUNCH

@@ -1,4 +1,4 @@
-"""GPU ops as arrays: who launched them, what ran before, and what the device takes for both."""
+"""GPU ops as arrays: their launches, their order on streams, and the device's usual delays."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from tracekit.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Device:
-    """GPU ops, stream after stream, in order of their starts. Times are ns since the trace's start,
-    by the host's clock: `shift_ns` was added to what the trace says."""
+    """GPU ops, stream after stream, in order of their starts.
+
+    Times are ns since the trace's start on the host's clock: `shift_ns` of the op's device was
+    added to the times in the trace.
+    """
 
     op_id: Numbers
     device_id: Numbers
     stream: Numbers
     queue: NDArray[np.int32]
-    """The number of the op's (device, stream)."""
+    """The number of the op's stream, counted over all devices."""
     start: Ints
     ns: Ints
     cause: NDArray[np.int8]
     launch_id: Numbers
-    """-1: not in the trace."""
+    """-1: the launch is not in the trace."""
     thread: NDArray[np.int32]
     """The launching thread's number; -1: none."""
     call: Ints
@@ -48,8 +51,10 @@ class Device:
 
 
 def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Thresholds) -> Device:
-    """From the rows of queries/replay/device_work.sql and device_limits.sql, of one trace, which it
-    takes."""
+    """The ops in the rows of queries/replay/device_work.sql and device_limits.sql, of one trace.
+
+    Removes the columns from `rows` as it reads them.
+    """
 
     def filled(name: str) -> Ints:
         return np.ma.filled(rows.pop(name), -1).astype(np.int64, copy=False)
@@ -63,7 +68,7 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
     start = filled("start_ns") - host.origin_ns
     call = np.where(linked, filled("launch_start_ns") - host.origin_ns, 0)
     call_end = np.where(linked, filled("launch_end_ns") - host.origin_ns, 0)
-    # What starts before its launch: the device's clock is behind by as much, or the link is wrong.
+    # An op starts before its launch if the device's clock is behind or the link is wrong.
     early = np.where(thread >= 0, call - start, NEVER)
     wrong = early > thresholds.clock_shift_ns
     thread[wrong] = -1
@@ -94,20 +99,20 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
 
 @dataclass(frozen=True)
 class Order:
-    """What each op finds on its stream."""
+    """What precedes each op on its stream."""
 
     is_first: Flags
     last: NDArray[np.int32]
-    """Of all before it, the one that ends last; -1: none."""
+    """The earlier op of the stream that ends last; -1: none."""
     free: Ints
-    """When that one ends; very early where there is none."""
+    """When that op ends; NEVER for the first op of a stream."""
 
 
 def order_of(device: Device) -> Order:
     n = len(device.start)
     end = device.end
     first = np.append(True, np.diff(device.queue) != 0)[:n]
-    # One running maximum for all streams: each one's ends lie above those of the streams before.
+    # One running maximum serves all streams: each stream's ends are moved above the previous one's.
     above = device.queue.astype(np.int64) * (int(end.max(initial=0)) + 1) + end
     index = np.arange(n, dtype=np.int32)
     if n:
@@ -119,15 +124,16 @@ def order_of(device: Device) -> Order:
 
 @dataclass(frozen=True)
 class UsualTimes:
-    """What this device takes where nothing else holds an op up: of the ops for which that is so."""
+    """The delays of ops and calls that nothing else holds up, in ns."""
 
     latency_ns: int
-    """From a launch, submitted, to the op's start on an idle stream."""
+    """From a submitted launch to the op's start on an idle stream: the median."""
     least_latency_ns: int
+    """The same: the quantile `quick_share`."""
     gap_ns: int
-    """Between ops of one stream that were both waiting."""
+    """Between an op's end and the start of an op that was already queued: the median."""
     call_ns: int
-    """A launch call that found room in the queue."""
+    """The length of a launch call that found room in the queue: the median."""
 
 
 def usual_times_of(
@@ -153,7 +159,7 @@ def usual_times_of(
 
 
 class Launched:
-    """The ops of each stream: in order of their starts, and of their launches."""
+    """The ops of each stream, in order of their starts and in order of their launches."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -161,12 +167,12 @@ class Launched:
         border = np.flatnonzero(np.diff(device.queue)) + 1
         every = np.arange(len(end), dtype=np.int32)
         self.by_start = np.split(every, border) if len(end) else []
-        """Those of each stream."""
+        """The ops of each stream."""
         linked = (ops[device.linked[ops]] for ops in self.by_start)
         self.by_launch = [
             ops[np.argsort(device.call[ops], kind="stable")] for ops in linked if len(ops)
         ]
-        """The linked ones of each stream that has some."""
+        """The linked ops of each stream that has any."""
         self._ends_last: list[NDArray[np.int32]] = []
         for ops in self.by_launch:
             most = np.maximum.accumulate(end[ops])
@@ -174,10 +180,11 @@ class Launched:
             self._ends_last.append(ops[np.maximum.accumulate(index)])
 
     def before(self, until: Ints, not_after: Ints, stream: Ints) -> tuple[Ints, Flags]:
-        """For each instant, the op launched before it that ends last, but not after `not_after`
-        (-1: none), and whether another one was still to end then.
+        """The op that was launched before each instant `until` and ends last, but not after
+        `not_after` (-1: none); and whether a stream's last such op ends after `not_after`.
 
-        `stream`: only this stream of any device, where it is not -1.
+        Only the op that ends last on its stream counts. `stream` selects the streams of this number
+        on any device; -1 selects all.
         """
         best = np.full(len(until), -1, np.int64)
         best_end = np.full(len(until), NEVER)
@@ -194,8 +201,8 @@ class Launched:
         return best, pending
 
     def depth(self) -> NDArray[np.int32]:
-        """The depth of its stream's queue when each op's launch began: launches, itself among them,
-        whose work had not started."""
+        """The depth of the stream's queue when each op's launch call began: the number of launches,
+        including this one, whose ops had not started."""
         device = self._device
         depth = np.zeros(len(device.start), np.int32)
         for op in self.by_launch:

@@ -1,4 +1,4 @@
-"""Edges of the graph, and an order of its nodes in which every edge leads forward."""
+"""Edges of the graph, and a topological order of its nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracekit.replay.graph.arrays import Flags, Ints, Numbers, narrow
 
 
 class EdgeKind(IntEnum):
-    """What an edge stands for."""
+    """The kind of a dependency; the package's docstring defines each."""
 
     HOST = 0
     STREAM = 1
@@ -28,11 +28,11 @@ class EdgeKind(IntEnum):
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges as columns. Nodes: 0 the trace's start, then the ops, then the host's joins.
+    """Edges as columns. Node 0 is the trace's start; the ops follow, then the host's joins.
 
-    The length is the host work from the source (a join, or its thread's start) to the key
-    `host_to` of the host (-1: none), plus `op_ns` of the source's work where it is
-    an op, plus `fixed_ns`.
+    An edge's length is the sum of the host work from the source (a join, or the start of a thread)
+    to the key `host_to` (-1: no host work), `op_ns` of the source's work if it is an op, and
+    `fixed_ns`.
     """
 
     kind: NDArray[np.int8]
@@ -54,7 +54,7 @@ class Edges:
         fixed_ns: Numbers | int = 0,
         cause: Numbers | int = 0,
     ) -> Edges:
-        """Edges, columns or one value for all."""
+        """Makes edges; each argument is a column, or one value for all edges."""
 
         def column(value: Numbers | int, kind: Any = np.int64) -> NDArray[Any]:
             return np.broadcast_to(value, len(source)).astype(kind)
@@ -80,12 +80,12 @@ def joined(parts: list[Edges]) -> Edges:
 
 
 def ranked(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
-    """Where nodes stand, sources before targets, and the edges that no order can keep."""
+    """The nodes' ranks in a topological order, and the edges to drop because they close a cycle."""
     rank = _ranks(np.argsort(time, kind="stable"))
     against = np.flatnonzero(rank[edges.source] >= rank[edges.target])
     if not len(against):
         return rank, against
-    # All at one instant as their sources: only nodes of such instants need to be sorted further.
+    # These edges join nodes of the same instant: only the nodes of such instants need sorting.
     instants = np.unique(time[edges.target[against]])
     among = np.flatnonzero(
         (time[edges.source] == time[edges.target]) & np.isin(time[edges.target], instants)
@@ -116,7 +116,7 @@ def ranked(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
 
 
 def _ranks(order: Ints) -> NDArray[np.int32]:
-    """Where each node stands in an order."""
+    """The rank of each node in an order."""
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return rank

@@ -1,9 +1,9 @@
-"""Threads that hand work to each other, told by who stands still while who works.
+"""Finds threads that hand work to each other: one stands still while the other works.
 
-A trace does not record it (but for `fwdbwd` flows, which tie operators, not threads, and in real
-traces lead to no thread that is not found without them). What it shows of a backward pass is a
-thread of autograd's that works while the thread that called backward is in one and the same slice,
-or in none, from the first to the last of that work.
+A trace does not record handovers. (Its `fwdbwd` flows link operators, not threads; in real traces
+they lead to no thread that is not found without them.) In a backward pass, a thread of autograd's
+works while the thread that called backward stays in one slice, or in none, from the begin of that
+work to its end.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from tracekit.replay.graph.arrays import Flags, Ints, Numbers
 from tracekit.replay.graph.host import Host
 from tracekit.thresholds import Thresholds
 
-# Threads looked through at once.
+# Threads per block.
 _AT_ONCE = 4_096
 
 
 @dataclass(frozen=True)
 class Handovers:
-    """Stretches of work that one thread gives to another; instants on the host's axis."""
+    """Stretches of work that one thread gives to another. Instants are keys of the host."""
 
     idle_from: Ints
-    """On the worker: the end of what it did before."""
+    """On the worker: the end of its previous work."""
     begin: Ints
     end: Ints
     given: Ints
-    """On the giver: when the worker began."""
+    """On the giver: the instant at which the worker began."""
     still_from: Ints
     returned: Ints
-    """On the giver: when the worker had ended."""
+    """On the giver: the instant at which the worker ended."""
 
 
 def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handovers:
-    """What the threads numbered `launching` were given to do by others."""
-    # Who could give work to whom: the process's first thread to all, then whoever worked earlier.
+    """The work that other threads gave to the threads numbered `launching`."""
+    # A process's first thread may give work to all its threads; any other thread, to those that
+    # began to work later.
     at = host.at[host.event >= 0]
     owner = host.thread_of(at)
     first = np.flatnonzero(np.append(True, np.diff(owner) != 0)[: len(owner)])
@@ -66,8 +67,7 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
 def _in_process(
     host: Host, turn: list[int], workers: set[int], thresholds: Thresholds
 ) -> Iterator[Handovers]:
-    """What is handed over between the threads of one process, each of which may be given work by
-    those before it."""
+    """The handovers between the threads of one process; each may get work from those before it."""
     since, until = _inner(host, np.array(turn, np.int64))
     for index, worker in enumerate(turn):
         if worker not in workers or not index:
@@ -86,7 +86,8 @@ def _in_process(
 
 
 def _inner(host: Host, thread: Ints) -> tuple[Ints, Ints]:
-    """The time between each thread's first and last stretch, of which the trace tells nothing."""
+    """The end of each thread's first stretch and the begin of its last: the trace tells nothing of
+    what the thread did in these two."""
     first = np.searchsorted(host.at, thread * host.span_ns)
     last = np.searchsorted(host.at, (thread + 1) * host.span_ns)
     since = np.append(host.at, 0)[np.minimum(first + 1, last)]
@@ -96,8 +97,10 @@ def _inner(host: Host, thread: Ints) -> tuple[Ints, Ints]:
 def _there(
     begin: Ints, end: Ints, since: Ints, until: Ints, thresholds: Thresholds
 ) -> Iterator[int]:
-    """Threads that could stand still for enough of a worker's runs: their time has to hold the
-    runs from where the rest of the work is left before, to where it is left behind."""
+    """Threads that could stand still for `handed_over_share` of a worker's work.
+
+    The recorded time of such a thread leaves out, at either end, at most the rest of that work.
+    """
     done = np.cumsum(end - begin)
     if not len(done):
         return
@@ -115,7 +118,7 @@ def _there(
 
 
 def _runs(host: Host, thread: int) -> tuple[Ints, Ints]:
-    """Where a thread's recorded work begins and ends: stretches without a gap in them."""
+    """The begins and ends of a thread's runs: recorded work without a gap."""
     first, last = np.searchsorted(host.at, [thread * host.span_ns, (thread + 1) * host.span_ns])
     works = (host.event[first:last] >= 0).astype(np.int8)
     edge = np.diff(works, prepend=0, append=0)
@@ -126,13 +129,14 @@ def _runs(host: Host, thread: int) -> tuple[Ints, Ints]:
 
 
 def _stands_still(host: Host, giver: int, begin: Ints, end: Ints) -> tuple[Flags, Ints]:
-    """Whether the giver is in one stretch for most of each of a worker's runs, to its end."""
+    """For each of the worker's runs: whether the giver is in one stretch for at least half of the
+    run and until its end, and which stretch that is."""
     first, last = np.searchsorted(host.at, [giver * host.span_ns, (giver + 1) * host.span_ns])
     stretch = np.clip(host.stretch_of(giver * host.span_ns + end - 1), first, last - 1)
     since = host.at[stretch] % host.span_ns
     until = since + host.borders[stretch + 1] - host.at[stretch]
     common = np.minimum(end, until) - np.maximum(begin, since)
-    # What it did before its first slice and after its last the trace does not tell.
+    # The trace does not tell what the giver did before its first slice and after its last.
     inner = (stretch > first) & (stretch < last - 1)
     return inner & (until >= end) & (2 * common >= end - begin), stretch
 
@@ -140,7 +144,7 @@ def _stands_still(host: Host, giver: int, begin: Ints, end: Ints) -> tuple[Flags
 def _given(
     host: Host, worker: int, giver: int, begin: Ints, end: Ints, still: Flags, stretch: Ints
 ) -> Handovers:
-    """Neighbouring runs of the worker in one stretch of the giver are one handover."""
+    """The handovers; adjacent runs of the worker in one stretch of the giver are one handover."""
     chosen = np.flatnonzero(still)
     new = np.append(True, (np.diff(stretch[chosen]) != 0) | (np.diff(chosen) != 1))[: len(chosen)]
     first, last = chosen[new], chosen[np.append(new[1:], True)[: len(chosen)]]

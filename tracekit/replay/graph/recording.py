@@ -1,4 +1,4 @@
-"""What a trace recorded of host and device, and what both usually take: the ground of the graph."""
+"""What a trace recorded of host and device, and the usual delays: the input of the graph."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
 
-# The columns that are read of GPU ops, in turn.
+# The columns of GPU ops; each tuple is read by a query of its own.
 _OP = ("event_id", "device_id", "stream", "start_ns", "dur_ns")
 _LAUNCH = (
     "launch_id", "pid", "tid", "launch_start_ns", "launch_end_ns", "is_graph", "is_blocking",
 )  # fmt: skip
-# So many stretches of host work are read at once, about.
+# About how many stretches of host work are read per block.
 _AT_ONCE = 400_000
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One trace's host threads and devices."""
+    """The host threads and devices of one trace."""
 
     database: Reader
     trace_id: int
@@ -66,8 +66,8 @@ class Recording:
     def submitted(self) -> Ints:
         """The instant in each launch call from which the op could start.
 
-        A copy that blocks is prepared by its call, and then waited for: where the stream had other
-        work, for most of it.
+        The call of a blocking copy first prepares the copy, then waits for it. If the stream was
+        busy, most of the call is that wait.
         """
         device, usual = self.device, self.usual
         start = np.clip(device.start - usual.least_latency_ns, device.call, device.call_end)
@@ -77,14 +77,14 @@ class Recording:
 
     @property
     def ready(self) -> Ints:
-        """When its launch and its stream would have let each op start."""
+        """The earliest start of each op that its launch and its stream allow."""
         return np.maximum(
             self.submitted + self.usual.latency_ns, self.order.free + self.usual.gap_ns
         )
 
     @property
     def fresh(self) -> Flags:
-        """Ops that start about as soon after their launch as on an idle stream."""
+        """Which ops start about as soon after their launch as on an idle stream."""
         return self.device.linked & (
             self.device.start - self.submitted <= self.usual.latency_ns + self.usual.gap_ns
         )
@@ -94,7 +94,7 @@ def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Rec
     """Reads a trace's recording.
 
     Raises:
-        TracekitError: when it has no events with a time, or times beyond what 64 bits hold.
+        TracekitError: the trace has no events with a time, or its times do not fit into 64 bits.
     """
     causes = list(CAUSES)
     known = {"trace": trace_id}
@@ -108,7 +108,7 @@ def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Rec
     origin = start if first is None else max(start, first - thresholds.around_ns)
     until = end if last is None else min(end, last + thresholds.around_ns)
     segments = database.fetch(catalog.schema("read_threads"), known)[1]
-    # What takes DuckDB most memory first, while there is little else.
+    # This query takes DuckDB the most memory: it runs first, while little else is held.
     database.give_back_memory()
     ops = database.arrays(
         "device_limits", ("cause",), trace=trace_id, short_ns=thresholds.launch_floor_ns
@@ -124,7 +124,7 @@ def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Rec
 def _host_work(
     database: Reader, trace_id: int, segments: list[tuple[int, ...]]
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """The rows of queries/replay/host_work.sql, some at a time."""
+    """The rows of queries/replay/host_work.sql, in blocks."""
     if not segments:
         return
     first, last = segments[0][2], max(row[3] for row in segments)

@@ -1,4 +1,4 @@
-"""What holds streams up: other streams, as the trace says it or as its calls and times show it."""
+"""Finds ops that wait for other streams, from the trace's records or from its calls and times."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from tracekit.replay.graph.recording import Recording
 
 
 def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:
-    """Ops that wait for one of another stream, as the trace says, or as its calls and its times
-    do; and those they wait for."""
+    """Ops that wait for an op of another stream, and the ops that they wait for.
+
+    The waits come from the trace's own records, or are inferred from its calls and times.
+    """
     rows = recorded.database.arrays("stream_waits", trace=recorded.trace_id)
     pairs = [_told_waits(recorded, rows), _seen_waits(recorded, rows)]
     return _distinct_pairs(pairs, len(recorded.device.start))
 
 
 def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
-    """Ops that wait, and those they wait for, by the trace's own records (cuda_sync)."""
+    """The waits in the trace's own records (cuda_sync): ops that wait, and what they wait for."""
     device, origin = recorded.device, recorded.host.origin_ns
     told = ~np.ma.getmaskarray(rows["until_ns"])
     call = rows["start_ns"][told] - origin
@@ -26,7 +28,7 @@ def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
     other = np.ma.filled(rows["wait_on_stream"], -1)[told]
     source, _ = recorded.launched.before(until, np.full(len(until), -NEVER), other)
     target = np.full(len(call), -1, np.int64)
-    # The first op that each stream is given from the call on.
+    # The first op launched on each stream from the call on.
     linked = np.flatnonzero(device.linked)
     linked = linked[np.lexsort((linked, device.call[linked], device.stream[linked]))]
     of_stream = device.stream[linked]
@@ -41,12 +43,13 @@ def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
 
 
 def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
-    """Ops before which a call makes streams wait, and what they wait for, as it seems.
+    """The waits inferred from calls that make streams wait, and from late starts.
 
-    An op launched right after such a call waits for what its thread launched right before it,
-    where that is another stream's. One that starts late waits for what ended last before it:
-    of another stream, launched before a call since the launch before on its own; in a graph,
-    of the same one.
+    An op launched right after such a call waits for the op that its thread launched right before
+    the call, if that is on another stream. An op that starts late waits for the op that ended last
+    before its start. That op has to be on another stream and launched before such a call, which
+    itself comes after the previous launch on the late op's stream; within a CUDA graph, it has to
+    belong to the same graph launch.
     """
     device, order, ready = recorded.device, recorded.order, recorded.ready
     late = device.linked & (device.start > ready + recorded.usual.gap_ns)
@@ -81,8 +84,8 @@ def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
 
 
 def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
-    """Ops of different streams that a thread launched right after each other, but for a call
-    in between that makes a stream wait."""
+    """Ops of different streams that a thread launched one after the other, with only a call in
+    between that makes a stream wait."""
     device = recorded.device
     op = np.flatnonzero(device.linked)
     op = op[np.argsort(key[op], kind="stable")]
@@ -103,15 +106,15 @@ def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints
 
 
 def _late(recorded: Recording, op: Ints, source: Ints, ready: Ints) -> tuple[Ints, Ints]:
-    """Only what ended after an op could have started explains that it did not."""
+    """The pairs whose source ended after the op could have started: only these explain a delay."""
     good = source >= 0
     good[good] = recorded.device.end[source[good]] > ready[op[good]]
     return op[good], source[good]
 
 
 def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
-    """For each op, the one of another stream of its device that ended last before its start,
-    among those launched before `until`; -1: none."""
+    """For each op: of the ops on other streams of its device that were launched before `until`, the
+    one that ended last before the op's start; -1: none."""
     device = recorded.device
     best = np.full(len(op), -1, np.int64)
     best_end = np.full(len(op), NEVER)
@@ -135,7 +138,7 @@ def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
 
 
 def _distinct_pairs(pairs: list[tuple[Ints, Ints]], ops: int) -> tuple[Ints, Ints]:
-    """The different pairs of ops, in order: numbers below `ops`."""
+    """The distinct pairs of ops, in order; ops are numbers below `ops`."""
     both = distinct(np.concatenate([target * ops + source for target, source in pairs]))
     target, source = np.divmod(both, max(1, ops))
     return target, source

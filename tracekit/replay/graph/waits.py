@@ -1,7 +1,8 @@
-"""What holds host threads up: calls that wait for a device, full queues, loaders, other threads.
+"""Finds what holds host threads up: synchronizations, full queues, loaders and other threads.
 
-A call waits until what it waits for has happened. What time it takes after that, but for the usual
-way back, is its own work: its thread is no longer blocked, and that work has the call's cause.
+A call waits until the awaited event has happened. It usually takes a short time to return. Any
+longer time after the event is the call's own work: the thread is no longer blocked, and the work
+has the call's cause.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from tracekit.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Waits:
-    """Stretches for which a thread may stand still, blocked from `start` to `end`.
+    """Stretches in which a thread may stand still: it is blocked from `start` to `end`.
 
-    The join at `end` comes no sooner than the source, and no sooner than the thread's own work plus
-    `own_ns`. The source is the end of the op `op` (of kind QUEUE: its start), or an instant of the
-    host; the join follows it by `lag_ns`.
+    The join at `end` comes no earlier than `lag_ns` after the source, and no earlier than `own_ns`
+    after the thread's own work. The source is the end of the op `op` (its start for the kind
+    QUEUE), or the host's instant `instant`.
     """
 
     start: Ints
@@ -56,7 +57,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 def waits_of(recorded: Recording) -> Waits:
-    """All stretches for which the trace's threads may stand still."""
+    """All stretches in which the trace's threads may stand still."""
     return Waits.all(
         [
             _sync_calls(recorded),
@@ -69,7 +70,7 @@ def waits_of(recorded: Recording) -> Waits:
 
 
 def _sync_calls(recorded: Recording) -> Waits:
-    """Calls that wait for the device, and those of the allocator that turn out to."""
+    """Calls that wait for the device, and allocator calls whose times show that they did."""
     rows = recorded.database.arrays("host_waits", trace=recorded.trace_id)
     origin = recorded.host.origin_ns
     thread = recorded.host.numbers(rows["pid"], rows["tid"])
@@ -80,12 +81,12 @@ def _sync_calls(recorded: Recording) -> Waits:
         rows["until_ns"] - origin, end + recorded.thresholds.wait_ns, stream
     )
     ended = _ends(recorded, op)
-    # What no launch in the trace tells of may be waited for all the same.
+    # A call may also wait for an op whose launch is not in the trace.
     unlinked = _ended_last(recorded, end, stream)
     better = (scope != "maybe") & (end - ended > recorded.thresholds.wait_ns)
     op = np.where(better & (_ends(recorded, unlinked) > begin) & (unlinked >= 0), unlinked, op)
     ended = _ends(recorded, op)
-    # It waits where its end follows the op's at once and nothing is left to wait for.
+    # Such a call waited if it ended right after the op and no other op was pending.
     maybe = scope == "maybe"
     allocates = rows["cause"] == recorded.causes.index("allocation")
     known = np.where(allocates, recorded.thresholds.return_ns, recorded.thresholds.wait_ns)
@@ -114,14 +115,14 @@ def _sync_calls(recorded: Recording) -> Waits:
 
 
 def _ends(recorded: Recording, op: Ints) -> Ints:
-    """When ops end; -1 where there is none."""
+    """When ops end; -1 for no op (-1)."""
     found: Ints = np.append(recorded.device.end, -1)[op]
     return found
 
 
 def _ended_last(recorded: Recording, end: Ints, stream: Ints) -> Ints:
-    """For each instant, the op without a launch that ended right before it, on the stream where one
-    is given (not -1); -1: none."""
+    """For each instant, the op without a launch that ended right before it (-1: none), on `stream`
+    unless that is -1."""
     device, thresholds = recorded.device, recorded.thresholds
     op = np.flatnonzero(~device.linked)
     op = np.append(op[np.argsort(device.end[op], kind="stable")], -1)
@@ -132,16 +133,16 @@ def _ended_last(recorded: Recording, end: Ints, stream: Ints) -> Ints:
 
 
 def _blocked_until(ended: Ints, end: Ints, thresholds: Thresholds) -> Ints:
-    """Until when calls that end at `end` wait for what happened at `ended`: to their end where that
-    follows at once, else until then. The rest is their own work."""
+    """The instant until which calls that end at `end` wait for an event at `ended`: their own end
+    if it follows within `wait_ns`, else `ended`; the rest is their own work."""
     return np.where(end - ended > thresholds.wait_ns, ended, end)
 
 
 def _blocking_copies(recorded: Recording) -> Waits:
-    """Calls that return when their own op has ended."""
+    """Copy calls that return when their own op has ended."""
     device = recorded.device
     op = np.flatnonzero(device.is_blocking)
-    # A call with several such ops waits for the last.
+    # A call with several such ops waits for the one that ends last.
     op = op[np.lexsort((device.end[op], device.launch_id[op]))]
     op = op[np.append(np.diff(device.launch_id[op]) != 0, True)[: len(op)]]
     origin, ended = recorded.host.origin_ns, device.end[op]
@@ -157,7 +158,8 @@ def _blocking_copies(recorded: Recording) -> Waits:
 
 
 def _full_queues(recorded: Recording) -> Waits:
-    """Launch calls that found their stream's queue full, and those that could have."""
+    """Launch calls that found their stream's queue full, and calls that could find it full in a
+    changed run."""
     device, thresholds = recorded.device, recorded.thresholds
     found: list[Waits] = []
     for launched in recorded.launched.by_launch:
@@ -167,8 +169,8 @@ def _full_queues(recorded: Recording) -> Waits:
             continue
         starts = np.sort(device.start[op])
         length = device.call_end[op] - device.call[op]
-        # The queue's depth when each call returns, the call's launch included: where the queue is
-        # full, the same each time. While a call waits for room, the queue is one deeper.
+        # The queue's depth when each call returns, including the call's own launch. A full queue
+        # has the same depth each time; while a call waits for room, it is one deeper.
         room = np.searchsorted(starts, device.call_end[op], "right") - 1
         depth = np.arange(len(op)) - room
         limit = int(depth.max())
@@ -176,7 +178,7 @@ def _full_queues(recorded: Recording) -> Waits:
         deep = int((depth >= thresholds.queue_depth).sum())
         if blocked.sum() < max(thresholds.full_calls, thresholds.full_share * deep, 1) or not deep:
             continue
-        # The op whose start made room is the last to start before the call returned.
+        # The op whose start made room is the last one that started before the call returned.
         release = np.where(blocked, room, np.arange(len(op)) - limit)
         chosen = np.flatnonzero(
             (release >= 0)
@@ -189,7 +191,7 @@ def _full_queues(recorded: Recording) -> Waits:
         begin, end = device.call[target], device.call_end[target]
         roomy = device.start[source]
         usual = int(np.median((end - roomy)[is_blocked]))
-        # A call that begins when there is room has nothing to wait for.
+        # A call that begins when the queue has room does not wait.
         is_blocked &= roomy > begin
         blocked_until = np.where(is_blocked, _blocked_until(roomy, end, thresholds), end)
         worked, lag = end - blocked_until, blocked_until - roomy
@@ -210,8 +212,11 @@ def _full_queues(recorded: Recording) -> Waits:
 
 
 def _fetches(recorded: Recording) -> Waits:
-    """Fetches that found nothing loaded yet: the loader works on while the thread does others
-    things, and takes from one batch to the next what it took."""
+    """Fetches that found no batch loaded.
+
+    The loader works while the thread does other things. In a replay, it takes as long from one
+    batch to the next as it did in the trace.
+    """
     rows = recorded.database.arrays("input_waits", trace=recorded.trace_id)
     thread = recorded.host.numbers(rows["pid"], rows["tid"])
     start = recorded.host.key(thread, rows["start_ns"])
@@ -233,10 +238,10 @@ def _fetches(recorded: Recording) -> Waits:
 
 
 def _handovers(recorded: Recording) -> list[Waits]:
-    """Threads that work while another stands still in one slice: it waits for them."""
+    """Threads that work while another one stands still in one slice and waits for them."""
     launching = np.unique(recorded.device.thread[recorded.device.linked])
     given = handovers(recorded.host, launching, recorded.thresholds)
-    # The worker is blocked until it is given work; the giver, until the work is done.
+    # The worker is blocked until it gets work, and the giver until that work is done.
     return [
         Waits.make(EdgeKind.HANDOVER, given.idle_from, given.begin, instant=given.given),
         Waits.make(EdgeKind.HANDOVER, given.still_from, given.returned, instant=given.end),
