@@ -1,22 +1,22 @@
-"""What time is put down to: the causes that bound a run, and which side each one belongs to."""
+"""The causes to which time is attributed, and the side (host or device) of each."""
 
 from __future__ import annotations
 
-# The host's time, then the device's, then time that the trace does not explain. Arrays number
-# causes by their place here, from 0.
+# Causes of host time, then of device time, then of time that the trace does not explain. In arrays,
+# a cause's number is its index here.
 CAUSES = (
     *("launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "copy"),
     *("communication", "memory-bandwidth", "math", "latency"),
     "unknown",
 )
 
-# Which causes bound a run whose host is the slower side, and which one whose device is. Copies
-# and synchronizations take time of both.
+# The causes that can be the bottleneck of a run that the host bounds, and of one that the device
+# bounds. Copies and synchronizations take time on both sides.
 OF_HOST = CAUSES[: CAUSES.index("communication")]
 OF_DEVICE = ("communication", "copy", "memory-bandwidth", "math", "latency", "sync")
 
-# The cause of what a host thread does (the SQL type host_activity, columns of the query cpu_time,
-# `launch_latency` of gpu_timeline) where the two have different names.
+# The causes of host activities (the SQL type host_activity, columns of the query cpu_time,
+# `launch_latency` of gpu_timeline) whose names differ from their cause's.
 CAUSE_OF_ACTIVITY = {
     "runtime": "launch",
     "view": "dispatch",
@@ -26,5 +26,5 @@ CAUSE_OF_ACTIVITY = {
 
 
 def cause_of(activity: str) -> str:
-    """The cause that a host thread's activity amounts to."""
+    """The cause to which a host thread's activity belongs."""
     return CAUSE_OF_ACTIVITY.get(activity, activity)

@@ -1,1 +1,1 @@
-"""What bounds a run, because of what: facts from queries and replays, judged."""
+"""What bounds a run and why: judges facts from queries and replays."""

@@ -1,4 +1,4 @@
-"""The words of a verdict: the regimes, and what to try next for each bottleneck."""
+"""The names of the regimes, and what to try next for each bottleneck."""
 
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 

@@ -1,4 +1,4 @@
-"""From a database to an analysis: asks the queries about a trace, replays it, has it judged."""
+"""Analyzes a trace in a database: asks the queries, replays the trace, judges the answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ QUERIES = (
 )
 
 
-# Windows in the order in which one is taken for the verdict.
+# Kinds of windows; by default the verdict takes the first kind that the trace has.
 _ORDER = ("gpu_active", "host_active", "step", "trace")
 
 
@@ -59,10 +59,10 @@ def gather(
     window: str | None = None,
     thresholds: Thresholds | None = None,
 ) -> list[Analysis]:
-    """The analyses of one trace, or of all in the database.
+    """The analyses of one trace, or of all traces in the database.
 
     Raises:
-        TracekitError: when there is no such trace or window.
+        TracekitError: the database has no such trace, or a trace has no such window.
     """
     known = database.trace_ids()
     if trace_id is not None and trace_id not in known:
@@ -80,11 +80,11 @@ def analyze(
 ) -> Analysis:
     """Asks the queries about one trace, replays it, and judges the answers.
 
-    `window` is `gpu_active`, `trace` or the name of a step; by default the GPU-active span, or, in
-    a trace without GPU ops, the span of the host's busiest thread.
+    `window` is `gpu_active`, `trace` or the name of a step. The default is the GPU-active span; in
+    a trace without GPU ops, it is the span of the host's busiest thread.
 
     Raises:
-        TracekitError: when the trace has no such window.
+        TracekitError: the trace has no such window.
     """
     thresholds = thresholds or Thresholds()
     with database.in_background(lambda: _replay(database, trace_id, thresholds)) as replay:
@@ -102,7 +102,7 @@ def analyze(
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
     phases = _phases(replayed) if replayed else []
-    # A graph is large: it goes before the next questions are asked.
+    # Frees the graph, which is large, before the next queries run.
     del replayed
     if causal:
         _name(causal.links, database, trace_id)
@@ -126,7 +126,7 @@ def analyze(
 
 
 def _replay(database: Reader, trace_id: int, thresholds: Thresholds) -> Replay | None:
-    """The graph of a trace, to be replayed; None for a trace without GPU ops."""
+    """The replay of a trace; None for a trace without GPU ops."""
     query = "SELECT 1 FROM gpu_ops WHERE trace_id = getvariable('trace') LIMIT 1"
     if not database.fetch(query, {"trace": trace_id})[1]:
         return None
@@ -138,7 +138,7 @@ def _replay(database: Reader, trace_id: int, thresholds: Thresholds) -> Replay |
 def _replayed(
     replay: Callable[[], Replay | None], trace: Trace, main: Facts
 ) -> tuple[WindowGains | None, str]:
-    """What changes of the replay gain, or why it cannot be replayed."""
+    """The gains of changes in replays of the trace, or why it cannot be replayed."""
     if main.gpu is None:
         return None, ""
     from tracekit.replay.gains import WindowGains
@@ -156,14 +156,14 @@ def _replayed(
 
 
 def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:
-    """Which of the replayed windows this is."""
+    """The kind and number by which the replay knows this window."""
     assert facts.gpu is not None
     if facts.window.kind != "step":
         return facts.window.kind, int(facts.gpu.device_id or 0)
     return "step", replayed.replay.steps.numbers[facts.window.name, facts.window.start_ns]
 
 
-# What stands for a link of the critical path that is no event, by its cause.
+# Names of the critical path's links that are not events, by cause.
 _NAMELESS = {
     "latency": "(launch latency, or the gap between two ops)",
     "sync": "(return of a call that waited)",
@@ -173,7 +173,7 @@ _NAMELESS = {
 
 
 def _name(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
-    """Says of each link what it is and where in the program it comes from."""
+    """Adds to each link its name and the place in the program that it comes from."""
     ids = ",".join(str(link["event_id"]) for link in links if link["event_id"] is not None)
     rows = database.ask("event_sites", trace=trace_id, events=ids)
     sites = {row["event_id"]: row for row in rows}
@@ -213,7 +213,8 @@ def _trace(database: Reader, trace_id: int) -> Trace:
 
 
 def _gpu_facts(database: Reader, trace_id: int) -> list[Facts]:
-    """The windows of all devices: those of the main one first, and of each its active span."""
+    """The windows of all devices: the main device first, and of each device the GPU-active span
+    first."""
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
         key = _window_key(row)
@@ -251,7 +252,7 @@ def _window_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _host_facts(database: Reader, trace_id: int) -> list[Facts]:
-    """The windows of a trace without GPU ops; one empty window where it has no operators either."""
+    """The windows of a trace without GPU ops; without operators either, one empty window."""
     rows = database.ask("cpu_time", trace=trace_id)
     found = [
         Facts(Window(**_pick(Window, row)), None, None, None, HostThread(**_pick(HostThread, row)))
@@ -267,6 +268,6 @@ def _host_facts(database: Reader, trace_id: int) -> list[Facts]:
 
 
 def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:
-    """The values of `row` that `kind` has fields for."""
+    """The values of `row` for the fields of `kind`, except the fields in `without`."""
     names = [each.name for each in fields(kind) if each.name not in without]
     return {name: row[name] for name in names}

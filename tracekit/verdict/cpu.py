@@ -1,4 +1,4 @@
-"""The verdict on a trace without GPU ops: compute operators against everything else."""
+"""The verdict on a trace without GPU ops: compares compute operators with everything else."""
 
 from __future__ import annotations
 

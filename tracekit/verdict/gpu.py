@@ -1,8 +1,9 @@
 """Turns the gains of replayed changes into a regime, a bottleneck and sentences.
 
-A run is overhead-bound when halving the host's work gains more than halving the device's, and
-compute-bound when it gains less; tracekit/replay replays both. If neither gains, the accounting
-decides: was the device busy? tracekit/verdict/cpu.py judges traces without GPU ops.
+A run is overhead-bound if halving the host's work gains more than halving the device's, and
+compute-bound if it gains less (tracekit/replay). If neither gains the threshold `small_gain`, the
+accounting decides: whether the device spent more time busy than waiting for the host.
+tracekit/verdict/cpu.py judges traces without GPU ops.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ def judge(
 ) -> Verdict:
     """The verdict on a window.
 
-    `step_regimes` holds the regimes of the trace's steps, to compare with. `no_replay` says why a
-    trace with GPU ops could not be replayed.
+    `causal` is None without a replay; then `no_replay` says why a trace with GPU ops could not be
+    replayed. `step_regimes` are the regimes of the trace's steps: the verdict mentions the ones
+    that differ from its own.
     """
     if facts.gpu is not None and facts.idle is not None and causal is not None:
         verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, thresholds)
@@ -63,7 +65,7 @@ def judge(
 def judge_briefly(
     facts: Facts, gains: Gains | None, thresholds: Thresholds
 ) -> tuple[str, str | None]:
-    """Regime and bottleneck of a window, without the sentences."""
+    """The regime and the bottleneck of a window, without the sentences."""
     if facts.gpu is not None and facts.idle is not None and gains is not None:
         return regime_of(gains, facts.gpu, facts.idle, thresholds)
     verdict = judge(facts, [], None, thresholds)
@@ -74,7 +76,7 @@ def judge_briefly(
 
 
 def regime_of(gains: Gains, gpu: Gpu, idle: Idle, thresholds: Thresholds) -> tuple[str, str | None]:
-    """Regime and bottleneck by gains; by the accounting if neither side gains."""
+    """The regime and the bottleneck by gains, or by the accounting if neither side gains."""
     # If unexplained waits belonged to one side, halving that side would gain half of them.
     if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(
         gains.device - gains.host
@@ -88,7 +90,7 @@ def regime_of(gains: Gains, gpu: Gpu, idle: Idle, thresholds: Thresholds) -> tup
 
 
 def _accounted(gpu: Gpu, idle: Idle) -> str:
-    """The regime by time alone: device busy time against time waiting for the host."""
+    """The regime by time alone: the device's busy time against its time waiting for the host."""
     return OVERHEAD if _waited_ns(idle) > gpu.busy_ns else COMPUTE
 
 
@@ -217,7 +219,7 @@ def _gain_sentences(
 
 
 def _replayed_window(facts: Facts, gains: Gains) -> str:
-    """Names the window that gains are fractions of; for a step, with its replayed length."""
+    """Names the window whose fractions the gains are; for a step, adds its replayed length."""
     if facts.window.kind != "step":
         return _called(facts.window)
     return (
@@ -232,7 +234,7 @@ def _called(window: Window) -> str:
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[str]:
-    """Communication and copies that no compute hides, by the accounting."""
+    """Sentences about communication and copies that no compute overlaps, by the accounting."""
     exposed = [
         (gpu.exposed_comm_ns, "communication: no compute overlaps it"),
         (gpu.exposed_memcpy_ns, "copies and fills: no kernel overlaps them"),

@@ -1,4 +1,4 @@
-"""The analysis of one trace: the answers of queries, gathered, with the verdict over them.
+"""The analysis of one trace: the answers of queries, and the verdict that follows from them.
 
 The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 """
@@ -16,7 +16,7 @@ SCHEMA = "tracekit/analysis/1"
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in the trace that makes numbers doubtful (queries/trace/health.sql)."""
+    """A problem of the trace that makes numbers doubtful (queries/trace/health.sql)."""
 
     code: str
     severity: str
@@ -26,7 +26,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Trace:
-    """Which trace this is."""
+    """The trace: its file, rank and devices, what is wrong with it, and how it was captured."""
 
     path: str
     events: int
@@ -40,7 +40,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Window:
-    """What shares are taken of: an interval on the trace's clock."""
+    """The interval that shares refer to, on the trace's clock."""
 
     kind: str
     name: str
@@ -53,7 +53,8 @@ class Window:
 class Gpu:
     """One device in one window (queries/time/partition.sql).
 
-    compute + exposed_comm + exposed_memcpy + idle is the window; busy is the first three.
+    compute, exposed_comm, exposed_memcpy and idle add up to the window; busy is the sum of the
+    first three.
     """
 
     device_id: int | None
@@ -69,9 +70,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Idle:
-    """Why the device was idle: late, device, unlinked and after the last op add up to idle_ns.
+    """Why the device was idle.
 
-    `causes` add up to host_late_ns; device_in_launch_ns is a part of device_ns.
+    host_late_ns, device_ns, unlinked_ns and after_last_op_ns add up to the device's idle_ns.
+    `causes` (ns by cause) add up to host_late_ns; device_in_launch_ns is a part of device_ns.
     """
 
     host_late_ns: int
@@ -111,7 +113,13 @@ class HostThread:
 
 @dataclass(frozen=True)
 class Saving:
-    """What removing a cause would save at most: its exposed time, if nothing took its place."""
+    """How much shorter the window would be without a cause.
+
+    With GPU ops: the window's length less its length in a replay that removes the cause's work and
+    the waits in its calls (tracekit/replay/changes.py). Without GPU ops: the cause's time on the
+    busiest thread. `saves_at_most_ns` is an upper bound, because a real change rarely removes all
+    work of a cause, and what replaces the work takes time, too.
+    """
 
     remove: str
     saves_at_most_ns: int
@@ -119,7 +127,14 @@ class Saving:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement. `shares` are of the window; `margin` is the distance from flipping."""
+    """The judgement on a window.
+
+    `shares` are fractions of the window. `margin` tells how clear the regime is, also as a fraction
+    of the window: with GPU ops, the gain from halving the device's work less the gain from halving
+    the host's; without, the time of compute operators less all other time. A positive margin means
+    compute-bound, a negative one overhead-bound; if neither gain reaches the threshold
+    `small_gain`, the regime follows from busy and waiting time instead. None: nothing to judge by.
+    """
 
     regime: str
     bottleneck: str | None
@@ -133,7 +148,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Period:
-    """A window, its partition, what halves of it gain, and its regime, briefly."""
+    """A window with its partition, its gains and its regime."""
 
     window: Window
     gpu: Gpu | None
@@ -146,8 +161,11 @@ class Period:
 
 @dataclass(frozen=True)
 class Phase:
-    """Of a trace without steps: a range of its launching thread, from the completion of the one
-    before to its own, as fractions of its length."""
+    """An outermost range of the launching thread, in a trace without steps.
+
+    It lasts from the completion of the previous range to its own; the gains from halving the host's
+    or the device's work are fractions of that length.
+    """
 
     name: str
     window_ns: int
@@ -157,7 +175,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the verdict judges: one window of one device, or of the host where there is none."""
+    """What the verdict judges: one window of one device, or of the host in a trace without one."""
 
     window: Window
     gpu: Gpu | None
