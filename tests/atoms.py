@@ -1,4 +1,4 @@
-"""Programs for the simulator: what a thread does, one thing after another, and changes to it."""
+"""Programs for the simulator: the atoms that a thread executes in order, and changes to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 US = 1_000
 MS = 1_000_000
 
-# Kernel names whose class every version of tracekit's patterns agrees on, by cause.
+# Kernel names by cause. Every version of tracekit's patterns gives them the same class.
 NAMES = {
     "math": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "memory-bandwidth": "void at::native::vectorized_elementwise_kernel<4, AddFunctor>",
@@ -20,7 +20,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Work:
-    """Host work of a cause; inside an operator it is dispatch, outside everything python."""
+    """Host work of a cause: dispatch inside an operator, python outside all slices."""
 
     ns: int
     cause: str = "python"
@@ -28,7 +28,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Slice:
-    """What encloses other atoms: an operator, an annotation, a Python frame."""
+    """A slice that encloses other atoms: an operator, an annotation or a Python frame."""
 
     name: str
     category: str
@@ -37,7 +37,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Call:
-    """A runtime call that takes its time and does nothing to the device."""
+    """A runtime call that takes time and does not affect the device."""
 
     name: str
     ns: int
@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch call and what it puts on a stream: one op, or the ops of a graph."""
+    """A launch call and the work that it puts on a stream: one op, or the ops of a graph."""
 
     ns: int
     kernels: tuple[tuple[str, int], ...]  # cause, length
@@ -56,7 +56,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class BlockingCopy:
-    """A copy that is prepared by its call, queued, and waited for."""
+    """A copy that its call prepares, queues and waits for."""
 
     staging_ns: int
     ns: int
@@ -82,7 +82,7 @@ class StreamWait:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A batch from another process, which takes `load_ns` for each and keeps `ahead` of them."""
+    """A batch from a process that takes `load_ns` for each batch and prefetches up to `ahead`."""
 
     own_ns: int
     load_ns: int
@@ -98,18 +98,18 @@ class HandOver:
 
 @dataclass(frozen=True)
 class Border:
-    """Where a graph cannot go on: it ends before and another begins after."""
+    """An end of CUDA graphs: one graph ends before it, another may begin after it."""
 
 
 @dataclass(frozen=True)
 class Freed:
-    """From here on a graph saves the host its work, or no more."""
+    """From here on, a graph saves the host's work (`free`), or no longer does."""
 
     free: bool
 
 
 def operator(name: str, before_ns: int, *atoms: Any, after_ns: int = 0) -> Slice:
-    """An operator that dispatches, and does `atoms`."""
+    """An operator that dispatches for `before_ns`, runs `atoms`, then dispatches for `after_ns`."""
     tail = (Work(after_ns, "dispatch"),) if after_ns else ()
     return Slice(name, "cpu_op", (Work(before_ns, "dispatch"), *atoms, *tail))
 
@@ -121,7 +121,7 @@ def step(number: int, *atoms: Any) -> Slice:
 
 @dataclass(frozen=True)
 class Change:
-    """How many times as long things take; the same words as tracekit's."""
+    """Factors on the times of a run, in the syntax of tracekit's changes."""
 
     host: float = 1.0
     device: float = 1.0

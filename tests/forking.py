@@ -1,7 +1,7 @@
 """Runs `tracekit ...` in forks of one process that has imported what its commands import.
 
-What a user runs, but for the start of Python and its imports: they take most of a small command's
-time, and the import of PyTorch takes seconds.
+A command runs as for a user, except for the start of Python and the imports. These take most of a
+small command's time, and the import of PyTorch takes seconds.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ WITH_TORCH = [
 
 
 class CommandServer:
-    """A process of its own that forks for each command."""
+    """A separate process that forks for each command."""
 
     def __init__(self, modules: list[str], environment: dict[str, str]) -> None:
         """Args:
-        modules: what it imports.
-        environment: that of every command.
+        modules: which the process imports.
+        environment: of every command.
         """
         self.environment = environment
         self._control, theirs = socket.socketpair()
@@ -45,7 +45,7 @@ class CommandServer:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
-                # Pipes, as those of the commands are.
+                # Pipes, like the commands' own streams.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -57,10 +57,10 @@ class CommandServer:
     def run(
         self, arguments: tuple[str, ...], folder: Path, stdin: bytes
     ) -> subprocess.CompletedProcess[bytes]:
-        """One command in a folder: its exit status and what it printed.
+        """Runs a command in a folder; returns its exit status and its output.
 
         Raises:
-            subprocess.TimeoutExpired: when it takes longer than `LIMIT_S`.
+            subprocess.TimeoutExpired: the command takes longer than `LIMIT_S`.
         """
         (given, to_stdin), (stdout, to_stdout), (stderr, to_stderr) = (os.pipe() for _ in "123")
         request = json.dumps([str(folder), *arguments]).encode() + b"\n"
@@ -80,7 +80,7 @@ class CommandServer:
         )
 
     def stop(self) -> None:
-        """Ends it, and what it runs."""
+        """Kills the process and the command that it runs."""
         self._control.close()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -122,13 +122,13 @@ def _serve(control: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    # As when the installed command is run.
+    # The same path as for the installed command.
     sys.path[0] = str(TRACEKIT.parent)
     for module in sys.argv[2:]:
         import_module(module)
     if "duckdb" not in sys.modules:
-        # What all share stays out of collections, which would copy PyTorch's objects in each
-        # command. DuckDB's objects would be called leaked at the end.
+        # Keeps the shared objects out of garbage collection, which would copy PyTorch's objects in
+        # each command. With DuckDB imported, its objects would be reported as leaked at the end.
         gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     from tracekit.commands import main

@@ -1,4 +1,4 @@
-"""Random programs for the simulator: loops with every habit that bounds a run, mixed anew."""
+"""Random programs for the simulator: loops with random mixes of the habits that bound runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SYNCHRONOUS = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def random_program(seed: int) -> tuple[list[Any], Machine]:
-    """A program with its machine. Each seed mixes host and device work, and habits, anew."""
+    """A program and its machine; the seed determines the mix of work and habits."""
     rng = random.Random(seed)
     machine = Machine(
         queue_limit=rng.choice([1024, 1024, 1024, 1200]), records_waits=rng.random() < 0.5
@@ -45,7 +45,7 @@ def random_program(seed: int) -> tuple[list[Any], Machine]:
         "python": rng.choice([0.0, rng.uniform(1, 40) * US]),
         "call": rng.uniform(3, 9) * US,
         "op": rng.uniform(2, 120) * US,
-        # Slow, or never waited for: how far ahead a loader is no trace tells.
+        # Slow, or never waited for: a trace does not tell how far ahead a loader is.
         "load": rng.choice([rng.uniform(50, 150) * US, rng.uniform(20, 60) * MS]),
     }
     steps = [step(number, *_step(rng, habits, pace)) for number in range(rng.randint(2, 5))]
@@ -125,7 +125,10 @@ def _kernel(rng: random.Random, pace: dict[str, float]) -> tuple[str, int]:
 
 
 def _aside(rng: random.Random, stream: int, cause: str, joins: bool = True) -> list[Any]:
-    """Work on another stream, after what the compute stream has, and before what it gets next."""
+    """Work on another stream, after the compute stream's work so far.
+
+    If `joins`, the compute stream's next work waits for it.
+    """
     ns = rng.randint(20, 600) * US
     back = [StreamWait(US, stream, COMPUTE)] if joins else []
     return [

@@ -1,4 +1,4 @@
-"""What `make test` tries a part of, and `make test-all` the whole."""
+"""Samples of test cases: `make test` runs a part of them, `make test-all` runs all."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sized
 from typing import TypeVar
 
 IS_ALL = os.environ.get("TRACEKIT_TEST_ALL") == "1"
-# What this run leaves out, in words.
+# Descriptions of what this run leaves out.
 LEFT_OUT: set[str] = set()
 
 Sampled = TypeVar("Sampled")
 
 
 def sample(what: str, everything: Sampled, part: Sampled) -> Sampled:
-    """`part`, and a line about it at the run's end; `everything` in `make test-all`.
+    """`part`, and a line about it at the end of the run; in `make test-all`, `everything`.
 
     Args:
-        what: the cases, in words.
-        everything: how many, or themselves.
-        part: as many as fit into the time of every push.
+        what: a description of the cases.
+        everything: all cases, or their number.
+        part: the cases, or their number, that fit into the time of every push.
     """
     if IS_ALL:
         return everything

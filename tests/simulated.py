@@ -1,4 +1,4 @@
-"""Simulated programs put to use: as traces, with CUDA graphs, changed, and on several ranks."""
+"""Uses of simulated programs: as traces, with CUDA graphs, with changes, and on several ranks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from tests.simulator import Machine, Simulation
 
 
 def with_graphs(atoms: Iterable[Any]) -> list[Any]:
-    """The program with marks where CUDA graphs would free the host: between two synchronizations,
-    data loads, compilations and blocking copies, from the first launch's end to the last one's."""
+    """The program with marks where CUDA graphs would save the host's work.
+
+    These are the spans from the first launch's end to the last launch's end between two borders:
+    synchronizations, data loads, compilations or blocking copies.
+    """
     flat: list[Any] = []
     _flatten(atoms, flat)
     freed: list[Any] = []
@@ -33,7 +36,7 @@ def with_graphs(atoms: Iterable[Any]) -> list[Any]:
 def _flatten(atoms: Iterable[Any], into: list[Any]) -> None:
     for atom in atoms:
         if isinstance(atom, Slice | HandOver):
-            # What it is called does not matter to what happens when.
+            # The slice's name has no effect on times.
             if isinstance(atom, Slice) and _loads(atom):
                 into.append(atom)
             else:
@@ -76,7 +79,7 @@ def trace_event(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(path: Path, simulation: Simulation, **metadata: Any) -> Path:
-    """Runs it and writes its trace."""
+    """Runs the simulation (unless it has recorded events) and writes its trace."""
     events = [trace_event(event) for event in simulation.recorded or simulation.events()]
     devices = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
     path.write_text(
@@ -90,7 +93,7 @@ def write(path: Path, simulation: Simulation, **metadata: Any) -> Path:
 def truth(
     atoms: Iterable[Any], changes: Iterable[str], machine: Machine | None = None, seed: int = 0
 ) -> int:
-    """How long the device's span is when the program runs with these changes."""
+    """The length in ns of the device's span when the program runs with these changes."""
     change = Change.parse(*changes)
     program = with_graphs(atoms) if change.cuda_graph else atoms
     simulation = Simulation(program, machine, change, seed)
@@ -100,9 +103,9 @@ def truth(
 
 
 def ranks(programs: list[list[Any]], seed: int = 0) -> list[Simulation]:
-    """Runs of ranks that meet in collectives: each ends for all when the last has begun it.
+    """Runs of ranks that meet in collectives: each ends for all ranks once the last has begun it.
 
-    They are run again until nobody's collectives begin later than the others took them to.
+    Repeats the runs until every collective begins when the other ranks assumed it does.
     """
     begun: list[list[int]] = [[] for _ in programs]
     while True:

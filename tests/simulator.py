@@ -1,9 +1,9 @@
-"""A simulator of host threads and a device, whose traces have a known truth.
+"""A simulator of host threads and a device, which gives traces with a known ground truth.
 
-A program is a sequence of atoms: what a thread does, one thing after another. It can be run as it
-is, and again with a change made to it: what a replay of the first run's trace predicts must be
-what the second run shows. The machine is the one of the CUDA programming guide (streams, events,
-synchronization), with a launch queue of limited depth and latencies that are drawn from a seed.
+A program is a sequence of atoms, which a thread executes one after another. It can run unchanged
+and with a change: a replay of the first run's trace must predict the second run. The machine
+follows the CUDA programming guide (streams, events, synchronization). Its launch queue has a
+limited depth, and its latencies are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOST, MAIN, WORKER = 4100, 4100, 4200
 
 @dataclass(frozen=True)
 class Machine:
-    """What the device takes for launches, gaps and synchronization."""
+    """The device's delays for launches, gaps and synchronization: the bounds of random draws."""
 
     latency_ns: tuple[int, int] = (1_200, 2_600)
     gap_ns: tuple[int, int] = (700, 1_300)
@@ -44,9 +44,9 @@ class Machine:
     wait_ns: tuple[int, int] = (700, 1_300)
     queue_limit: int = 1_024
     overhead_ns: int = 0
-    """What the profiler takes for each operator that it records."""
+    """The profiler's cost for each operator that it records."""
     records_waits: bool = False
-    """Whether event waits are in the trace with their streams (cuda_sync)."""
+    """Whether the trace records event waits with their streams (cuda_sync)."""
 
 
 @dataclass
@@ -84,14 +84,14 @@ class Simulation:
 
     @property
     def span_ns(self) -> int:
-        """From the first op's start to the last one's end."""
+        """The time from the first op's start to the last end of an op, in ns."""
         return self.last_op - (self.first_op or 0)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The trace's events. Times are integer ns."""
         yield from self._sequence(self.atoms, _Thread(MAIN, 1 * MS), True)
 
-    # One value for every use, whatever is changed: runs of one seed differ by the change alone.
+    # The draws do not depend on the change: runs with the same seed differ only by the change.
     def _draw(self, bounds: tuple[int, int]) -> int:
         return self.rng.randint(*bounds)
 

@@ -1,4 +1,4 @@
-"""Parts of tracekit that speak of one thing agree on it, in traces made to part them."""
+"""Parts of tracekit that use the same concept agree on it, in traces made to separate them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_of_devices_without_kernels_the_main_one_has_most_to_do(tmp_path):
 
 
 def steps_that_run_ahead() -> list[dict]:
-    """Two steps that the host leaves after 10 us, and whose kernel takes 100 us."""
+    """Two steps; the host spends 10 us in each, and the kernel launched there takes 100 us."""
     events = []
     for number in (1, 2):
         at = 10 * (number - 1)
@@ -198,15 +198,15 @@ def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, t
         (summary,) = run.ask("queue_summary")
         (blocked,) = run.ask("full_queue")
         deepest = max(row["depth"] for row in run.ask("queue_depth"))
-        # A call that waits for room stands in the queue beside those that fill it.
+        # A call that waits for room counts in the depth, in addition to those that fill the queue.
         assert deepest == stats["queue_depth_max"] == summary["max_depth"] == room + 1
         assert recorded.launched.depth().max() == deepest
         is_full = room >= limits.queue_depth
         assert (blocked["at_limit"] > 0, summary["full_ns"] > 0) == (is_full, is_full)
         assert (len(waits_of(recorded).start) > 0) == is_full
     if is_full:
-        # While the queue fills, a kernel of 21 us starts for every ten calls of 2 us. Then a call
-        # takes as long as a kernel.
+        # While the queue fills, a kernel of 21 us starts for every ten calls of 2 us. After that,
+        # a call takes as long as a kernel.
         held_up = launches - room * 21 / 19
         assert blocked["at_limit"] == pytest.approx(held_up, rel=0.01)
         assert blocked["blocked_ns"] == pytest.approx(19_000 * held_up, rel=0.01)

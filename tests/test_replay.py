@@ -1,4 +1,4 @@
-"""The graph of small traces made by hand: what waits for what, and what changes would do."""
+"""The graph of small handmade traces: what waits for what, and what changes would do."""
 
 import numpy as np
 import pytest
@@ -15,12 +15,12 @@ US = 1_000
 
 
 def replayed(folder, events):
-    """The replay of a trace, which stays open."""
+    """The replay of a trace, whose database stays open."""
     return Replay(traces.load(folder, events), 1)
 
 
 def edges(replay, kind):
-    """(source op, target op) of the edges of a kind between ops."""
+    """The edges of a kind between ops, as (source op, target op)."""
     found = replay.graph.edges
     chosen = found.kind == kind
     ids = replay.graph.device.op_id
@@ -29,7 +29,7 @@ def edges(replay, kind):
 
 
 def predicted(replay, *changes):
-    """The GPU-active span with changes, in us."""
+    """The GPU-active span in us, replayed with changes."""
     return replay.bounds().length(replay.run(*changes)) / US
 
 
@@ -59,7 +59,7 @@ def test_less_than_5_percent_of_a_plain_run_is_unexplained(name, shared_database
     graph, bounds = replay.graph, replay.bounds()
     span = bounds.length(replay.measured())
     assert bounds.path(replay.measured()).by_cause.get("unknown", 0) < 0.05 * span
-    # Not only of the path: of everything that waits.
+    # The bound holds for all waits, not only for those on the path.
     assert graph.unknown[1 : 1 + graph.ops].sum() < 0.05 * span
 
 
@@ -85,10 +85,10 @@ def test_an_op_waits_for_its_launch_and_for_its_stream(tmp_path):
     events = [launch(0, 5, 1), gpu_op(7, 50, 1), launch(10, 5, 2), gpu_op(58, 20, 2)]
     replay = replayed(tmp_path, events)
     assert edges(replay, EdgeKind.STREAM) == {(1, 3)}
-    # The second is held up by the first: 1 us between them, which stays.
+    # The first op holds the second up. The gap of 1 us between them stays.
     assert predicted(replay) == 71
     assert predicted(replay, "device*0.5") == 36
-    # Then its launch holds it up: submitted at 15 us, it takes the 2 us that the first took.
+    # Now its launch holds it up: submitted at 15 us, it takes 2 us, as the first launch did.
     assert predicted(replay, "device*0.1") == 12
 
 
@@ -98,11 +98,11 @@ def test_the_host_waits_for_what_it_synchronizes_with(tmp_path):
         launch(120, 5, 3), gpu_op(127, 10, 3),
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
-    # Return 3 us after the op, 15 us to the end of the next launch, 2 us to its start.
+    # The call returns 3 us after the op; 15 us until the next launch's end, 2 us to its op.
     assert predicted(replay, "device*0.5") == 50 + 3 + 15 + 2 + 5
-    # Without the wait the launch follows at once, and the op its stream (1 us is usual).
+    # Without the wait, the launch follows at once, and the op follows its stream (1 us is usual).
     assert predicted(replay, "sync*0") == 100 + 1 + 10
-    # What waits is no work of the host.
+    # Waiting is not host work.
     assert predicted(replay, "host*0.5") == 100 + 3 + 7.5 + 2 + 10
 
 
@@ -143,7 +143,7 @@ def test_without_a_call_between_them_streams_do_not_wait_for_each_other(tmp_path
     ]  # fmt: skip
     replay = replayed(tmp_path, apart)
     assert edges(replay, EdgeKind.WAIT) == set()
-    # 20 us are what a launch may take; the rest has no reason in the trace.
+    # A launch may take 20 us; the trace does not explain the rest.
     path = replay.bounds().path(replay.measured()).by_cause
     assert path["unknown"] == (308 - 15 - 20) * US
     assert predicted(replay, "host*0", "latency*0") > 200
@@ -171,7 +171,7 @@ def test_work_of_another_thread_is_waited_for_by_the_one_that_stands_still(tmp_p
     replay = replayed(tmp_path, events)
     kinds = replay.graph.edges.kind
     assert (kinds == EdgeKind.HANDOVER).sum() == 2
-    # 40 of the worker's us are gone, and so is the op that they launched.
+    # 40 us of the worker's time are gone, and so is the op launched in them.
     assert predicted(replay, "operator:MmBackward0*0") == predicted(replay) - 40
 
 
@@ -195,7 +195,7 @@ def test_an_op_long_before_its_launch_is_not_linked_to_it(tmp_path):
 def test_gaps_before_ops_without_a_launch_are_nobodys(tmp_path):
     events = [gpu_op(10 * place, 4, 100 + place) for place in range(50)]
     replay = replayed(tmp_path, [launch(0, 1, 1), *events])
-    # 1 us of each gap is what a device takes; why the other 5 were waited, nobody knows.
+    # A device takes 1 us of each gap; nothing explains the other 5.
     path = replay.bounds().path(replay.measured()).by_cause
     assert path["unknown"] == 49 * 5 * US
     with traces.load(tmp_path, [launch(0, 1, 1), *events]) as run:
@@ -242,10 +242,10 @@ def test_fused_operators_move_their_intermediate_no_more(tmp_path):
         *traces.launched([operator("aten::add", 10, 10, shape, types)], 15, 130, 99, 2),
     ]
     replay = replayed(tmp_path, events)
-    # Each moves 6 MB, of which 2 are the intermediate.
+    # Each op moves 6 MB, and 2 MB of them are the intermediate.
     assert predicted(replay) - predicted(replay, "fuse") == pytest.approx(2 * 99 / 3)
     assert predicted(replay, "fuse:aten") == predicted(replay, "fuse")
-    # Both have to have the name.
+    # The pattern has to match both operators.
     with pytest.raises(TracekitError, match="no neighbouring operators"):
         replay.run("fuse:mul")
 
@@ -256,13 +256,13 @@ def test_a_step_lasts_from_the_completion_of_the_one_before(tmp_path):
         step(2, 50, 50), launch(60, 5, 2), gpu_op(118, 100, 2),
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
-    # The host leaves both long before the device has done what it launched in them.
+    # The host leaves both steps long before the device has finished their work.
     assert replay.steps.lengths(replay.measured()).tolist() == [117 * US, 101 * US]
     assert replay.steps.lengths(replay.run("device*0.5")).tolist() == [67 * US, 51 * US]
 
 
 def test_steps_of_one_name_are_told_apart(tmp_path):
-    # A profiler that starts again counts its steps anew.
+    # A profiler that starts again restarts its step numbers.
     events = [
         step(1, 0, 50), launch(10, 5, 1), gpu_op(17, 100, 1),
         step(1, 200, 50), launch(210, 5, 2), gpu_op(217, 300, 2),
@@ -297,7 +297,7 @@ def test_devices_of_one_trace_run_beside_each_other(tmp_path):
         launch(12, 5, 3), gpu_op(108, 50, 3, device=0),
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
-    # Ops of the same stream number on two devices do not wait for each other.
+    # Streams with the same number on two devices do not wait for each other.
     assert edges(replay, EdgeKind.STREAM) == {(1, 5)}
     halved = replay.run("device*0.5")
     lengths = [replay.bounds("gpu_active", device).length(halved) for device in (0, 1)]

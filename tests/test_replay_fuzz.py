@@ -1,4 +1,4 @@
-"""Traces with wrong times, links, streams and names: the verdict stands, or says why it cannot."""
+"""Traces with wrong times, links, streams or names get a verdict, or a reason why not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CATEGORIES = [
 
 
 def damaged(event: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """The event with one thing wrong in it."""
+    """The event with one wrong value."""
     event = event | {"args": dict(event["args"])}
     match rng.randrange(9):
         case 0:

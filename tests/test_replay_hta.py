@@ -1,4 +1,4 @@
-"""HolisticTraceAnalysis's critical path beside ours, on the trace that its own tests use."""
+"""Compares our critical path with HolisticTraceAnalysis's, on the trace that its tests use."""
 
 import logging
 import warnings
@@ -16,7 +16,7 @@ INSTANCE = 1
 
 @pytest.fixture(scope="module")
 def theirs():
-    """GPU ops and the time of the host on HTA's path: {(name, us): us}, us."""
+    """HTA's path: GPU ops as (name, start in us, length in us), and the host's time in us."""
     path = SHARED_TRACES / "a100-alexnet.json.gz"
     if not path.exists():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
@@ -42,7 +42,7 @@ def theirs():
 
 @pytest.fixture(scope="module")
 def ours(shared_database):
-    """The same by replay: GPU ops as (name, us), and the host's time in us."""
+    """The replay's path: GPU ops as (name, length in us), and the host's time in us."""
     run = shared_database("a100-alexnet.json.gz")
     replay = Replay(run, 1)
     _, rows = run.fetch(
@@ -69,7 +69,7 @@ def ours(shared_database):
 
 def test_the_gpu_ops_on_the_path_are_the_same(theirs, ours):
     expected = {(name, dur) for name, _, dur in theirs[0]}
-    # Ops of some length; the first one's start is a matter of where a launch ends.
+    # Only long ops: the first op's start depends on where a launch is taken to end.
     long = {(name, dur) for name, dur in expected if dur >= 20}
     assert len(long) >= 10
     assert long <= ours[0]
@@ -78,5 +78,5 @@ def test_the_gpu_ops_on_the_path_are_the_same(theirs, ours):
 
 
 def test_the_hosts_part_of_the_path_is_as_long(theirs, ours):
-    # HTA leaves out what lies between two operators, and begins with the first one.
+    # HTA leaves out the time between operators, and begins with the first operator.
     assert ours[1] == pytest.approx(theirs[1], rel=0.03)

@@ -1,4 +1,4 @@
-"""After what it waits for has happened, the time in a call is the call's own work, by its cause."""
+"""The time in a call after the awaited event is the call's own work, with the call's cause."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def replayed(folder, events):
 
 
 def predicted(replay, *changes):
-    """The GPU-active span with changes, in us."""
+    """The GPU-active span in us, replayed with changes."""
     return replay.bounds().length(replay.run(*changes)) / US
 
 
@@ -36,7 +36,7 @@ CALLS = [
 
 @pytest.mark.parametrize(("call", "cause"), CALLS)
 def test_a_call_that_goes_on_after_the_device_fell_idle_works(call, cause, tmp_path):
-    # It waits until 107 us, and is busy with its own affairs for 400 us more.
+    # The call waits until 107 us, then works for another 400 us.
     events = [
         launch(0, 5, 1), gpu_op(7, 100, 1),
         launch(6, 501, 2, call), launch(507, 5, 3), gpu_op(514, 100, 3),
@@ -45,7 +45,7 @@ def test_a_call_that_goes_on_after_the_device_fell_idle_works(call, cause, tmp_p
     assert (replay.graph.unknown == 0).all()
     assert path_us(replay)[cause] == 400
     assert predicted(replay) == 607
-    # It is host work: it scales with the host, and goes with its cause.
+    # That is host work: it scales with the host and disappears with its cause.
     assert predicted(replay, "host*0.5") == 607 - 200 - 2.5
     assert predicted(replay, "device*0.5") == 607 - 50 - 50
     assert predicted(replay, f"{cause}*0") <= 607 - 400
@@ -77,7 +77,7 @@ def test_the_usual_way_back_from_a_wait_is_no_work(call, tmp_path):
         launch(6, 111, 2, call), launch(117, 5, 3), gpu_op(124, 100, 3),
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
-    # 10 us after the op: kept, however fast the host is, but for its 5 us in the next launch.
+    # The 10 us after the op stay, however fast the host is; only the next launch's 5 us shrink.
     assert predicted(replay) - predicted(replay, "host*0.5") == 2.5
 
 
@@ -95,7 +95,7 @@ def test_a_call_waits_for_ops_whose_launch_is_not_recorded(call, tmp_path):
 
 
 def test_a_copy_s_call_that_goes_on_after_the_copy_works(tmp_path):
-    # From pageable memory: 200 us of the call move the data on, within the host.
+    # To pageable memory: for 200 us, the call moves the data on within the host.
     events = [
         launch(0, 260, 1, "cudaMemcpyAsync"),
         gpu_op(10, 50, 1, category="gpu_memcpy", name="Memcpy DtoH (Device -> Pageable)"),
@@ -108,19 +108,19 @@ def test_a_copy_s_call_that_goes_on_after_the_copy_works(tmp_path):
 
 
 def test_a_call_that_ends_before_the_device_has_done_did_not_wait_for_it(tmp_path):
-    # An allocation beside a kernel that ends 15 us later.
+    # An allocation during a kernel that ends 15 us after it.
     events = [
         launch(0, 5, 1), gpu_op(7, 100, 1), launch(6, 86, 2, "cudaMalloc"),
         launch(92, 5, 3), gpu_op(108, 50, 3),
     ]  # fmt: skip
     replay = replayed(tmp_path, events)
     assert not len(replay.graph.joins)
-    # Its thread goes on as it did, however long the kernel takes.
+    # Its thread continues as before, however long the kernel takes.
     assert predicted(replay, "device*0.25") == 92 + 5 + 2 - 7 + 12.5
 
 
 def test_a_launch_that_goes_on_after_there_is_room_works(tmp_path):
-    # A queue of 600 kernels; one call takes 500 us more than until there is room.
+    # A queue of 600 kernels; one call goes on for 500 us after the queue has room.
     late, depth, kernels = 800, 600, 1_000
     events, at = [], 0.0
     start = [600.0 * (1 + place) for place in range(kernels)]
@@ -145,6 +145,6 @@ def test_a_run_of_blocking_frees_is_bound_by_its_allocations(shared_database):
     assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
         "overhead-bound", "allocation",
     )  # fmt: skip
-    # Of the device's idle time, the host's part is 84.3 % of the window.
+    # The host's part of the device's idle time is 84.3 % of the window.
     assert analysis.causal.path["allocation"] > 0.84
     assert analysis.causal.gains.unknown < 0.001

@@ -1,4 +1,4 @@
-"""What-if against the truth: random programs, replayed from their traces and run again, changed."""
+"""Compares replays of random programs, with changes, with runs of the changed programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUESTIONS = [
 
 PROGRAMS = [range(n, n + 125) for n in range(0, 500, 125)]
 PROGRAMS = sample("blocks of 125 random programs", PROGRAMS, PROGRAMS[:1])
-# Traces that one database holds: a question about one looks through all.
+# Traces per database; a question about one trace scans them all.
 _AT_ONCE = 25
 
 
@@ -49,7 +49,7 @@ def test_predictions_are_within_2_percent_and_regimes_agree(seeds, tmp_path):
 
 
 def _gains(seeds, folder):
-    """Each program's gains by question: as replayed, and as the simulator has it."""
+    """Each program's gains by question: predicted by the replay, and true in the simulator."""
     programs = {seed: random_program(seed) for seed in seeds}
     spans = {}
     for seed, (atoms, machine) in programs.items():
@@ -62,7 +62,7 @@ def _gains(seeds, folder):
             replay = Replay(run, traces[seed])
             bounds = replay.bounds()
             span = bounds.length(replay.measured())
-            # Nothing changed, nothing moves; and the critical path is the window.
+            # Without changes, no time moves, and the critical path is as long as the window.
             assert span == spans[seed]
             assert np.array_equal(replay.measured().time, replay.graph.time)
             assert sum(bounds.path(replay.measured()).by_cause.values()) == span

@@ -1,4 +1,4 @@
-"""The replay's loops in C against the same in Python: exact, of any changes, and within bounds."""
+"""The replay's loops in C give exactly the same as loops in Python, and stay within bounds."""
 
 import subprocess
 from itertools import pairwise
@@ -21,13 +21,13 @@ FACTORS = st.sampled_from([0.0, 0.25, 0.5, 1.0, 1 / 3, 7.0]) | st.floats(0, 100)
 
 
 def scaled(ns: int, rates: Rates, part: int) -> int:
-    """What a part takes that was measured to take `ns`: a half is rounded to the even number."""
+    """The scaled time of a part measured to take `ns`; halves are rounded to even."""
     rate = float(rates.rate[rates.kind[part]])
     return ns if rate == 1 else round(ns * rate)
 
 
 def work_until(replay: Replay, scale: Scale, points: np.ndarray) -> list[int]:
-    """The work done until each point: stretch by stretch."""
+    """The work done by each point, computed stretch by stretch."""
     host, done, found = replay.graph.host, 0, []
     for stretch, (begin, end) in enumerate(pairwise(host.borders.tolist())):
 
@@ -41,7 +41,7 @@ def work_until(replay: Replay, scale: Scale, points: np.ndarray) -> list[int]:
 
 
 def times(replay: Replay, scale: Scale) -> list[int]:
-    """When each node comes: node by node, edge by edge."""
+    """The time of each node, computed edge by edge."""
     graph, points = replay.graph, replay.simulator.points
     work = dict(zip(points.tolist(), work_until(replay, scale, points), strict=True))
     edges, time, latest = graph.edges, [0] * len(graph.time), {}
@@ -55,7 +55,7 @@ def times(replay: Replay, scale: Scale) -> list[int]:
             length += work[int(until[0])] - work[int(since[0])]
         if not scale.dropped[edge]:
             latest[target] = max(latest.get(target, time[source] + length), time[source] + length)
-        # Edges of a target stand side by side: after the last of them, this is when it comes.
+        # The edges of a target are adjacent: after the last of them, this is its time.
         unknown = int(graph.unknown[target])
         waited = unknown if scale.unknown == 1 else round(unknown * scale.unknown)
         if target in latest:
@@ -86,7 +86,7 @@ def test_a_replay_is_to_the_nanosecond_what_its_edges_say(replays, number, seed,
         if data.draw(st.booleans()):
             rates.scale_each(rng.random(len(some)), some)
     scale.unknown = data.draw(FACTORS)
-    # An edge of each target stays.
+    # Each target keeps at least one edge.
     follows = np.diff(replay.graph.edges.target, prepend=-1) == 0
     scale.dropped = follows & (rng.random(len(follows)) < 0.2)
     run = replay.simulator.run(scale)

@@ -1,4 +1,4 @@
-"""The SQL files: one form, and no number that judges outside tracekit/thresholds.py."""
+"""The SQL files have one form, and all thresholds are in tracekit/thresholds.py."""
 
 import ast
 import csv
@@ -13,13 +13,13 @@ QUERIES = Path(__file__).parents[1] / "queries"
 FILES = sorted(QUERIES.rglob("*.sql"))
 BY_FILE = {"argvalues": FILES, "ids": lambda file: str(file.relative_to(QUERIES))}
 
-# What a number means that is not a judgement: an expression that holds it.
+# Expressions whose numbers are not thresholds.
 MEANINGS = [
     r"'.*?'",
-    r"\[-?\d+:?\]",  # a place in a list
+    r"\[-?\d+:?\]",  # an index into a list
     r"1e9|1e3|1000\b|\b100(\.0)? \*",  # units
     r"\bpercentile\([^()]*(\([^()]*\))?[^()]*, \d+\)",
-    r"getvariable\(''\), (20|1000)\)",  # how many rows are shown
+    r"getvariable\(''\), (20|1000)\)",  # the number of rows shown
     r"len\(\w\) BETWEEN 3 AND 5",  # tensors of convolutions: batch, channels and space
     r"10 \* up_to >= 9 \*",  # the 90th percentile of a time
 ]
@@ -34,8 +34,8 @@ WORDS = (
 
 @pytest.mark.parametrize("file", **BY_FILE)
 def test_a_file_is_written_in_one_form(file):
-    """110 columns, keywords in capitals, no tabs or trailing blanks, and a first line that says
-    what the file answers."""
+    """At most 110 columns, keywords in capitals, no tabs or trailing blanks, and a first line that
+    says what the file answers."""
     lines = file.read_text().splitlines()
     assert lines[0].startswith("-- ")
     assert [
@@ -94,8 +94,10 @@ def test_kernels_are_known_by_the_table_of_patterns(tmp_path):
 
 
 def sql_in_python() -> dict[str, str]:
-    """Strings in the package's modules that are SQL, by the place where they stand, but for those
-    that bring tables of Python into SQL."""
+    """SQL strings in the package's modules, by file, line and column.
+
+    constants.py is left out: it generates SQL from Python's tables.
+    """
     found = {}
     for path in (QUERIES.parent / "tracekit").rglob("*.py"):
         if path.name == "constants.py":

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 _SMALL = ("--device", "cpu", "--batch", "2", "--seq", "8", "--dim", "16", "--hidden", "32")
 _STEPS = ("--warmup", "2", "--active", "3")
 
-# What `tracekit capture` is given, by the file that it writes.
+# The arguments of `tracekit capture`, by the file that it writes.
 CAPTURED = {
     "cpu-mlp-eager.json.gz": ("mlp-eager", *_SMALL, *_STEPS, "--shapes", "--stacks", "--memory"),
     "cpu-train-step.json.gz": ("train-step", *_SMALL, *_STEPS, "--shapes"),
@@ -28,12 +28,13 @@ CAPTURED = {
 
 
 def simulated() -> Iterator[tuple[str, Simulation, dict[str, Any]]]:
-    """Runs of tests/simulator.py by the file that they are written to, with its metadata."""
+    """Files to write, each with a run of tests/simulator.py and the trace's metadata."""
     yield "simulated-overhead-bound.json.gz", Simulation(_loop(_VIEW, _mm(9), Work(40 * US))), {}
     yield "simulated-compute-bound.json.gz", Simulation(_loop(_mm(200))), {}
     waiting = _loop(_mm(9), once=Fetch(50 * US, 20_000 * US))
     yield "simulated-input-bound.json.gz", Simulation(waiting), {}
-    # A backward pass in another thread; data loading, CUDA graphs, copies and three streams.
+    # 23: a backward pass in another thread. 30: data loading, CUDA graphs, copies
+    # and three streams.
     for seed in (23, 30):
         atoms, machine = random_program(seed)
         yield f"simulated-program-{seed}.json.gz", Simulation(atoms, machine, seed=seed), {}
@@ -48,24 +49,24 @@ def simulated() -> Iterator[tuple[str, Simulation, dict[str, Any]]]:
         yield f"simulated-2-ranks-rank{rank}.json.gz", simulation, {"distributedInfo": job}
 
 
-# It only dispatches.
+# An operator that only dispatches.
 _VIEW = operator("aten::view", 2 * US)
 
 
 def _mm(us: int) -> Slice:
-    """A matrix product whose kernel takes so long."""
+    """A matrix product whose kernel takes `us` microseconds."""
     return operator("aten::mm", 3 * US, Launch(4 * US, (("math", us * US),)))
 
 
 def _loop(*each: Any, once: Any = None) -> list[Any]:
-    """Three steps of ten times the same, in a Python function."""
+    """Three steps that run `each` ten times in a Python function, after `once`."""
     begin = [] if once is None else [once]
     body = Slice("model.py(12): forward", "python_function", (*begin, *each * 10))
     return [*[step(number, body) for number in range(3)], Sync(2 * US)]
 
 
 def write_simulated(folder: Path) -> list[Path]:
-    """The simulated traces; the same bytes each time."""
+    """Writes the simulated traces, with the same bytes each time."""
     made = []
     for name, simulation, metadata in simulated():
         plain = write(folder / "simulated.json", simulation, traceName="simulated", **metadata)
@@ -75,14 +76,14 @@ def write_simulated(folder: Path) -> list[Path]:
 
 
 def _packed(path: Path, text: bytes) -> Path:
-    """The text in a file that says nothing of when it was made."""
+    """Writes the text to a gzip file without a timestamp."""
     with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         packed.write(text)
     return path
 
 
 def write_captured(folder: Path) -> None:
-    """The captured traces, with other times each time; where they were made is taken out."""
+    """Writes the captured traces, without host name and local paths; their times vary."""
     for name, arguments in CAPTURED.items():
         command = [sys.executable, "-m", "tracekit", "capture", *arguments, "-o", name]
         subprocess.run(command, cwd=folder, check=True)
