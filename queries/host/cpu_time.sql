@@ -1,29 +1,29 @@
--- question: On the thread that runs most operators, how much time computes, and how much is overhead?
+-- question: On the thread that runs most operators, how much time is computation and how much is overhead?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column pid (id): process of that thread
 -- column tid (id): that thread
--- column kind (text): host_active (the profiler's steps, or first operator to last where none are marked),
---     step or trace
+-- column kind (text): host_active (the profiler's steps; without marked steps, first operator to last), step
+--     or trace
 -- column name (text): the window's name
 -- column start_ns (ns): where the window begins
 -- column end_ns (ns): where it ends
 -- column span_ns (ns): its length; the times below add up to it exactly
 -- column operators (count): operators that begin in it
 -- column launches (count): calls in the trace that enqueued work for a device
--- column compute_ns (ns): operators that compute, in their own time, and compiled graphs
--- column dispatch_ns (ns): operators that mostly call others
--- column view_ns (ns): operators that only describe memory
+-- column compute_ns (ns): own time of operators that compute, and time in compiled graphs
+-- column dispatch_ns (ns): own time of operators that mostly call other operators
+-- column view_ns (ns): own time of operators that only describe memory (views, queries)
 -- column python_ns (ns): Python frames
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
 -- column runtime_ns (ns): calls of a device's runtime or driver
--- column untraced_ns (ns): in no recorded slice but ranges that the user opened: Python, or native code, that
---     was not recorded
+-- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no
+--     slice was open: Python or native code that the profiler did not record (with_stack=True records Python)
 -- doubts: no_operators, begin_end_events
--- An operator computes when it is no metadata operator and spends at least as long in itself as in the
--- computing operators it calls; the own time of a small one contains its dispatch, which no trace tells
--- apart.
+-- An operator computes if it is not a metadata operator and its own time is at least the time of the
+-- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
+-- separate them.
 WITH operator AS MATERIALIZED (
     SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
            is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame

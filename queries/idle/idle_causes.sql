@@ -11,15 +11,15 @@
 --     python or untraced
 -- column idle_ns (ns): GPU idle time; the causes of a window add up to its host_late_ns exactly
 -- column share_of_window (fraction of the window): idle_ns over the window's length
--- column gaps (count): gaps that the cause has a part in
+-- column gaps (count): gaps to which this cause contributed
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
--- A gap, and whether the host was late for it: views/timeline.sql. What the launching thread did in it,
--- instant by instant: views/host.sql (host_segment). What a slice is about, by its name: host_activity() in
--- views/names.sql. How much of that is in each window: views/parts.sql.
+-- views/timeline.sql defines gaps and whether the host was late for them, views/host.sql (host_segment) what
+-- the launching thread did at each instant, host_activity() in views/names.sql the activity of a slice by its
+-- name, and views/parts.sql the share of each window.
 -- `launch` is the call that launched the op which ended the gap, `launch_latency` the time from its return
--- to the op's start. `untraced` is host time in no recorded slice but ranges that the user opened: Python, or
--- native code, that the profiler was not asked to record (with_stack=True tells more). `runtime` is any other
--- runtime call.
+-- to the op's start. `untraced`: the thread's innermost open slice was a range that the user annotated, or no
+-- slice was open: Python or native code that the profiler did not record (with_stack=True records Python).
+-- `runtime` is any other runtime call.
 SELECT
     trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns, cause,
     ns AS idle_ns,

@@ -1,11 +1,11 @@
--- The slices of the host in the order in which a stack takes them: thread by thread, by start, the longer
--- first, then the kind that is the outer one, then the earlier in the file. Each thread begins with a slice
--- of no event that spans all of its time. A launch of GPU ops comes once more behind itself, for each op:
--- one that blocks is a copy, whatever its name. A wait of a device for its launch lasts until then; it has a
--- place instead of an event.
--- What is sorted is narrow, since it may not fit in memory: `ranked` is kind, event, activity and flags in
--- one number. tracekit/native/ranks.py says where each begins and which kinds and flags there are: to this
--- query ($...) and to tracekit/native/src/nesting.c, which takes the number apart.
+-- The rows that the walk of the stack reads, sorted by thread, by start, longer slices first, then by the
+-- kind that encloses the other, then by position in the file. Each thread begins with a row that spans all
+-- of its time and has no event. A launch is followed by one more row for each of its GPU ops, which marks the slice
+-- as a launch: a blocking one is a copy, whatever its name. A device's wait lasts until its launch; its row
+-- has a place instead of an event.
+-- The sorted rows are narrow, since they may not fit in memory: `ranked` packs kind, event, activity and
+-- flags into one number. tracekit/native/ranks.py defines its layout, kinds and flags for this query ($...)
+-- and for tracekit/native/src/nesting.c, which unpacks it.
 WITH names AS (
     SELECT
         label_id,

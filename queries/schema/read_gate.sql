@@ -1,4 +1,4 @@
--- Whether a condition ($condition) over the figures of two runs ($figures: the query run_metrics) is true.
+-- Evaluates a condition ($condition) over the figures of two runs ($figures: the query run_metrics).
 WITH run AS ($figures)
 SELECT (
 $condition

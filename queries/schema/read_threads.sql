@@ -1,5 +1,4 @@
--- The threads of the trace that the variable `trace` names: their first and last segment, and how many they
--- have.
+-- The threads of the trace in the variable `trace`: first segment, last segment and number of segments.
 SELECT pid, tid, min(segment), max(segment), count(*) FROM host_segment
 WHERE trace_id = getvariable('trace')
 GROUP BY pid, tid ORDER BY min(segment)

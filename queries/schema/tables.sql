@@ -1,9 +1,9 @@
 -- The tables that ingest writes. Times are integer nanoseconds, sizes are bytes.
 
--- Which tables and views these are, by number; no row until they are whole.
+-- The format number of these tables and views; there is no row until they are complete.
 CREATE TABLE IF NOT EXISTS tracekit (format INTEGER NOT NULL);
 
--- What a load that can be resumed was begun on (tracekit/ingest/resume.py); stays when it is finished.
+-- The input that a resumable load began with (tracekit/ingest/resume.py); the row stays after the load.
 CREATE TABLE IF NOT EXISTS loading (begun_on JSON NOT NULL);
 
 -- A trace file. Flags are NULL where the trace does not say.
@@ -39,10 +39,10 @@ CREATE TABLE IF NOT EXISTS device (
     properties          JSON
 );
 
--- What events say in words. Few labels, many events.
+-- The texts of events, each combination stored once: labels are few, events are many.
 CREATE TABLE IF NOT EXISTS label (
     trace_id     INTEGER NOT NULL,
-    label_id     BIGINT,    -- of one trace; two may say the same
+    label_id     BIGINT,    -- belongs to one trace; two labels may have the same texts
     phase        VARCHAR,   -- ph: X complete, M metadata, s/f flow, i instant, C counter ...
     category     VARCHAR,   -- cat, as spelled in the file
     name         VARCHAR,
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS label (
     scope        VARCHAR    -- s
 );
 
--- A trace event but for its words: all of them.
+-- All trace events, without the texts that `label` holds.
 CREATE TABLE IF NOT EXISTS event_row (
     trace_id     INTEGER NOT NULL,
     event_id     BIGINT,    -- its place in the file, from 0
@@ -68,7 +68,7 @@ CREATE TABLE IF NOT EXISTS event_row (
     raw          JSON USING COMPRESSION zstd  -- the event's text, only where the columns cannot say all of it
 );
 
--- A trace event: all of them, as in the file.
+-- All trace events, as in the file.
 -- https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format)
 CREATE OR REPLACE VIEW event AS
 SELECT e.trace_id, event_id, phase, category, name, pid, tid, ts_ns, dur_ns, correlation, external_id,
@@ -76,7 +76,7 @@ SELECT e.trace_id, event_id, phase, category, name, pid, tid, ts_ns, dur_ns, cor
        flow_id, flow_bind, scope, args, raw
 FROM event_row AS e JOIN label USING (label_id);
 
--- A stretch of the events array that is no event; kept, so that nothing is lost.
+-- Text in the events array that is not a valid event, kept so that nothing is lost.
 CREATE TABLE IF NOT EXISTS rejected (
     trace_id     INTEGER NOT NULL,
     byte_offset  BIGINT NOT NULL,   -- in the decompressed trace
@@ -84,9 +84,9 @@ CREATE TABLE IF NOT EXISTS rejected (
     text         VARCHAR NOT NULL
 );
 
--- What devices could do at most: tracekit/hardware.toml, and before it the user's own file.
+-- The peak rates of devices: entries of the user's own file first, then of tracekit/hardware.toml.
 CREATE TABLE IF NOT EXISTS hardware (
-    place               INTEGER NOT NULL,   -- the first entry that matches counts
+    place               INTEGER NOT NULL,   -- the first entry that matches applies
     name                VARCHAR NOT NULL,
     pattern             VARCHAR NOT NULL,   -- a regular expression that the device's name matches
     memory_bytes_per_s  DOUBLE,

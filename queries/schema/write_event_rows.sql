@@ -1,2 +1,2 @@
--- Events, as the reader gives them, into `event_row`: the number of a label has that of its trace in front.
+-- Inserts the reader's events into `event_row`, with the trace's number in front of each label's number.
 INSERT INTO event_row BY NAME SELECT (label_id >> $label_bits)::INTEGER AS trace_id, * FROM rows

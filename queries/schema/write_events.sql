@@ -1,5 +1,5 @@
--- The events of the trace that the variable `trace` names, as JSON text in the file's order: keys stand
--- in one order, numbers of microseconds without needless zeros.
+-- The events of the trace in the variable `trace`, as JSON text in the file's order. Keys have a fixed order;
+-- microseconds have no trailing zeros.
 SELECT coalesce(raw::VARCHAR, concat(
     '{', concat_ws(',',
         '"ph":' || to_json(phase), '"cat":' || to_json(category), '"name":' || to_json(name),

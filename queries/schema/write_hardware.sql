@@ -1,4 +1,4 @@
--- Peaks of devices, a JSON list of objects ($devices), into `hardware`.
+-- Inserts the peaks of devices, a JSON list of objects ($devices), into `hardware`.
 INSERT INTO hardware BY NAME
 SELECT unnest(from_json($devices, '[{
     "place": "INTEGER", "name": "VARCHAR", "pattern": "VARCHAR", "memory_bytes_per_s": "DOUBLE",

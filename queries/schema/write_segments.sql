@@ -1,2 +1,2 @@
--- Segments, as the walk of the stack gives them, into `thread_segment`.
+-- Inserts segments, from the walk of the stack, into `thread_segment`.
 INSERT INTO thread_segment BY NAME SELECT * FROM walked

@@ -1,2 +1,2 @@
--- Slices, as the walk of the stack gives them, into `thread_slice`.
+-- Inserts slices, from the walk of the stack, into `thread_slice`.
 INSERT INTO thread_slice BY NAME SELECT * FROM walked

@@ -1,4 +1,4 @@
--- What the launching thread did in the gaps whose launches were late, as the walk of its stack gives it, into
+-- Inserts the launching thread's activities during gaps with late launches, from the walk of its stack, into
 -- `gpu_timeline`.
 INSERT INTO gpu_timeline
 SELECT gap.trace_id, gap.device_id, gap.place, w.start_ns, w.end_ns, 'idle', 'host_late',

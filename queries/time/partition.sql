@@ -4,7 +4,8 @@
 -- column trace_id (id): the trace
 -- column rank (id): its rank in the distributed job, NULL where the trace does not say
 -- column device_id (id): the device
--- column kind (text): gpu_active (first GPU op to last), step, or trace (first event to last)
+-- column kind (text): gpu_active (first GPU op to last), step, or trace (first host
+--     slice or GPU op to last)
 -- column name (text): the window's name
 -- column start_ns (ns): where the window begins
 -- column end_ns (ns): where it ends

@@ -5,15 +5,16 @@
 -- column events (count): trace events, of any kind
 -- column rank (id): rank in the distributed job, NULL where the trace does not say
 -- column world_size (count): ranks in the job
--- column devices (list of text): names of the devices that ran anything, or that the trace lists
--- column kernels (count): kernels
+-- column devices (list of text): names of the devices that executed work or that the trace lists
+-- column kernels (count): kernels in the trace
 -- column gpu_ops (count): kernels, copies and fills
 -- column linked (count): GPU ops whose launch is in the trace
 -- column cpu_ops (count): operators on the host
 -- column steps (count): profiler steps
--- column span_ns (ns): first event to last
--- column start_ns (ns): where that begins, on the trace's clock
--- column base_time_ns (ns): what the trace's clock counts from, since 1970 (NULL: from 1970)
+-- column span_ns (ns): from the start of the first host slice or GPU op to the end of the last
+-- column start_ns (ns): start of the first host slice or GPU op, on the trace's clock
+-- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: the clock counts from the
+--     epoch itself
 WITH counted AS (
     SELECT
         trace_id, count(*) FILTER (kind = 'kernel') AS kernels,

@@ -1,5 +1,5 @@
--- What labels of slices mean: the kind of event, what the host is busy with, the class of a kernel. Each name
--- is looked at once.
+-- The meaning of each slice label: the kind of event, the host's activity, the kernel's class. Each distinct
+-- name is matched once.
 CREATE OR REPLACE TABLE slice_label AS
 WITH slice AS (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X'),
 meaning AS (
@@ -13,9 +13,9 @@ meaning AS (
 SELECT label_id, kind, s.name, activity, class
 FROM slice AS s JOIN meaning AS m USING (kind) WHERE s.name IS NOT DISTINCT FROM m.name;
 
--- Every event with a place in time, whatever its vendor calls it. Negative, missing and absurd
--- times stay in `event` and are left out here, so that no sum contains them. A process or thread
--- that the event does not name is -1.
+-- Every event with a start and a duration, from any vendor. Events with negative, missing or absurd times
+-- stay in `event` and are left out here, so that sums do not contain them. `pid` or `tid` is -1 where the
+-- event does not name it.
 CREATE OR REPLACE VIEW slices AS
 SELECT
     trace_id, event_id, kind, name,
@@ -33,7 +33,7 @@ SELECT
     args->'Input Dims' AS input_dims, args->'Input type' AS input_types, args
 FROM slices WHERE kind = 'cpu_op';
 
--- Runtime and driver calls, all of them.
+-- All runtime and driver calls.
 CREATE OR REPLACE VIEW runtime_calls AS
 SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, label_id,
        activity, args
@@ -63,9 +63,9 @@ SELECT trace_id, event_id, 'device', name, pid, tid, start_ns, end_ns, dur_ns, c
        device_id, stream, TRY_CAST(args->>'wait_on_stream' AS BIGINT)
 FROM slices WHERE kind = 'device_sync';
 
--- Waits that the device recorded, with the event that each is for: what it waits for was given to a stream
--- before `record_ns`, when the event was recorded there; NULL: the trace does not say. By the correlation of
--- the call.
+-- Waits that the device recorded, each with the event that it waits for: the work enqueued on a stream before
+-- `record_ns`, when the event was recorded there; NULL: the trace does not say. Joined by the correlation of
+-- the call that recorded the event.
 -- https://github.com/pytorch/kineto/blob/main/libkineto/src/CuptiActivity.cpp
 -- (wait_on_cuda_event_record_corr_id)
 CREATE OR REPLACE VIEW event_waits AS
@@ -86,15 +86,15 @@ SELECT
     TRY_CAST(args->>'Python parent id' AS BIGINT) AS python_parent_id
 FROM slices WHERE kind = 'python';
 
--- record_function ranges: on the host (side 'host'), and their shadow on the device's streams.
+-- record_function ranges: on the host (side 'host'), and their counterparts on the device's streams.
 CREATE OR REPLACE VIEW annotations AS
 SELECT trace_id, event_id, CASE kind WHEN 'annotation' THEN 'host' ELSE 'device' END AS side,
        name, pid, tid, start_ns, end_ns, dur_ns, external_id
 FROM slices WHERE kind IN ('annotation', 'gpu_annotation');
 
--- The profiler's steps, as the host ran them, each once. Marks of one name that overlap in time (nested, or
--- of several threads) are one step: from the first begin to the last end, with the event and the thread of
--- the first to begin. A mark without length is none.
+-- The profiler's steps, as the host ran them, one row each. Marks of the same name that overlap in time
+-- (nested, or on several threads) are one step: from the earliest start to the latest end, with the event and
+-- thread of the mark that starts first. Marks of zero length are ignored.
 CREATE OR REPLACE VIEW steps AS
 WITH mark AS (
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns,
@@ -118,7 +118,7 @@ SELECT trace_id, arg_min(event_id, place) AS event_id, TRY_CAST(split_part(name,
        max(end_ns) - min(start_ns) AS dur_ns
 FROM numbered GROUP BY trace_id, name, number;
 
--- Arrows between events (ac2g: launch to GPU op; fwdbwd: forward to backward): one row per end.
+-- Flow arrows between events (ac2g: launch to GPU op; fwdbwd: forward to backward): one row per end.
 CREATE OR REPLACE VIEW flows AS
 SELECT trace_id, event_id, category,
        CASE phase WHEN 's' THEN 'start' WHEN 't' THEN 'step' ELSE 'end' END AS side,

@@ -1,6 +1,6 @@
--- Communication between devices: one row for each collective's kernel, with what the trace tells of it.
+-- Communication between devices: one row per collective kernel, with what the trace records about it.
 
--- What a collective does, whatever it is called; NULL where its name does not tell.
+-- The type of a collective, from any spelling of its name; NULL where the name does not tell.
 CREATE OR REPLACE MACRO collective_type(name) AS CASE
     WHEN regexp_matches(name, '(?i)all_?reduce|cross_device_reduce|quick_?reduce|lamport') THEN 'allreduce'
     WHEN regexp_matches(name, '(?i)reduce_?scatter') THEN 'reducescatter'
@@ -13,11 +13,11 @@ CREATE OR REPLACE MACRO collective_type(name) AS CASE
     WHEN regexp_matches(name, '(?i)barrier') THEN 'barrier'
     WHEN regexp_matches(name, '(?i)(^|_)reduce(_|$)') THEN 'reduce' END;
 
--- Which of some words (alternatives of a regular expression) a kernel's name has between underscores.
+-- The word, out of the alternatives of a regular expression, that a kernel's name has between underscores.
 CREATE OR REPLACE MACRO part_of_name(name, words) AS
     upper(nullif(regexp_extract(name, '(?i)_(' || words || ')(_|$|\()', 1), ''));
 
--- Bytes of an element, by c10's name of its type.
+-- Bytes per element, by c10's name of the type.
 CREATE OR REPLACE MACRO message_element_bytes(dtype) AS CASE
     WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4
         WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2
@@ -25,19 +25,20 @@ CREATE OR REPLACE MACRO message_element_bytes(dtype) AS CASE
     WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1
         WHEN dtype = 'ComplexDouble' THEN 16 END;
 
--- Of the bandwidth that one rank sees, what the slowest link carries, in a group of n ranks.
+-- nccl-tests' factor from algorithm bandwidth (what one rank sees) to bus bandwidth (what the slowest link
+-- carries), in a group of n ranks.
 -- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
     WHEN type = 'allreduce' THEN 2 * (n - 1) / n
         WHEN type IN ('allgather', 'reducescatter', 'alltoall', 'scatter', 'gather') THEN (n - 1) / n
     WHEN type IN ('broadcast', 'reduce', 'sendrecv') THEN 1 END;
 
--- Its arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) stand on the
--- kernel, or on the operator that launched it (record_param_comms). `message_bytes` is what bandwidths are
--- taken of: the larger side of the exchange.
+-- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
+-- the kernel, or on the operator that launched it (record_param_comms). Bandwidths are computed from
+-- `message_bytes`, the larger side of the exchange.
 CREATE OR REPLACE MACRO collectives() AS TABLE
 WITH scope AS (
-    -- What the framework opens around a collective; the last opened one that holds the launch tells its type.
+    -- Ranges that the framework opens around collectives: the last one opened around the launch has the type.
     SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
     WHERE kind IN ('cpu_op', 'annotation')
         AND regexp_matches(name, '^(nccl|gloo|rccl|c10d|_c10d_functional|symm_mem)::?')
@@ -85,8 +86,8 @@ SELECT
     part_of_name(name, 'LL128|LL|SIMPLE') AS protocol
 FROM typed;
 
--- The traces that can be of one job: of as many ranks, and recorded within thresholds().job_gap_ns of each
--- other (their hosts' clocks differ). `job` is the first of them.
+-- The traces that may belong to one job: they have the same number of ranks and were recorded within
+-- thresholds().job_gap_ns of each other (their hosts' clocks differ). `job` is the first of these traces.
 CREATE OR REPLACE VIEW jobs AS
 WITH span AS (
     SELECT trace_id, rank, world_size, coalesce(base_time_ns, 0) + s.start_ns AS start_ns,
@@ -98,8 +99,8 @@ FROM span AS a JOIN span AS b ON a.world_size IS NOT DISTINCT FROM b.world_size
  AND a.start_ns <= b.end_ns + thresholds().job_gap_ns AND b.start_ns <= a.end_ns + thresholds().job_gap_ns
 GROUP BY a.trace_id;
 
--- The same collective on the ranks that took part: by its sequence number in its group where the trace has
--- one, else by its place among those of its group in the profiler step (or the trace).
+-- The same collective on all ranks that took part, matched by its sequence number in its group where the
+-- trace has one, else by its position among the group's collectives in the profiler step (or the trace).
 CREATE OR REPLACE MACRO matched_collectives() AS TABLE
 WITH collective AS (FROM collectives()),
 stepped AS (

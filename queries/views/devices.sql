@@ -1,7 +1,7 @@
 -- Work on devices.
 
--- Everything a device executed. A GPU op is known by its category, never by having a stream. A table: few
--- events are GPU ops, and most questions are about them.
+-- Everything that a device executed. An event is a GPU op by its category; having a stream is not enough.
+-- This is a table because few events are GPU ops and most queries read them.
 CREATE OR REPLACE TABLE gpu_ops AS
 SELECT
     trace_id, event_id, kind::gpu_op_kind AS kind,
@@ -12,14 +12,13 @@ SELECT
     correlation, external_id
 FROM slices WHERE kind IN ('kernel', 'memcpy', 'memset');
 
--- Kernels by class: their number and the sum of their durations, of each device.
+-- Kernels by device and class: their number and the sum of their durations.
 CREATE OR REPLACE MACRO kernel_time() AS TABLE
 SELECT trace_id, device_id, class, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns
 FROM gpu_ops WHERE kind = 'kernel' GROUP BY ALL;
 
--- The devices of each trace by place: the one with most kernel time first; of equals the one with most time
--- in GPU ops, then the one with the smallest number. Whatever speaks of one device of several takes the
--- first.
+-- The devices of each trace, ranked: most kernel time first, ties by most time in GPU ops, then by the
+-- smallest number. Whatever reports on a single device of several takes the first.
 CREATE OR REPLACE VIEW ranked_devices AS
 SELECT trace_id, device_id,
        row_number() OVER (PARTITION BY trace_id
@@ -57,8 +56,8 @@ SELECT
 FROM slices WHERE kind = 'memset';
 
 -- The call that launched an op: the first runtime or driver event of its correlation, in its trace.
--- Ops without one have no row. A graph's kernels share their graph launch. A correlation that calls
--- of several processes carry, or a 0 that several calls do, tells nothing.
+-- Ops without such a call have no row. A graph's kernels share their graph launch. A correlation that calls
+-- of several processes carry is ignored, as is a correlation of 0 on several calls.
 CREATE OR REPLACE TABLE gpu_op_launch AS
 WITH call AS (
     SELECT
@@ -74,7 +73,7 @@ SELECT
     call.end_ns AS launch_end_ns,
     op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
-    -- The host did not go on before the copy was done.
+    -- The host continued only after the copy was done.
     op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking,
     is_blocking OR n.activity = 'copy' AS is_copy_call
 FROM gpu_ops AS op JOIN call USING (trace_id, correlation) JOIN slice_label AS n USING (label_id);

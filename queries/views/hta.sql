@@ -1,17 +1,17 @@
--- The trace as HolisticTraceAnalysis 0.5.0 holds it, for the questions that follow its rules.
+-- The trace as HolisticTraceAnalysis 0.5.0 represents it, for the queries that follow HTA's rules.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/common/trace_parser.py and trace.py
 --     which events it keeps, how it rounds, which it links, what it leaves out after the last step
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/utils/utils.py
 --     kernel types, and how it merges intervals
 
--- The type of whatever HTA takes for a kernel, by its name.
+-- HTA's type of an event that HTA treats as a kernel, by the event's name.
 CREATE OR REPLACE MACRO hta_kernel_type(name) AS CASE
     WHEN regexp_matches(name, '^nccl.*Kernel') THEN 'COMMUNICATION'
     WHEN regexp_matches(name, '^(Memcpy|Memset|dma)') THEN 'MEMORY'
     WHEN regexp_matches(name, '^.*(Memcpy|Sync)') THEN 'OTHER'
     ELSE 'COMPUTATION' END;
 
--- The launches that HTA's launch statistics know, and those that its queue length knows.
+-- The names of launches that HTA's launch statistics count, and the names that its queue length counts.
 CREATE OR REPLACE MACRO is_hta_launch(name) AS name IN (
     'cudaLaunchKernel', 'cudaLaunchKernelExC', 'cudaMemcpyAsync', 'cudaMemsetAsync',
     'runFunction - job_prep_and_submit_for_execution'
@@ -22,14 +22,14 @@ CREATE OR REPLACE MACRO is_hta_queue_launch(name) AS is_hta_launch(name) OR name
 );
 
 -- HTA's events, of one trace or of all:
---   stream      args.stream; -1 where there is none or it is no number. HTA takes all others for GPU work
+--   stream      args.stream; -1 where it is missing or not a number. HTA treats all others as GPU work
 --   on_device   HTA links it with host events: it has a stream and a correlation, or is an Event or a
 --               Context Sync
---   linked_id   the last event of the other side with its correlation; 0 where there is none; -1 without
---               a correlation
---   copies      how often HTA holds the event
+--   linked_id   the last event of the other side with its correlation; 0: no such event; -1: the event has
+--               no correlation
+--   copies      how many times HTA stores the event
 -- Where any timestamp of the file has a fraction, times shrink to whole microseconds: the start is rounded
--- up and the end down, after a sum in doubles. What lies within one microsecond lasts less than nothing.
+-- up and the end down, after a sum in doubles. An event within one microsecond gets a negative duration.
 -- In a trace with several profiler steps, HTA keeps the host's events that begin before the last step,
 -- and a device's once for each such host event with its correlation.
 CREATE OR REPLACE MACRO hta_events() AS TABLE
@@ -86,9 +86,9 @@ SELECT
     copies
 FROM sided AS s JOIN copied USING (trace_id, event_id) LEFT JOIN partner USING (trace_id, correlation);
 
--- What HTA takes for GPU work, merged into intervals that do not overlap: of each of the types, `ANY` being
--- all of them.
--- All devices and streams are one. An interval may last less than nothing: see above.
+-- What HTA treats as GPU work, merged into intervals that do not overlap: for each type, and for all types
+-- together (`ANY`).
+-- All devices and streams are merged. An interval may have a negative duration: see above.
 CREATE OR REPLACE MACRO hta_intervals(types) AS TABLE
 WITH op AS (
     SELECT trace_id, unnest(list_intersect([hta_kernel_type(name), 'ANY'], types)) AS kernel_type, event_id,
@@ -97,7 +97,7 @@ WITH op AS (
 ),
 kept_apart AS (SELECT trace_id, kernel_type, (row_number() OVER ())::HUGEINT << 64 AS shift
     FROM (SELECT DISTINCT trace_id, kernel_type FROM op)),
--- An interval opens a new one when it starts after all before it have ended.
+-- A new merged interval begins with an interval that starts after all earlier ones have ended.
 reached AS (
     SELECT *, max(shift + end_ns) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS reach
     FROM (SELECT * FROM op JOIN kept_apart USING (trace_id, kernel_type) ORDER BY shift, start_ns, event_id)
@@ -108,7 +108,7 @@ merged AS (SELECT *, count(*) FILTER (opens) OVER (ROWS BETWEEN UNBOUNDED PRECED
 SELECT trace_id, kernel_type, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM merged
 GROUP BY trace_id, kernel_type, place;
 
--- How long which types of such intervals ran at once: `types` is the sum of 1 (COMPUTATION), 2
+-- How long each combination of types ran at the same time: `types` is the sum of 1 (COMPUTATION), 2
 -- (COMMUNICATION) and 4 (MEMORY).
 CREATE OR REPLACE MACRO hta_running(merged) AS TABLE
 WITH typed AS (

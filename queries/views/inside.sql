@@ -1,5 +1,5 @@
 -- What a slice of the host launched, however deep inside it: launches of its own thread that begin
--- during it. (What other threads launched meanwhile, the backward pass for one, is theirs.)
+-- during it. (Launches of other threads, such as those of the backward pass, do not count.)
 
 -- For each launching thread, GPU ops launched so far and the sum of their durations, at each launch.
 CREATE OR REPLACE VIEW launched_so_far AS
@@ -28,8 +28,9 @@ ASOF LEFT JOIN launched_so_far AS before
 ASOF LEFT JOIN launched_so_far AS done
   ON s.trace_id = done.trace_id AND s.pid = done.pid AND s.tid = done.tid AND s.end_ns > done.at_ns;
 
--- Of slices (trace_id, pid, tid, name, start_ns, end_ns) those that are not inside another of them on their
--- thread. With `of_name`, inside another of the same name: the durations of what is left add up by name.
+-- The slices of a relation (trace_id, pid, tid, name, start_ns, end_ns) that are not inside another of its
+-- slices on their thread. With `of_name`, only a slice of the same name counts as another, so that the
+-- durations that remain add up by name.
 CREATE OR REPLACE MACRO outermost(host_slices, of_name := FALSE) AS TABLE
 SELECT * FROM query_table(host_slices)
 QUALIFY (start_ns >= max(end_ns) OVER (
@@ -49,7 +50,7 @@ WITH edge AS (
            CASE WHEN dur_ns > 0 THEN dur_ns - 2 * thresholds().late_time_ns ELSE 1 END, -event_id
     FROM query_table(host_slices)
 ),
--- Every thread ends as it began, at depth 0: the counts run through all of them.
+-- Every thread begins and ends at depth 0, so one running sum covers all threads.
 counted AS (
     SELECT trace_id, pid, tid, event_id, step, row_number() OVER () AS place,
            count(*) FILTER (step = 1) OVER so_far - count(*) FILTER (step = -1) OVER so_far AS depth
@@ -63,7 +64,7 @@ FROM opening AS i ASOF LEFT JOIN opening AS o
       AND i.place > o.place;
 
 -- The operator, Python frame and module around events of the host (a relation with trace_id and event_id,
--- by its name), wherever the trace has them: ids, NULL where there is none.
+-- by its name), as ids; NULL where the trace has none.
 CREATE OR REPLACE MACRO call_site(calls) AS TABLE
 WITH RECURSIVE around AS (
     SELECT c.trace_id, c.event_id, h.parent_id, 1 AS level
@@ -86,7 +87,7 @@ LEFT JOIN (SELECT trace_id, event_id, name, kind AS k FROM slices) AS o ON a.tra
 GROUP BY a.trace_id, a.event_id;
 
 -- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with where they were
--- made, and the time for which a device then waited because its launching thread was in one: `gpu_idle_ns`.
+-- made, and `gpu_idle_ns`: the time for which a device waited because its launching thread was in the call.
 CREATE OR REPLACE MACRO costed_calls(calls) AS TABLE
 WITH site AS (FROM call_site(calls)),
 idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns

@@ -1,8 +1,8 @@
--- Interval arithmetic, once. A relation of intervals, given by its name (a table, view or CTE), has the
+-- Interval arithmetic. A relation of intervals, given by its name (a table, view or CTE), has the
 -- columns `key` (what must not be mixed: a device, a struct of several ids), `start_ns` and `end_ns`. Call a
--- macro in a CTE of its own: joined directly it is taken for a lateral one, and slow.
+-- macro in a CTE of its own: DuckDB treats a direct join with it as a lateral join, which is slow.
 
--- How many intervals of each key run at once: stretches between neighbouring starts and ends, with
+-- How many intervals of each key run at the same time: stretches between adjacent starts and ends, with
 -- `depth` (0 in the gaps between the first start and the last end).
 CREATE OR REPLACE MACRO interval_depth(intervals) AS TABLE
 WITH edge AS (
@@ -77,7 +77,7 @@ WITH united AS (
     FROM interval_union(cover)
     WINDOW earlier AS (PARTITION BY key ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
--- A join by time is fast on a number.
+-- The join by time is fast when its key is a number.
 numbered AS (SELECT key, row_number() OVER () AS number FROM (SELECT DISTINCT key FROM united)),
 cover_at AS (SELECT number, start_ns, end_ns, before_ns FROM united JOIN numbered USING (key)),
 instant AS (

@@ -1,11 +1,11 @@
--- How values are summed up and written.
+-- Percentiles, conditional sums, and nanoseconds as text.
 
 -- The value below which `per_cent` of the values lie: element n * per_cent // 100 of the n sorted ones,
--- counted from 0. Always a measured value, never one between two.
+-- counted from 0. The result is always a measured value, never an interpolated one.
 CREATE OR REPLACE MACRO percentile(measured, per_cent) AS
     list_sort(measured)[1 + len(measured) * per_cent // 100];
 
--- The sum of the values for which the condition holds; 0 where it never does.
+-- The sum of the values for which the condition holds; 0 where it holds for none.
 CREATE OR REPLACE MACRO sum_where(measured, condition) AS
     coalesce(sum(measured) FILTER (condition), 0)::BIGINT;
 

@@ -8,7 +8,7 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
     WHEN lower(category) IN ('kernel', 'hpu_op') THEN 'kernel'
     WHEN lower(category) IN ('gpu_memcpy', 'memcpy') THEN 'memcpy'
     WHEN lower(category) IN ('gpu_memset', 'memset') THEN 'memset'
-    -- torch 1.8 counts its steps as operators.
+    -- torch 1.8 records its steps as operators.
     WHEN lower(category) IN ('cpu_op', 'operator') THEN CASE WHEN name LIKE 'ProfilerStep#%' THEN 'annotation'
         ELSE 'cpu_op' END
     WHEN lower(category) LIKE '%\_runtime' ESCAPE '\' OR lower(category) = 'runtime' THEN 'runtime'
@@ -20,15 +20,14 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
     WHEN lower(category) = 'overhead' THEN 'overhead'
     WHEN lower(category) = 'cuda_profiler_range' THEN 'counter_range'
     WHEN lower(category) = 'trace' THEN 'recording'
-    -- MTIA's command processor: waits and records are not work.
+    -- MTIA's command processor: waits and records are not GPU work.
     WHEN lower(category) = 'mtia_ccp_events' THEN
         CASE WHEN name LIKE 'event\_%' ESCAPE '\' THEN 'device_sync'
              WHEN name = 'dma_request' THEN 'memcpy' ELSE 'kernel' END
     ELSE 'other' END;
 
--- The class of a kernel, kernel_class(name), is that of the first pattern which its name matches, whatever
--- the case of letters: queries/views/kernel_patterns.csv lists them by rank, and the view kernel_patterns is
--- that list.
+-- The class of a kernel, kernel_class(name), is the class of the first pattern that its name matches,
+-- ignoring case. queries/views/kernel_patterns.csv lists the patterns by rank, as does the view kernel_patterns.
 
 -- What a host slice is busy with, by its kind and name.
 -- CUDA runtime and driver API: https://docs.nvidia.com/cuda/cuda-runtime-api
@@ -54,7 +53,7 @@ CREATE OR REPLACE MACRO host_activity(kind, name) AS CASE
     WHEN regexp_matches(name,
         '^enumerate\(DataLoader\)|(^|/)torch/utils/data/(dataloader|_utils/fetch)\.py|'
         || 'DataLoaderIter\.__next__') THEN 'input'
-    -- What people call a range around it.
+    -- Names that users commonly give to a range around data loading.
     WHEN kind = 'annotation' AND regexp_matches(name, '(?i)data[ _-]?load') THEN 'input'
     -- torch.compile: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo and _inductor. Files of the
     -- compiler also hold what compiled code runs at each call, so functions count, not files alone.
@@ -89,7 +88,7 @@ CREATE OR REPLACE MACRO is_metadata_operator(name) AS regexp_matches(
     || 'has_compatible_shallow_copy_type|local_scalar_dense|item|promote_types|real|imag)_?$|^detach_?$'
 );
 
--- Operators that are brackets around others, whatever their own time.
+-- Operators that only wrap other operators, however long their own time is.
 CREATE OR REPLACE MACRO is_calling_operator(name) AS
     regexp_matches(name,
         '^autograd::engine|^Optimizer\.|^Torch-Compiled Region|^TorchDynamo|^CompiledFunction');
@@ -102,7 +101,7 @@ CREATE OR REPLACE MACRO is_backward_operator(name) AS
 CREATE OR REPLACE MACRO is_module_frame(name) AS starts_with(name, 'nn.Module: ');
 CREATE OR REPLACE MACRO module_name(name) AS substr(name, len('nn.Module: ') + 1);
 
--- Calls that only ask: occupancy, attributes, properties.
+-- Calls that only query: occupancy, attributes, properties.
 CREATE OR REPLACE MACRO is_runtime_query(name) AS
     regexp_matches(name,
         'Occupancy|GetAttribute|GetProperties|FuncGetAttributes|GetDeviceProperties|FuncSetAttribute|'
@@ -121,7 +120,7 @@ CREATE OR REPLACE MACRO compiled_part(kind, name) AS CASE
     WHEN host_activity(kind, name) = 'compilation' THEN 'compilation' END;
 
 -- The kind of work that an operator does, where its FLOPs and bytes follow from the shapes of its inputs;
--- NULL where they do not. Of an operator that calls another of these, the inner one does the work.
+-- NULL where they do not. Where one such operator calls another, the inner one does the work.
 -- Operators: https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml
 CREATE OR REPLACE MACRO work_kind(name) AS CASE
     WHEN starts_with(name, 'triton_') THEN CASE
@@ -182,7 +181,7 @@ CREATE OR REPLACE MACRO work_kind(name) AS CASE
         || '(threshold|gelu|silu|sigmoid|tanh|leaky_relu|hardswish|hardsigmoid|hardtanh|elu|softplus|'
         || 'mish)_backward)_?$') THEN 'elementwise' END;
 
--- How many tensors an elementwise operator reads; one more is where it is told to put the result.
+-- How many tensors an elementwise operator reads; any further tensor is the output argument.
 CREATE OR REPLACE MACRO operand_count(name, kind) AS CASE
     WHEN kind NOT IN ('elementwise', 'comparison') THEN 99
     WHEN regexp_matches(name,
@@ -195,8 +194,8 @@ CREATE OR REPLACE MACRO operand_count(name, kind) AS CASE
     WHEN regexp_matches(name, '^aten::(addcmul|addcdiv|lerp|where|masked_fill)_?$') THEN 3
     ELSE 2 END;
 
--- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL for what is no
--- tensor.
+-- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL if it is
+-- not a tensor.
 CREATE OR REPLACE MACRO element_bytes(type) AS CASE
     WHEN type IN ('float', 'int', 'unsigned int', 'c10::UInt32', 'c10::complex<c10::Half>') THEN 4
     WHEN type IN ('c10::BFloat16', 'c10::Half', 'short int', 'short', 'unsigned short', 'c10::UInt16') THEN 2
@@ -205,8 +204,8 @@ CREATE OR REPLACE MACRO element_bytes(type) AS CASE
         OR type LIKE 'c10::Float8%' OR type LIKE 'c10::Float4%' THEN 1
     WHEN type = 'c10::complex<double>' THEN 16 END;
 
--- The name of the peak (hardware.toml) that a matrix product of such elements is held against. What fp32 is
--- multiplied in, only the kernel tells: see tf32_kernel.
+-- The name of the peak (hardware.toml) with which a matrix product of such elements is compared. Only the
+-- kernel tells in which format fp32 is multiplied: see is_tf32_kernel.
 CREATE OR REPLACE MACRO peak_name(type) AS CASE
     WHEN type = 'c10::BFloat16' THEN 'bf16' WHEN type = 'c10::Half' THEN 'fp16'
         WHEN type = 'float' THEN 'fp32'
@@ -214,8 +213,8 @@ CREATE OR REPLACE MACRO peak_name(type) AS CASE
     WHEN type LIKE 'c10::Float8%' THEN 'fp8' WHEN type LIKE 'c10::Float4%' THEN 'fp4'
     WHEN type IN ('signed char', 'char', 'unsigned char') THEN 'int8' END;
 
--- Kernels that multiply fp32 in TF32: cuBLAS, CUTLASS and cuDNN say so, or name the tensor core's
--- instruction for it (m16n8k8, s1688).
+-- Kernels that multiply fp32 in TF32: cuBLAS, CUTLASS and cuDNN put TF32 or the tensor core's
+-- instruction for it (m16n8k8, s1688) in the name.
 -- https://github.com/NVIDIA/cutlass/blob/main/media/docs/cpp/functionality.md
 CREATE OR REPLACE MACRO is_tf32_kernel(name) AS regexp_matches(name, '(?i)tf32|_s1688');
 
@@ -223,12 +222,12 @@ CREATE OR REPLACE MACRO is_tf32_kernel(name) AS regexp_matches(name, '(?i)tf32|_
 CREATE OR REPLACE MACRO is_stream_wait(name) AS regexp_matches(name,
     'StreamWaitEvent|waitOnEvent|QueueWaitEvent|AppendWaitOnEvents');
 
--- Allocator calls that wait for the device, whatever it does.
+-- Allocator calls that wait until the device has finished all its work.
 -- https://docs.nvidia.com/cuda/cuda-c-programming-guide (implicit synchronization), and the documentation of
 -- cudaFree
 CREATE OR REPLACE MACRO is_synchronizing_free(name) AS regexp_matches(name, '^(cuda|hip)Free(Host)?$');
 
--- Fetches of what other processes load meanwhile.
+-- Fetches of data that other processes load in the background.
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_BaseDataLoaderIter.__next__)
 CREATE OR REPLACE MACRO is_prefetched_input(name) AS contains(name,
     '_MultiProcessingDataLoaderIter.__next__');

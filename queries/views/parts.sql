@@ -1,6 +1,6 @@
--- What each window consists of, each part once: `ns` of it, and `gaps`, the number of late gaps that it is
--- in. Windows may overlap as they like: the borders of all windows cut the timeline into cells, whose sums
--- are added up along it, and a window is the difference of two of them.
+-- The parts of each window, one row per activity, idle class and cause: its time `ns`, and `gaps`, the number
+-- of late gaps that contain it. Windows may overlap: the borders of all windows cut the timeline into cells,
+-- and a window is the difference of two running sums over the cells.
 CREATE OR REPLACE TABLE window_timeline_parts AS
 WITH border AS (
     SELECT DISTINCT trace_id, device_id, unnest([start_ns, end_ns]) AS at_ns FROM windows
@@ -27,7 +27,8 @@ cut AS (
     FROM touched AS w JOIN gpu_timeline AS t USING (trace_id, device_id, place)
     WHERE t.end_ns > w.start_ns AND t.start_ns < w.end_ns
 ),
--- Of late gaps that the timeline has whole: by cause, what their thread had done until their start and end.
+-- For late gaps that the timeline stores as one row each: their thread's time in each activity up to their
+-- start and end.
 whole AS MATERIALIZED (
     SELECT c.*, h.thread FROM (SELECT * FROM cut WHERE idle_class = 'host_late' AND cause IS NULL) AS c
     JOIN whole_wait AS h USING (trace_id, device_id, place)
@@ -62,7 +63,7 @@ piece AS (
     UNION ALL
     SELECT trace_id, device_id, number, place, activity, idle_class, cause, op_id, ns FROM spread WHERE ns > 0
 ),
--- A number for what a piece is: activity, class and cause.
+-- One number for the activity, class and cause of a piece.
 part AS MATERIALIZED (
     SELECT p.trace_id, p.device_id, p.number, activity, idle_class, cause,
            enum_code(activity)::INTEGER * 10000 + coalesce(enum_code(idle_class)::INTEGER + 1, 0) * 100
@@ -75,7 +76,7 @@ part AS MATERIALIZED (
       ON p.trace_id = opened.trace_id AND p.device_id = opened.device_id AND p.place = opened.first_place
     GROUP BY ALL
 ),
--- Gaps that a border may cut: in which cells they have a part, and in which one before.
+-- Gaps that a border may cut: the cells in which they have a part, each with the cell before.
 again AS MATERIALIZED (
     SELECT trace_id, device_id, part, number,
            lag(number) OVER (PARTITION BY trace_id, device_id, part, op_id ORDER BY number) AS before
@@ -85,7 +86,7 @@ again AS MATERIALIZED (
 opened_gaps AS (
     SELECT trace_id, device_id, part, number, count(*) AS gaps FROM again WHERE before IS NULL GROUP BY ALL
 ),
--- The gap that a window's start cuts counts again where it has more of the part in the window.
+-- A gap that the window's start cuts counts again if more of the same part follows inside the window.
 cut_at AS (
     SELECT trace_id, device_id, part, number AS again_number,
            unnest(generate_series(before + 1, number)) AS number
@@ -120,9 +121,9 @@ LEFT JOIN cut_at AS c ON w.trace_id = c.trace_id AND w.device_id = c.device_id A
     AND w.first_number = c.number
 WHERE coalesce(l.ns, 0) > coalesce(f.ns, 0);
 
--- How much of each window its device computed, communicated, copied and was idle: the four add up to the
--- window, and the classes of idle time to `idle_ns`. Of `device_ns`, `device_in_launch_ns` passed while the
--- op's launch call was under way: nothing was queued.
+-- How long each window's device computed, communicated, copied and was idle: these four add up to the window,
+-- and the classes of idle time add up to `idle_ns`. `device_in_launch_ns` is the part of `device_ns` during
+-- which the op's launch call was in progress: nothing was queued.
 CREATE OR REPLACE VIEW window_partition AS
 SELECT
     trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,

@@ -1,6 +1,6 @@
--- Each device that ran anything, with the peaks known for it: those of the first entry of `hardware` whose
--- pattern its name matches; NULL where none does. A device that the trace does not list (renumbered, as
--- HIP_VISIBLE_DEVICES does) is what all listed ones are, where they are of one kind.
+-- Each device that executed work, with its peaks: the first entry of `hardware` whose pattern matches the
+-- device's name; NULL if no pattern matches. A device that the trace does not list (HIP_VISIBLE_DEVICES
+-- renumbers devices) takes the name of the listed devices if they all have the same one.
 CREATE OR REPLACE VIEW device_peaks AS
 WITH used AS (SELECT DISTINCT trace_id, device_id FROM gpu_ops),
 alike AS (SELECT trace_id, any_value(name) AS name FROM device GROUP BY trace_id
@@ -14,14 +14,13 @@ SELECT n.trace_id, n.device_id, n.device, h.name AS hardware, h.memory_bytes_per
 FROM named AS n LEFT JOIN hardware AS h ON regexp_matches(n.device, h.pattern)
 QUALIFY row_number() OVER (PARTITION BY n.trace_id, n.device_id ORDER BY h.place) = 1;
 
--- The rate that work in a number format is held against: matrix products have units of their own for fp32
--- (AMD) and fp64.
+-- The peak rate for work in a number format. Matrix products have separate units for fp32 (AMD) and fp64.
 CREATE OR REPLACE MACRO peak_of(flop_per_s, format, is_matrix) AS CASE
     WHEN is_matrix AND format = 'fp32' THEN coalesce(flop_per_s['fp32_matrix'], flop_per_s['fp32'])
     WHEN is_matrix AND format = 'fp64' THEN coalesce(flop_per_s['fp64_tensor'], flop_per_s['fp64'])
     ELSE flop_per_s[format] END;
 
--- The format whose peak work is held against: what is not a matrix product runs on the vector units, in fp32.
+-- The format whose peak applies to the work: anything but a matrix product runs on the vector units, in fp32.
 CREATE OR REPLACE MACRO roof_format(peak, is_matrix) AS CASE WHEN is_matrix THEN peak ELSE 'fp32' END;
 
 -- The roofs: how long arithmetic and memory would take at the device's peaks, in ns; NULL: peak unknown.
@@ -29,7 +28,7 @@ CREATE OR REPLACE MACRO math_roof_ns(flops, flop_per_s, peak, is_matrix) AS
     flops * 1e9 / peak_of(flop_per_s, roof_format(peak, is_matrix), is_matrix);
 CREATE OR REPLACE MACRO memory_roof_ns(bytes, memory_bytes_per_s) AS bytes * 1e9 / memory_bytes_per_s;
 
--- Which roof takes longer, of work that took `ns`; latency where both are far below it; NULL: peaks unknown.
+-- The roof that takes longer, for work of `ns`; latency if both are far below `ns`; NULL: peaks unknown.
 CREATE OR REPLACE MACRO roof_bound(math_ns, memory_ns, ns, latency_percent) AS CASE
     WHEN 100 * greatest(math_ns, memory_ns) < latency_percent * ns THEN 'latency'
     WHEN math_ns >= memory_ns THEN 'math' WHEN math_ns < memory_ns THEN 'memory' END;

@@ -1,6 +1,6 @@
--- The queue between host and device: launches of the host that the device has not begun to work on, by
--- stream, as stretches of one depth. A graph is one launch. What starts before its launch (clocks differ)
--- was in no queue.
+-- The queue between host and device: per stream, the launches on which the device has not begun to work, as
+-- intervals of constant depth. A graph is one launch. Ops that start before their launch (clocks differ) do
+-- not count as queued.
 CREATE OR REPLACE MACRO launch_queue() AS TABLE
 WITH waiting AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key,
@@ -13,8 +13,8 @@ WITH waiting AS (
 SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, start_ns, end_ns, depth
 FROM interval_depth('waiting');
 
--- The launch calls of each stream that do not wait for their own op: how many launches before it wait when
--- each begins (`met`), and how many with itself when it returns (`left_waiting`).
+-- The launch calls of each stream that do not wait for their own op: how many earlier launches are queued
+-- when the call begins (`met`), and how many, itself included, when it returns (`left_waiting`).
 CREATE OR REPLACE MACRO queued_calls() AS TABLE
 WITH call AS (
     SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns,
@@ -40,8 +40,8 @@ ASOF LEFT JOIN started AS b ON c.trace_id = b.trace_id AND c.device_id = b.devic
 ASOF LEFT JOIN started AS e ON c.trace_id = e.trace_id AND c.device_id = e.device_id AND c.stream = e.stream
     AND c.end_ns >= e.op_start_ns;
 
--- From which depth on each stream's queue is full, as its own calls show it: where a queue is full, many
--- calls return with as many launches waiting as ever do, give or take `full_slack`. NULL: it never was.
+-- The depth at which each stream's queue is full, estimated from its own calls: when a queue is full, many
+-- calls return with the stream's maximum number of launches queued, within `full_slack`. NULL: never full.
 CREATE OR REPLACE MACRO full_queues(calls) AS TABLE
 WITH deepest AS (
     SELECT *,

@@ -1,13 +1,13 @@
--- What of a run is held against another run.
+-- The figures by which runs are compared.
 
--- How many steps each trace marks, and at least 1: what totals are divided by.
+-- The number of steps that each trace marks, at least 1. Totals are divided by it.
 CREATE OR REPLACE VIEW run_steps AS
 SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
 FROM trace AS t LEFT JOIN steps AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
 
--- Of its main device, the median step (element n // 2 of the n steps by length)
--- and the GPU-active span.
+-- The median step (element n // 2 of the n steps by length) and the GPU-active span of each trace's main
+-- device.
 CREATE OR REPLACE VIEW run_windows AS
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
 FROM windows JOIN main_device USING (trace_id, device_id)
@@ -16,7 +16,7 @@ QUALIFY kind = 'gpu_active'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + count(*) OVER (PARTITION BY trace_id, kind) // 2;
 
--- The figures of each run, of its median step where it has steps.
+-- The figures of each run, taken from its median step if it has steps.
 CREATE OR REPLACE MACRO run_figures() AS TABLE
 WITH chosen AS (
     SELECT * FROM run_windows
@@ -51,7 +51,7 @@ FROM part JOIN ops USING (trace_id) JOIN active USING (trace_id) JOIN run_steps 
 LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
 
--- Two runs, by their trace_ids; the same one may be both.
+-- Two runs, by their trace_ids; both may be the same run.
 CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE
 SELECT side, r.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id)
 JOIN run_steps AS r USING (trace_id);
@@ -65,15 +65,15 @@ SELECT * FROM both_sides
 WHERE kind = (SELECT CASE WHEN count(*) = 2 THEN 'step' ELSE 'gpu_active' END FROM both_sides
     WHERE kind = 'step');
 
--- A figure of side `which` among the rows of both; 0 where it has none.
+-- A figure of side `which` from rows of both sides; 0 if that side has no row.
 CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);
 
--- How a thing changed: added, removed, in count, in time, or not.
+-- How an item changed: added, removed, in count, in time, or not at all.
 CREATE OR REPLACE MACRO change_of(a_count, b_count, change_ns) AS
     CASE WHEN a_count = 0 THEN 'added' WHEN b_count = 0 THEN 'removed' WHEN a_count <> b_count THEN 'count'
         WHEN change_ns <> 0 THEN 'time' ELSE 'same' END;
 
--- A kernel's name without what machines and versions change in it: parameters, numbers, architecture.
+-- A kernel's name without the parts that vary by machine and version: parameters, numbers, architecture.
 CREATE OR REPLACE MACRO plain_kernel_name(name) AS regexp_replace(
     regexp_replace(
         regexp_replace(name, '\([^()]*\)( const)?$|^void ', '', 'g'),

@@ -1,16 +1,16 @@
 -- The timeline of each device, from the trace's start to its end, without gap or overlap:
 -- `activity` is compute, communication (not covered by compute), copy (covered by neither) or idle.
--- Idle time also says why:
+-- Idle time also has a class and a cause:
 --   idle_class host_late      the op that ended the gap was launched after the gap began
 --              device         it was launched before: dependency, launch latency, event wait
 --              unlinked       its launch is not in the trace
 --              after_last_op  no op followed
 --   cause      what the launching thread did meanwhile: `launch` (or `copy`) during the call that
---              launched the op, `launch_latency` from its return until the op began; of device gaps,
---              only `launch`: the call was under way when the gap began, so nothing was queued
--- The ops' starts and ends in order, between the start and the end of the trace: how many of each
--- activity run from `at_ns` on, and the op that begins where this stretch ends (the earlier in the file
--- where several do). Every device ends as it began, with none: the counts run through all of them.
+--              launched the op, `launch_latency` from its return until the op began; device gaps have
+--              only `launch`: the call was in progress when the gap began, so nothing was queued
+-- The starts and ends of ops in order of time, between the start and the end of the trace: how many ops of
+-- each activity run from `at_ns` on, and the op that begins at the end of this interval (of several, the
+-- first in the file). No op runs at the end of a device's timeline, so one running sum covers all devices.
 CREATE TABLE scratch.device_interval AS
 WITH edge AS (
     SELECT trace_id, device_id, start_ns AS at_ns, 1::TINYINT AS turn, 1::TINYINT AS step, event_id, activity
@@ -43,10 +43,10 @@ SELECT
          WHEN copy > 0 THEN 'copy' ELSE 'idle' END::device_activity AS activity
 FROM counted WHERE next_ns > at_ns;
 
--- Idle intervals with the op that ended them and its launch. Joined by order, and the match checked: sorting
--- goes through the disk where memory is short, a hash table of all launches does not.
--- In a trace of more than thresholds().stepped_devices, the host's time is in too many gaps at once to be
--- stored for each: there, late gaps have no class here, and one row of the timeline each, without a cause
+-- Idle intervals with the op that ended them and its launch. The join is by order and then checks the match:
+-- a sort can spill to disk when memory is short, a hash table of all launches cannot.
+-- A trace with more than thresholds().stepped_devices has too many simultaneous gaps to store the host's time
+-- for each. There, late gaps have no class in this table and one row without a cause in the timeline
 -- (see gpu_timeline_by_cause).
 CREATE TABLE scratch.gap AS
 WITH crowded AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id
@@ -69,9 +69,10 @@ FROM (
     ASOF LEFT JOIN gpu_op_launch AS l ON i.trace_id = l.trace_id AND i.next_id >= l.event_id
 ) AS i;
 
--- `place` numbers the intervals of all devices in order of time; an idle one may have several pieces,
--- one for each cause. The waits [gap start, launch) for the host are added by tracekit/ingest/host_tree.py,
--- with what the launching thread did meanwhile.
+-- `place` numbers the intervals of all devices in order of time; an idle interval may have several rows, one
+-- for each cause. tracekit/ingest/host_tree.py adds the waits for the host, [gap start, launch), with the
+-- launching thread's activity at each instant. tracekit/native/src/nesting.c (go_to) chooses that activity:
+-- the outermost open slice that covers all inside it (input, compilation), else the innermost slice.
 CREATE OR REPLACE TABLE gpu_timeline AS
 SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class,
        NULL::idle_cause AS cause,

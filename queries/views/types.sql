@@ -1,24 +1,24 @@
--- Closed sets of names: a column of such a type takes a byte a row, or less, and reads as text. They stand in
--- the order of the alphabet, in which they are sorted.
+-- Enum types: a column of such a type takes at most one byte per row and reads as text. The names are in
+-- alphabetical order, so that they sort alphabetically.
 
 CREATE TYPE IF NOT EXISTS gpu_op_kind AS ENUM ('kernel', 'memcpy', 'memset');
 
--- What a device does at an instant, or would without other work that covers it.
+-- What a device does at an instant, or the activity of a GPU op even where other work covers it.
 CREATE TYPE IF NOT EXISTS device_activity AS ENUM ('communication', 'compute', 'copy', 'idle');
 
--- Of kernels, what kernel_class() says; others are of their kind.
+-- The result of kernel_class() for kernels; other GPU ops have their kind.
 CREATE TYPE IF NOT EXISTS gpu_op_class AS ENUM (
     'attention', 'communication', 'convolution', 'copy', 'elementwise', 'gemm', 'memcpy', 'memset',
     'normalization',
     'other', 'reduction', 'triton'
 );
 
--- What a thread of the host does, as host_activity() says; elsewhere it is untraced.
+-- What a host thread does: the result of host_activity(); untraced where no slice says.
 CREATE TYPE IF NOT EXISTS host_activity AS ENUM (
     'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'python', 'runtime', 'sync',
     'untraced'
 );
--- By its number, as enum_code() says it.
+-- A host_activity by its number, the result of enum_code().
 CREATE OR REPLACE MACRO host_activity_of(code) AS enum_range(NULL::host_activity)[code + 1];
 
 -- Why a device is idle, and what the host did meanwhile (queries/views/timeline.sql).

@@ -1,8 +1,8 @@
--- The windows that shares are taken of, per device:
---   gpu_active  first GPU op's start to last one's end
---   step        a profiler step, as the host ran it: of the first thresholds().stepped_devices of
---               ranked_devices, where there are more
---   trace       the first event's start to the last one's end
+-- The time windows over which shares are computed, per device:
+--   gpu_active  start of the first GPU op to end of the last one
+--   step        a profiler step, as the host ran it; only for the first thresholds().stepped_devices
+--               of ranked_devices
+--   trace       the start of the first host slice or GPU op to the end of the last one
 CREATE OR REPLACE TABLE windows AS
 WITH active AS (
     SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM gpu_ops GROUP BY ALL
@@ -15,8 +15,8 @@ UNION ALL
 SELECT trace_id, device_id, 'trace', 'whole trace', s.start_ns, s.end_ns
 FROM trace_span AS s JOIN active USING (trace_id);
 
--- The timeline cut to each window. The intervals that a window touches are found by their places, so
--- that the work grows with what is found, however many windows there are.
+-- The timeline cut to each window. A window finds its intervals by their places, so the cost grows with the
+-- number of intervals found and not with windows times intervals.
 CREATE OR REPLACE VIEW window_timeline AS
 WITH opening AS (
     SELECT w.*, t.place AS first_place
@@ -36,15 +36,16 @@ SELECT
 FROM touched AS w JOIN gpu_timeline AS t USING (trace_id, device_id, place)
 WHERE t.end_ns > w.start_ns AND t.start_ns < w.end_ns;
 
--- The late gaps that the timeline has whole, in traces of very many devices, with their threads.
+-- In traces with very many devices: the late gaps that the timeline stores as one row each, with their
+-- launching threads.
 CREATE OR REPLACE VIEW whole_wait AS
 SELECT t.trace_id, t.device_id, t.place, t.start_ns, t.end_ns, t.op_id, t.launch_id, h.thread
 FROM gpu_timeline AS t JOIN gpu_op_launch AS l ON t.trace_id = l.trace_id AND t.op_id = l.event_id
 JOIN host_thread AS h ON l.trace_id = h.trace_id AND l.pid = h.pid AND l.tid = h.tid
 WHERE t.idle_class = 'host_late' AND t.cause IS NULL;
 
--- The timeline with a cause for all of the host's time: the same, but in traces of very many devices, where
--- a stretch of a thread's time is a row for each device that waits for it.
+-- The timeline with a cause for every late gap. It equals gpu_timeline except in traces with very many
+-- devices: there, a segment of a thread's time becomes one row for each device that waits for it.
 CREATE OR REPLACE VIEW gpu_timeline_by_cause AS
 SELECT * FROM gpu_timeline WHERE idle_class IS DISTINCT FROM 'host_late' OR cause IS NOT NULL
 UNION ALL

@@ -6,7 +6,7 @@
 -- halved where it is causal; its backward pass 2.5 times that (FlashAttention-2,
 -- https://arxiv.org/abs/2307.08691, section 4.1).
 -- Elementwise work and reductions count one operation an element, softmax 5, normalization 8, twice that
--- backward: a convention, which decides nothing, as bytes limit these.
+-- backward: a convention without effect on what limits them, which is bytes.
 
 -- A recorded list of shapes and of other texts. A list of tensors has NULL dimensions.
 CREATE OR REPLACE MACRO shapes_of(dims) AS from_json(dims, '[["BIGINT"]]');
@@ -54,7 +54,7 @@ CREATE OR REPLACE MACRO settings_of(name) AS CASE
         THEN MAP {'causal': 6}
     WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN MAP {'causal': 12} END;
 
--- Operators whose work follows from their inputs. Names are few, calls are many.
+-- Operators whose work follows from their inputs, by name: names are few, calls are many.
 CREATE OR REPLACE TABLE operator_name AS
 SELECT name, kind, operand_count(name, kind) AS operands_read, settings_of(name) AS setting
 FROM (SELECT DISTINCT name, work_kind(name) AS kind FROM slice_label WHERE slice_label.kind = 'cpu_op')
@@ -64,7 +64,7 @@ WHERE kind IS NOT NULL;
 CREATE OR REPLACE MACRO operator_shapes() AS TABLE
 SELECT * EXCLUDE said, said[1] AS dims, said[2] AS types, said[3] AS concrete
 FROM (
-    -- One look at the arguments, and only at those of operators that are asked about.
+    -- Parses the arguments once, and only those of the operators in question.
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, o.kind,
            json_extract(args, ['$."Input Dims"', '$."Input type"', '$."Concrete Inputs"']) AS said
     FROM cpu_ops JOIN operator_name AS o USING (name)
@@ -113,7 +113,7 @@ WITH factored AS (
 SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        CASE WHEN is_batched AND len(a) = 3 AND len(b) = 3 THEN 2 * a[1] * a[2] * a[3] * b[3]
             WHEN NOT is_batched AND len(a) = 2 AND len(b) = 2 THEN 2 * a[1] * a[2] * b[2] END AS flops,
-       -- Of these two, inputs that are not factors (scales, say) are not counted.
+       -- For these two operators, inputs that are not factors (such as scales) are not counted.
        CASE WHEN kind IN ('mm', 'bmm') THEN CASE WHEN len(sizes) >= 2 THEN sizes[1] + sizes[2] END
             ELSE input_bytes END AS read,
        CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
@@ -143,8 +143,7 @@ measured AS (
     FROM named
 )
 SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
-       -- Each place of the output (transposed: of the input) takes a product with the weight, for all that
-       -- share it.
+       -- Each position of the output (transposed: of the input) takes one product with the weight.
        CASE WHEN len(x) BETWEEN 3 AND 5 AND len(w) = len(x) THEN
            CASE WHEN is_backward THEN mask[1]::INTEGER + mask[2]::INTEGER ELSE 1 END * 2 * elements(w)
            * CASE WHEN is_transposed THEN elements(x) / x[2] ELSE out / w[1] END
@@ -175,7 +174,7 @@ SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
             ELSE elements(q) / q[4] * v[4] END * size AS written
 FROM named;
 
--- Normalization and softmax: rows are read, and as many are written.
+-- Normalization and softmax: they write as many rows as they read.
 CREATE OR REPLACE MACRO row_work(inputs) AS TABLE
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        tensors[1].elements * CASE kind WHEN 'normalization' THEN 8 WHEN 'normalization_backward' THEN 16
@@ -186,7 +185,7 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        sizes[1] AS written
 FROM query_table(inputs) WHERE family IN ('normalization', 'softmax');
 
--- Elementwise work and comparisons: of all inputs, broadcast.
+-- Elementwise work and comparisons, over the broadcast shape of all inputs.
 CREATE OR REPLACE MACRO elementwise_work(inputs) AS TABLE
 WITH measured AS (
     SELECT *, broadcast_elements(list_transform(operands, lambda each: each.shape)) AS out,
@@ -216,7 +215,7 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix, tensors[1].element
        )), 1) * size AS written
 FROM named;
 
--- Copies, fills and embeddings: bytes alone.
+-- Copies, fills and embeddings: bytes only, no FLOPs.
 CREATE OR REPLACE MACRO copy_work(inputs) AS TABLE
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
        CASE kind
@@ -230,8 +229,8 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
                  ELSE sizes[1] END AS written
 FROM query_table(inputs) WHERE kind IN ('copy', 'fill', 'embedding', 'embedding_backward');
 
--- Inductor's Triton kernels, which are named after the operators that they fuse. Which of its tensors one
--- writes it does not say: each moves once, and the last is the output.
+-- Inductor's Triton kernels, which are named after the operators that they fuse. The trace does not say which
+-- tensors a kernel writes: assume that each moves once and that the last is the output.
 CREATE OR REPLACE MACRO triton_work(inputs) AS TABLE
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        list_max(list_transform(tensors, lambda each: each.elements)) * len(regexp_extract_all(name,
@@ -241,7 +240,7 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        coalesce(list_sum(sizes[:-2]), 0) AS read, sizes[-1] AS written
 FROM query_table(inputs) WHERE kind = 'triton';
 
--- Shapes are few, calls are many: the work of each distinct one. Of an empty tensor nothing follows.
+-- The work of each distinct set of shapes: shapes are few, calls are many. Empty tensors give no work.
 CREATE OR REPLACE MACRO shape_work(shapes) AS TABLE
 WITH inputs AS MATERIALIZED (FROM operator_inputs(shapes)),
 work AS (
@@ -267,7 +266,7 @@ SELECT name, dims, types, concrete, type, is_matrix, flops::DOUBLE AS flops,
 FROM work WHERE isfinite(flops::DOUBLE);
 
 -- Operators with their work and the time in which the device did it: the union of the GPU ops that were
--- launched during one and not by another inside it, per device. Nobody is charged twice.
+-- launched during one and not by another inside it, per device. Each GPU op counts for one operator.
 CREATE OR REPLACE MACRO measured_work() AS TABLE
 WITH call AS MATERIALIZED (FROM operator_shapes()),
 shape AS (SELECT DISTINCT name, kind, dims, types, concrete FROM call),
@@ -301,7 +300,7 @@ named AS MATERIALIZED (
            list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids,
            min(start_ns) AS first_ns, any_value(stream) AS stream,
            bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
-           -- What crosses a bus is not held against the device's memory: see memory_traffic.
+           -- Copies over a bus are not compared with the device's memory bandwidth: see memory_traffic.
            bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
     FROM op GROUP BY key
 ),
@@ -321,10 +320,10 @@ FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = ke
 JOIN busy USING (key)
 WHERE busy_ns > 0 AND NOT crosses;
 
--- Neighbouring operators that hand an intermediate over through memory.
+-- Adjacent operators that pass an intermediate through memory.
 -- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction
--- that follows. That the second reads what the first wrote is told by size and place, since traces name no
--- tensors.
+-- that follows. Size and position tell that the second reads what the first wrote, since traces do not
+-- identify tensors.
 CREATE OR REPLACE MACRO fusable_pairs() AS TABLE
 WITH work AS (FROM measured_work()),
 placed AS (
@@ -348,7 +347,7 @@ pair AS (
     WHERE place = before.place + 1 AND before.kind IN ('elementwise', 'comparison', 'copy', 'fill')
         AND before.written > 0
       AND kind IN ('elementwise', 'comparison', 'copy', 'normalization', 'softmax', 'reduction')
-      -- Two copies in a row move two things.
+      -- Two copies in a row move different data.
       AND NOT (before.kind = 'copy' AND kind = 'copy')
       AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)),
           lambda x: elements(x[1]) * element_bytes(x[2])), before.written)

@@ -27,8 +27,8 @@ struct reader {
 
 /* -- numbers -------------------------------------------------------------------------------------- */
 
-/* Nearly every number is of few digits, without exponent, and has nothing to round: the place behind such a one, and its
- * value times 10^`scale`. NULL for what is none, and near the text's end. */
+/* Fast path for numbers of few digits that have no exponent and need no rounding, which nearly all are: returns the
+ * address after the number, and its value times 10^`scale`. NULL for any other text, and near the text's end. */
 static const uint8_t *short_number(struct json *json, const uint8_t *at, int scale, int64_t *value) {
     enum { MOST_DIGITS = 19, MOST_BYTES = MOST_DIGITS + 3 };   /* of 64 bits; with a sign, a point and what is behind */
     uint64_t digits = 0;
@@ -52,8 +52,8 @@ static const uint8_t *short_number(struct json *json, const uint8_t *at, int sca
     return at;
 }
 
-/* A decimal number, as JSON or text has it, times 10^`scale`, rounded half away from zero; false where
- * it is none or does not fit. `exact`: nothing was rounded. */
+/* A decimal number, as JSON or text has it, times 10^`scale`, rounded half away from zero; false if
+ * it is not a number or does not fit. `exact`: nothing was rounded. */
 static bool decimal(struct span number, int scale, int64_t *value, bool *exact) {
     enum { MOST_DIGITS = 36, MOST_EXPONENT = 9999 };
     const uint8_t *at = number.begin, *end = number.end;
@@ -287,14 +287,14 @@ static const uint8_t *read_event(
 
 /* Where reading stopped, and why. */
 struct stopped {
-    int64_t at;          /* behind the last event that was read, and what parts it from what follows */
+    int64_t at;          /* after the last event that was read and the separator that follows it */
     int32_t reason;      /* of enum stop */
-    int32_t many_labels; /* 1: best taken */
+    int32_t many_labels; /* 1: the caller should take the new labels */
     const char *error;   /* AT_ERROR: what is wrong with the event there */
 };
 
-/* Reads events one behind the other, as in the array `traceEvents`, from the first on, which is numbered
- * `first_id`; `out` gets them, and `labels` what they say in words. */
+/* Reads consecutive events of the array `traceEvents`; the first gets the number `first_id`. The events go to `out`,
+ * their texts to `labels`. */
 TRACEKIT_EXPORT void tracekit_read_events(
     const uint8_t *text, int64_t size, int64_t first_id, struct labels *labels, struct ArrowArray *out,
     struct stopped *stopped
@@ -324,7 +324,7 @@ TRACEKIT_EXPORT void tracekit_read_events(
     stopped->many_labels = labels_are_many(labels);
     if (at == end) stopped->reason = AT_END;
     else if (*at == ']') stopped->reason = AT_BRACKET;
-    batch_clear_row(batch);   /* what it holds is of an event that is not whole */
+    batch_clear_row(batch);   /* it holds part of an incomplete event */
     batch_export(batch, out);
     free(json);
     return;

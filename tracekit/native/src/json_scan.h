@@ -86,7 +86,7 @@ static const uint8_t *skip_space(struct json *json, const uint8_t *at) {
     return at < json->end ? at : runs_out(json);
 }
 
-/* The next byte that is no white space; NULL where there is none. */
+/* The next byte that is not white space; NULL at the end of the text. */
 static inline const uint8_t *json_space(struct json *json, const uint8_t *at) {
     if (at < json->end && *at > ' ') return at;
     /* Most often it is one blank. */

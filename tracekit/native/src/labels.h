@@ -1,4 +1,4 @@
-/* What events say in words. Few sayings, many events: each distinct one is a row of the table `label`
+/* The texts of events. Texts are few and events many: each distinct combination is a row of the table `label`
  * (queries/schema/tables.sql), and events have its number. */
 
 #ifndef TRACEKIT_LABELS_H
@@ -21,7 +21,7 @@ static const struct column label_columns[LABEL_COLUMNS] = {
     {"phase", TEXT}, {"category", TEXT}, {"name", TEXT}, {"flow_bind", TEXT}, {"scope", TEXT}, {"label_id", INTEGER},
 };
 
-/* Where names do not repeat, what is known is forgotten when it is so much: a label may have several numbers. */
+/* Forget known labels at this size, for traces whose names do not repeat: a label may then get several numbers. */
 enum { MOST_LABELS = 1 << 16, SLOTS = 2 * MOST_LABELS, MOST_LABEL_BYTES = 8 << 20 };
 /* Flush new labels at this count. */
 enum { MANY_NEW_LABELS = 1 << 14, MANY_NEW_LABEL_BYTES = 4 << 20 };

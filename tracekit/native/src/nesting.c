@@ -2,15 +2,15 @@
  * one begins or ends, and what a thread did while a device waited for it (queries/schema/host_order.sql says what
  * comes in, write_*.sql in that folder what goes out).
  *
- * Walked once. Innermost is the slice that began last of those that have not ended: so slices that
- * overlap without nesting (clocks are rounded; a range is opened in one call and closed in another) are
- * each inside what was open when they began, and last as long as they say. */
+ * The walk takes one pass. The innermost slice is the open slice that began last. Slices may overlap without
+ * nesting (clocks are rounded; a range is opened in one call and closed in another): each counts as inside
+ * the slices that were open when it began, and keeps its recorded duration. */
 
 #include "open.h"
 
-/* The columns that come in, all of them without NULL, ordered by thread, start, the longer first, and rank. Each
- * thread begins with a slice of no event that spans all of its time. A launch of GPU ops comes once more, for
- * each of them, when it is open; with a flag, it also says what it is about. A device's wait has a place for an id. */
+/* The input columns, all without NULL, sorted by thread, start, longest first, and rank. Each thread begins with a
+ * row that spans all of its time and has no event. A launch has one more row for each of its GPU ops, while its
+ * slice is open; with a flag set, that row also gives the activity. A device's wait has a place as its id. */
 enum { IN_THREAD, IN_START, IN_END, IN_RANKED };   /* 32, 64, 64 and 64 bits */
 enum { NONE = -1 };
 
@@ -42,9 +42,9 @@ struct device_wait {
 
 struct walk {
     struct ArrowArrayStream input;
-    struct ArrowArray rows;     /* of the input, and the next of them */
+    struct ArrowArray rows;     /* the current batch of the input; `row` is the next row */
     int64_t row;
-    struct slice around;        /* of no event: spans the thread's time */
+    struct slice around;        /* spans the thread's time; has no event */
     struct open open;
     struct device_wait *waits;  /* at most one of each device */
     int64_t n_waits, wait_capacity;
@@ -65,7 +65,7 @@ static void set_known(struct batch *batch, int column, int64_t id) {
     if (id != NONE) set_integer(batch, column, id);
 }
 
-/* What the innermost slice took of each wait, up to `at_ns`. */
+/* Writes, for each wait, the part up to `at_ns` with the innermost slice and the activity. */
 static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, int64_t activity) {
     struct batch *out = walk->waited;
     int64_t left = 0;
@@ -86,7 +86,8 @@ static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, in
     return true;
 }
 
-/* The time up to `at_ns` belongs to the innermost slice. */
+/* Ends the current segment at `at_ns`. Its event is the innermost open slice. Its activity is that of the outermost
+ * open slice that covers all inside it (input, compilation), else that of the innermost slice. */
 static bool go_to(struct walk *walk, int64_t at_ns) {
     if (at_ns <= walk->at_ns) return true;
     struct slice *covering = outermost(&walk->open, COVERING), *own = innermost(&walk->open, ALL);
@@ -94,7 +95,7 @@ static bool go_to(struct walk *walk, int64_t at_ns) {
     if (own == NULL) own = &walk->around;
     int64_t activity = (covering != NULL ? covering : own)->activity;
     if (!go_on_waiting(walk, at_ns, own->event_id, activity)) return false;
-    /* Between times that are absurd there may be more than 63 bits say: it wraps around. */
+    /* The difference of absurd times may exceed 63 bits: it wraps around. */
     own->self_ns = (int64_t)((uint64_t)own->self_ns + (uint64_t)at_ns - (uint64_t)walk->at_ns);
     set_integer(out, SEGMENT_THREAD, walk->thread);
     set_integer(out, SEGMENT, walk->segment++);
@@ -116,7 +117,7 @@ static bool write_launch(struct walk *walk, const struct slice *slice) {
     return batch_close_row(out);
 }
 
-/* The time goes on until the next slice ends. */
+/* Advances to the end of the slice that ends next, and writes and closes it. */
 static bool go_to_end_of(struct walk *walk, const struct slice *slice) {
     struct batch *out = walk->slices;
     if (!go_to(walk, slice->end_ns)) return false;
@@ -130,7 +131,7 @@ static bool go_to_end_of(struct walk *walk, const struct slice *slice) {
     return true;
 }
 
-/* Ends what has ended by `at_ns`, in the order of time; what began just there and takes no time has not. */
+/* Ends the slices that end by `at_ns`, in order of time, except those of zero length at `at_ns`. */
 static bool end_until(struct walk *walk, int64_t at_ns) {
     const struct slice *slice;
     while ((slice = next_to_end(&walk->open)) != NULL) {
@@ -140,7 +141,7 @@ static bool end_until(struct walk *walk, int64_t at_ns) {
     return true;
 }
 
-/* `activity`: what it is instead of what its name says, if that is known. */
+/* `activity` replaces the activity that the slice's name gives, unless it is NONE. */
 static void mark_launch(struct walk *walk, int64_t event_id, int64_t activity) {
     struct slice *slice = find_open(&walk->open, event_id);
     if (slice == NULL) return;
@@ -199,7 +200,7 @@ static bool step(struct walk *walk) {
         mark_launch(walk, id, slice.flags ? slice.activity : NONE);
         return true;
     }
-    /* Not in a thread: each begins with a slice of its own. */
+    /* Rows before the first thread's row are ignored. */
     if (kind != THREAD_KIND) return !walk->in_thread || begin_slice(walk, slice);
     if (!end_thread(walk)) return false;
     slice.event_id = NONE;
@@ -241,7 +242,7 @@ TRACEKIT_EXPORT void tracekit_walk_close(struct walk *walk) {
     free(walk);
 }
 
-/* Takes the stream over; NULL when there is no memory. */
+/* Takes ownership of the stream; NULL when out of memory. */
 TRACEKIT_EXPORT struct walk *tracekit_walk_open(struct ArrowArrayStream *input) {
     struct walk *walk = calloc(1, sizeof *walk);
     if (walk == NULL) return NULL;
@@ -250,8 +251,8 @@ TRACEKIT_EXPORT struct walk *tracekit_walk_open(struct ArrowArrayStream *input) 
     return walk;
 }
 
-/* Walks on until there are `rows` of a kind, or no more slices; says of which kind the rows are that `out` gets. When
- * the input fails, its error is the stream's. */
+/* Walks until one kind of output has `rows` rows or the input ends; returns the kind of the rows in `out`. When the
+ * input fails, tracekit_walk_error gives the stream's error. */
 TRACEKIT_EXPORT int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) {
     struct batch **batches[] = {&walk->segments, &walk->slices, &walk->launches, &walk->waited};
     int fullest = SEGMENTS_WALKED;
@@ -262,7 +263,7 @@ TRACEKIT_EXPORT int tracekit_walk_next(struct walk *walk, int64_t rows, struct A
     if (walk->waited == NULL) walk->waited = batch_new(wait_columns, WAIT_COLUMNS);
     for (int kind = SEGMENTS_WALKED; kind <= WAITS_WALKED; kind++)
         if (*batches[kind] == NULL) return OUT_OF_MEMORY_WALKED;
-    /* No more launches end than slices. */
+    /* Launches need no check: every launch row comes with a slice row. */
     while (!walk->is_done && walk->segments->rows < rows && walk->slices->rows < rows && walk->waited->rows < rows) {
         if (walk->rows.release != NULL && walk->row < walk->rows.length) {
             if (!step(walk)) return OUT_OF_MEMORY_WALKED;

@@ -60,7 +60,7 @@ static int64_t signed_at(const struct integers *integers, int64_t i) {
     return integers->bytes == 4 ? ((const int32_t *)integers->at)[i] : ((const int64_t *)integers->at)[i];
 }
 
-/* Between absurd times there may be more than 63 bits say: sums wrap around. */
+/* Sums and differences of absurd times may exceed 63 bits: they wrap around. */
 static int64_t plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 
 static int64_t minus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
