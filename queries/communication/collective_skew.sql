@@ -11,7 +11,8 @@
 -- column wait_ns (ns): sum over ranks of what they took longer than that: waiting
 -- column max_wait_ns (ns): the longest wait
 -- column late_rank (id): the rank that came last, going by the shortest duration
--- column start_skew_ns (ns): last start less first, by the hosts' clocks: no better than these agree
+-- column start_skew_ns (ns): last start less first, by the hosts' clocks, so only as
+--     accurate as their synchronization
 -- doubts: no_communication, one_rank
 -- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes
 -- longer than the shortest one: that needs no common clock.

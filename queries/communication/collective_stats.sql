@@ -14,10 +14,10 @@
 -- column count (count): calls
 -- column total_ns (ns): sum of their kernels' durations, waiting for other ranks included
 -- column min_ns (ns): the shortest: nearest to the time on the wire
--- column exposed_ns (ns): time of them that no compute kernel covers
+-- column exposed_ns (ns): time in these kernels that no compute kernel covers
 -- column algorithm_gb_per_s (10^9 bytes per second): message_bytes of all calls over total_ns
 -- column bus_gb_per_s (10^9 bytes per second): the same times nccl-tests' factor for type and group size:
---     what to hold against the link
+--     compare this with the link's bandwidth
 -- column best_bus_gb_per_s (10^9 bytes per second): of the shortest call
 -- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md

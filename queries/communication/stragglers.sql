@@ -1,4 +1,4 @@
--- question: Which rank holds the others up, step by step?
+-- question: Which rank delays the others, step by step?
 -- column step (id): the profiler step; NULL: the traces mark none
 -- column rank (id): the rank
 -- column trace_id (id): its trace

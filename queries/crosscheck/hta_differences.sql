@@ -1,4 +1,4 @@
--- question: By which of its rules does HTA arrive at other numbers than tracekit on this trace?
+-- question: Which of HTA's rules make its numbers differ from tracekit's on this trace?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column code (text): the rule

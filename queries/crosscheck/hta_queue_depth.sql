@@ -13,7 +13,7 @@
 WITH held AS (SELECT * FROM hta_events()),
 launch AS (
     SELECT trace_id, correlation, start_ns FROM held
-    -- HTA takes the first event of a file for none.
+    -- HTA treats the first event of a file as missing.
     WHERE linked_id > 0 AND is_hta_queue_launch(name)
 ),
 op AS (

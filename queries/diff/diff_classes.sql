@@ -1,6 +1,6 @@
 -- question: Which classes of kernel took more or less GPU time in b than in a?
--- param a (integer, default 1): the trace_id of the one to compare with
--- param b (integer, default 2): the trace_id of the one that is compared
+-- param a (integer, default 1): the trace_id of the baseline
+-- param b (integer, default 2): the trace_id of the run to compare with it
 -- column class (text): the kernels' class
 -- column a_count (count per step): kernels of a over its steps (over 1 where it marks none)
 -- column b_count (count per step): kernels of b

@@ -1,6 +1,6 @@
 -- question: Which kernels were added, removed, or changed in count or time, from a to b?
--- param a (integer, default 1): the trace_id of the one to compare with
--- param b (integer, default 2): the trace_id of the one that is compared
+-- param a (integer, default 1): the trace_id of the baseline
+-- param b (integer, default 2): the trace_id of the run to compare with it
 -- param top (integer, default 20): how many kernels
 -- column kernel (text): matrix products, convolutions and attention by operator and shapes where both traces
 --     tell these of nine tenths of their time, collectives by type, others by name without numbers,

@@ -1,6 +1,6 @@
 -- question: Which modules (nn.Module) cost more or less in b than in a?
--- param a (integer, default 1): the trace_id of the one to compare with
--- param b (integer, default 2): the trace_id of the one that is compared
+-- param a (integer, default 1): the trace_id of the baseline
+-- param b (integer, default 2): the trace_id of the run to compare with it
 -- param top (integer, default 20): how many modules
 -- column module (text): the module: its class and a number that tells instances apart
 -- column a_calls (count per step): forward calls in a, over its steps (over 1 where it marks none)

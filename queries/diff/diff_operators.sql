@@ -1,6 +1,6 @@
 -- question: Which operators were added, removed, or changed in count or cost, from a to b?
--- param a (integer, default 1): the trace_id of the one to compare with
--- param b (integer, default 2): the trace_id of the one that is compared
+-- param a (integer, default 1): the trace_id of the baseline
+-- param b (integer, default 2): the trace_id of the run to compare with it
 -- param top (integer, default 20): how many operators
 -- column operator (text): its name
 -- column change (text): added, removed, count, time or same; time is of operators called equally often, count

@@ -1,6 +1,6 @@
--- question: From a's step time to b's: which part of the device's time makes the difference?
--- param a (integer, default 1): the trace_id of the one to compare with
--- param b (integer, default 2): the trace_id of the one that is compared
+-- question: Which parts of the device's time explain the difference between a's step time and b's?
+-- param a (integer, default 1): the trace_id of the baseline
+-- param b (integer, default 2): the trace_id of the run to compare with it
 -- column bar (count): place of the bar: a's whole window first, then its parts, work first, then b's whole
 --     window
 -- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they

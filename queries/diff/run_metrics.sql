@@ -1,4 +1,4 @@
--- question: What are the figures of each run that gates and comparisons are made of?
+-- question: Which figures of each run do gates and comparisons use?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column steps (count): profiler steps

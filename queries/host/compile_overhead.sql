@@ -2,11 +2,11 @@
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column part (text): guards (is the compiled code still valid?), prologue (unpacking of inputs), wrapper
---     (the compiled region and its autograd function), generated (Inductor's code, that launches),
+--     (the compiled region and its autograd function), generated (Inductor's code that launches kernels),
 --     compilation (Dynamo, Inductor and Triton at work)
 -- column name (text): the slice
 -- column count (count): how often
--- column total_ns (ns): sum of its durations; inside one of its name it counts once
+-- column total_ns (ns): sum of its durations; nested slices of the same name count once
 -- column self_ns (ns): time in no inner slice
 -- column gpu_ops (count): GPU ops launched inside it
 -- column gpu_ns (ns): sum of their durations

@@ -1,4 +1,4 @@
--- question: How long did the host wait for data, and how long the GPU with it?
+-- question: How long did the host wait for data, and how long did the GPU wait meanwhile?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column step (id): the profiler step in which it began; NULL: outside all

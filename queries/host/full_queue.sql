@@ -1,16 +1,16 @@
 -- question: How long did launch calls block because the queue was full?
 -- param trace (integer, default all): the trace_id to look at
--- param limit (integer, default full_depth): how many launches a stream's queue takes before the host must
---     wait; full_depth: as many as its own calls show, which return again and again with so many waiting,
---     from 512 on
+-- param limit (integer, default full_depth): queue depth at which a stream's queue is full and the host must
+--     wait; full_depth: estimated per stream from the depth at which its launch calls repeatedly
+--     return, counting from 512 launches on
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column stream (id): the stream
 -- column launches (count): launch calls for it
--- column at_limit (count): those that began with the queue at the limit or above
--- column call_ns (ns): time of the host in these
+-- column at_limit (count): launch calls that began with the queue at the limit or above
+-- column call_ns (ns): host time in the at_limit calls
 -- column usual_call_ns (ns): the median launch call that found room
--- column blocked_ns (ns): call_ns beyond the usual: the device's time, not overhead
+-- column blocked_ns (ns): call_ns above the usual: waiting for the device, not host overhead
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH call AS (SELECT *, end_ns - start_ns AS call_ns FROM queued_calls()),
 found AS (FROM full_queues('call')),

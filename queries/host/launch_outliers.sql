@@ -1,4 +1,4 @@
--- question: Which launches were slow, late to start, or of kernels too short to pay?
+-- question: Which launches were slow, started their op late, or took longer than their op?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many launches
 -- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's

@@ -1,16 +1,16 @@
 -- question: How deep was each stream's launch queue: on average, at most, and for how long empty or full?
 -- param trace (integer, default all): the trace_id to look at
--- param limit (integer, default full_depth): how many launches a stream's queue takes before the host must
---     wait; full_depth: as many as its own calls show, which return again and again with so many waiting,
---     from 512 on
+-- param limit (integer, default full_depth): queue depth at which a stream's queue is full and the host must
+--     wait; full_depth: estimated per stream from the depth at which its launch calls repeatedly
+--     return, counting from 512 launches on
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column stream (id): the stream
--- column span_ns (ns): from its first launch to its last op's start: what shares are of
--- column mean_depth (count): over that time
--- column p50_depth (count): half of that time the queue was not deeper
--- column p90_depth (count): nine tenths of it
--- column max_depth (count): the deepest
+-- column span_ns (ns): from its first launch to its last op's start; the shares are fractions of this
+-- column mean_depth (count): time-weighted mean depth over span_ns
+-- column p50_depth (count): for half of span_ns the queue was not deeper
+-- column p90_depth (count): for nine tenths of span_ns the queue was not deeper
+-- column max_depth (count): the largest depth
 -- column empty_ns (ns): time with nothing queued on this stream: not needed, or the host was behind
 -- column share_empty (fraction of span_ns): empty_ns over it
 -- column full_ns (ns): time at the limit or above: the device was behind

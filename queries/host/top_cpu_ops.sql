@@ -5,7 +5,7 @@
 -- column name (text): the operator
 -- column count (count): calls
 -- column self_ns (ns): time in no inner slice: what the operator itself costs the host
--- column total_ns (ns): sum of its durations; a call inside a call of its own counts once
+-- column total_ns (ns): sum of its durations; recursive calls count once
 -- column self_per_call_ns (ns): self_ns over count
 -- column gpu_ops (count): GPU ops that it launched itself (not those of operators inside it)
 -- column launches_per_call (count): launch calls that it made itself, over count

@@ -1,5 +1,4 @@
--- question: Which neighbouring operators hand intermediates over through memory, and what would fusing them
---     save?
+-- question: Which adjacent operators pass intermediates through memory, and what would fusing them save?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many pairs
 -- column trace_id (id): the trace

@@ -1,4 +1,4 @@
--- question: When was most memory allocated, and which operators had allocated what was live then?
+-- question: When was allocated memory at its peak, and which operators had allocated the live memory?
 -- param trace (integer, default all): the trace_id to look at
 -- param top (integer, default 20): how many operators of a device
 -- column trace_id (id): the trace

@@ -1,4 +1,4 @@
--- question: Which GPU ops would move less, were neighbouring operators fused?
+-- question: Which GPU ops would move fewer bytes if adjacent operators were fused?
 -- param trace (integer, default all): the trace_id to look at
 -- param pattern (text, default '*'): a glob pattern that both operators' names match; case does not matter
 -- column trace_id (id): the trace

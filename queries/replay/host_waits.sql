@@ -3,7 +3,7 @@
 -- column trace_id (id): the trace
 -- column event_id (id): the call
 -- column call (text): its name
--- column cause (text): sync, or allocation for calls that wait at most now and then
+-- column cause (text): sync, or allocation for calls that wait only sometimes
 -- column pid (id): the process
 -- column tid (id): the thread
 -- column start_ns (ns): where it begins

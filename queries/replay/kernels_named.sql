@@ -1,4 +1,4 @@
--- question: Which GPU ops have such a name?
+-- question: Which GPU ops have a name that matches a pattern?
 -- param trace (integer, default all): the trace_id to look at
 -- param pattern (text, default '*'): a glob pattern of the name; case does not matter
 -- column trace_id (id): the trace

@@ -1,4 +1,4 @@
--- question: Which GPU ops are of such a class?
+-- question: Which GPU ops have a class that matches a pattern?
 -- param trace (integer, default all): the trace_id to look at
 -- param pattern (text, default '*'): a glob pattern of the class: gemm, attention, convolution,
 --     normalization, reduction, elementwise, copy, communication, triton, memcpy, memset or other

@@ -1,4 +1,4 @@
--- question: Which calls of operators have such a name, not counting those inside another such call?
+-- question: Which operator calls match a pattern by name, without calls nested in another match?
 -- param trace (integer, default all): the trace_id to look at
 -- param pattern (text, default '*'): a glob pattern of the name; case does not matter
 -- column trace_id (id): the trace

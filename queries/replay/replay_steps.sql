@@ -1,4 +1,4 @@
--- question: Which steps does a run consist of, or, where none are marked, which ranges?
+-- question: Which steps does a run consist of, or which ranges if no steps are marked?
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column kind (text): step, for the profiler's steps; phase, for the outermost ranges of the thread that

@@ -1,4 +1,4 @@
--- question: Which calls that wait for a device have such a name, or are in an operator of such a name?
+-- question: Which calls that wait for a device match a pattern by name or by their operator's name?
 -- param trace (integer, default all): the trace_id to look at
 -- param pattern (text, default '*'): a glob pattern of the call's or the operator's name; case does not
 --     matter

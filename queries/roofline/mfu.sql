@@ -12,8 +12,8 @@
 -- column tflop_per_s (10^12 operations per second): flops over span_ns
 -- column share_of_peak (fraction of the dense peak): time that flops would take at the peaks of their
 --     formats, over span_ns; NULL: peaks unknown
--- column share_counted (fraction of kernel time): of kernels that belong to the window so, time of those
---     whose operator's FLOPs are known; the rest counts as none
+-- column share_counted (fraction of kernel time): of the kernels counted for the window, time of those
+--     whose operator's FLOPs are known; the others add no FLOPs
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work
 -- done, recomputation included (there: hardware FLOPs utilization).

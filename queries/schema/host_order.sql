@@ -1,8 +1,8 @@
 -- The rows that the walk of the stack reads, sorted by thread, by start, longer slices first, then by the
 -- kind that encloses the other, then by position in the file. Each thread begins with a row that spans all
--- of its time and has no event. A launch is followed by one more row for each of its GPU ops, which marks the slice
--- as a launch: a blocking one is a copy, whatever its name. A device's wait lasts until its launch; its row
--- has a place instead of an event.
+-- of its time and has no event. A launch is followed by one more row for each of its GPU ops, which marks the
+-- slice as a launch: a blocking one is a copy, whatever its name. A device's wait lasts until its launch; its
+-- row has a place instead of an event.
 -- The sorted rows are narrow, since they may not fit in memory: `ranked` packs kind, event, activity and
 -- flags into one number. tracekit/native/ranks.py defines its layout, kinds and flags for this query ($...)
 -- and for tracekit/native/src/nesting.c, which unpacks it.

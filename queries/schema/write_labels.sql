@@ -1,2 +1,2 @@
--- Inserts the reader's labels into `label`, with the trace's number in front of each label's number.
+-- Inserts the reader's labels into `label`; the top bits of a label's number are its trace's number.
 INSERT INTO label BY NAME SELECT (label_id >> $label_bits)::INTEGER AS trace_id, * FROM rows

@@ -3,7 +3,8 @@
 -- param top (integer, default 20): how many kernels
 -- param fence (integer, default thresholds().outlier_fence): how many interquartile ranges above the third
 --     quartile is far (Tukey 1977: 3 is "far out")
--- param least (integer, default thresholds().outlier_runs): runs of a kernel below which there is no usual
+-- param least (integer, default thresholds().outlier_runs): fewest runs of a kernel
+--     for which a usual duration is computed
 -- column trace_id (id): the trace
 -- column device_id (id): the device
 -- column event_id (id): the kernel that took long
@@ -12,7 +13,7 @@
 -- column dur_ns (ns): how long it took
 -- column usual_ns (ns): the median over runs of this name, grid and block on this device
 -- column excess_ns (ns): dur_ns less usual_ns
--- column runs (count): how many runs that is the median of
+-- column runs (count): number of runs in the median usual_ns
 -- column cpu_op (text): the operator that launched it
 -- column step (id): the profiler step in which it was launched
 -- doubts: no_gpu_ops, absurd_duration

@@ -4,8 +4,8 @@
 -- column trace_id (id): the trace
 -- column python_line (text): file, line of the function's head, and function; built-in functions by name
 -- column calls (count): how often it was called
--- column host_ns (ns): sum of its durations; a call inside a call of its own counts once
--- column self_ns (ns): time in nothing that it called: no frame, operator or runtime call
+-- column host_ns (ns): sum of its durations; recursive calls count once
+-- column self_ns (ns): host_ns without the frames, operators and runtime calls that it called
 -- column gpu_ops (count): GPU ops launched inside it
 -- column gpu_ns (ns): sum of their durations
 -- column gpu_idle_ns (ns): time for which the GPU waited while the innermost slice was this frame itself

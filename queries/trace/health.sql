@@ -3,8 +3,8 @@
 -- param severity (text, default all): error, warning or info; errors alone are found at once
 -- column trace_id (id): the trace
 -- column code (text): the kind of finding
--- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (more could
---     be known)
+-- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (a better
+--     recording would tell more)
 -- column message (text): what was found, and what it means
 -- column count (count): how many times
 WITH found AS (

@@ -27,7 +27,8 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
     ELSE 'other' END;
 
 -- The class of a kernel, kernel_class(name), is the class of the first pattern that its name matches,
--- ignoring case. queries/views/kernel_patterns.csv lists the patterns by rank, as does the view kernel_patterns.
+-- ignoring case. queries/views/kernel_patterns.csv lists the patterns by rank; so does the view
+-- kernel_patterns.
 
 -- What a host slice is busy with, by its kind and name.
 -- CUDA runtime and driver API: https://docs.nvidia.com/cuda/cuda-runtime-api
