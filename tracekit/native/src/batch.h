@@ -106,7 +106,7 @@ static inline bool batch_close_row(struct batch *batch) {
     return ++batch->rows < batch->capacity || batch_grow(batch);
 }
 
-/* Empties the row behind the last one. */
+/* Clears the current row. */
 static inline void batch_clear_row(struct batch *batch) {
     for (int i = 0; i < batch->n_columns; i++) {
         size_t size = value_size(&batch->columns[i]);
@@ -166,7 +166,7 @@ static inline void batch_release(struct ArrowArray *array) {
     if (atomic_fetch_sub(&batch->users, 1) == 1) batch_free(batch);
 }
 
-/* The bits behind the last row are clear: the row there is empty. */
+/* The bits after the last row are clear, because the current row is empty. */
 static inline int64_t count_nulls(const struct batch *batch, int column) {
     int64_t nulls = batch->rows;
     for (int64_t i = 0; i < (batch->rows + 7) / 8; i++) nulls -= __builtin_popcount(batch->valid[column][i]);

@@ -18,7 +18,7 @@
  * value; returns the address after the value, or NULL. */
 typedef const uint8_t *json_member(void *context, struct json *json, const struct span *key, const uint8_t *value);
 
-/* Behind `word`, in any case, if it stands here; `at` if not; NULL where the text ends in it. */
+/* The address after `word`, in any case, if the text has it here; else `at`; NULL if the text ends in it. */
 static const uint8_t *word_end(struct json *json, const uint8_t *at, const char *word) {
     const uint8_t *begin = at;
     for (; *word; word++, at++) {
@@ -70,7 +70,7 @@ static const uint8_t *constant_end(struct json *json, const uint8_t *at, const c
     return at;
 }
 
-/* Behind a value that holds no other. */
+/* The address after a scalar value. */
 static const uint8_t *scalar_end(struct json *json, const uint8_t *at) {
     switch (*at) {
     case '"': return json_string(json, at);
@@ -103,7 +103,7 @@ static const uint8_t *key_end(struct json *json, const uint8_t *at, struct span 
     return json_space(json, at + 1);
 }
 
-/* From behind a member to the next one, or to the `closing` bracket. */
+/* From the end of a member to the next one, or to the `closing` bracket. */
 static const uint8_t *next_member(struct json *json, const uint8_t *at, uint8_t closing) {
     if ((at = json_space(json, at)) == NULL || *at == closing) return at;
     if (*at != ',') return json_wrong(json, "Expecting ',' delimiter");

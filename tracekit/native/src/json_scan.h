@@ -1,4 +1,4 @@
-/* What scanning JSON stands on: the text, what goes wrong in it, copying what was scanned, and white space. */
+/* The basis of scanning JSON: the text, what goes wrong in it, copying what was scanned, and white space. */
 
 #ifndef TRACEKIT_JSON_SCAN_H
 #define TRACEKIT_JSON_SCAN_H
@@ -89,7 +89,7 @@ static const uint8_t *skip_space(struct json *json, const uint8_t *at) {
 /* The next byte that is not white space; NULL at the end of the text. */
 static inline const uint8_t *json_space(struct json *json, const uint8_t *at) {
     if (at < json->end && *at > ' ') return at;
-    /* Most often it is one blank. */
+    /* Most often there is one blank. */
     if (json->run == NULL && json->end - at > 1 && *at == ' ' && at[1] > ' ') return at + 1;
     return skip_space(json, at);
 }

@@ -53,7 +53,7 @@ static const uint8_t *half_pair(struct json *json, const uint8_t *at) {
     return forbidden(json, at, at + 6, "Half of a surrogate pair");
 }
 
-/* Behind an escape that begins at the backslash `at`. */
+/* The address after an escape that begins at the backslash `at`. */
 static const uint8_t *escape_end(struct json *json, const uint8_t *at) {
     if (json->end - at < 2) return runs_out(json);
     if (at[1] != 'u') return memchr("\"\\/bfnrt", at[1], 8) ? at + 2 : json_wrong(json, "Invalid escape");

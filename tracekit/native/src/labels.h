@@ -156,7 +156,7 @@ TRACEKIT_EXPORT void tracekit_labels_close(struct labels *labels) {
     free(labels);
 }
 
-/* None yet; the first will have the number `first_id`. NULL when there is no memory. */
+/* An empty set of labels; the first label will get the number `first_id`. NULL when out of memory. */
 TRACEKIT_EXPORT struct labels *tracekit_labels_open(int64_t first_id, uint64_t seed) {
     struct labels *labels = calloc(1, sizeof *labels);
     if (labels == NULL) return NULL;

@@ -49,7 +49,7 @@ static const uint8_t *read_member(struct json *json, const uint8_t *at, const ui
     return json_copied(json, at) ? at : json_wrong(json, json_no_memory);
 }
 
-/* Reads members one behind the other, behind a trace's opening brace or further on. */
+/* Reads consecutive members, from after a trace's opening brace or from a later member on. */
 TRACEKIT_EXPORT void tracekit_read_members(const uint8_t *text, int64_t size, struct members *out) {
     struct json *json = calloc(1, sizeof *json);
     struct heap heap = {0};
