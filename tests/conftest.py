@@ -153,8 +153,14 @@ def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPr
 # -- the run ---------------------------------------------------------------------------------------
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow ones first: none of them is left alone at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Runs slow tests first, so that none is left alone at the end; `make test` skips the thorough
+    ones."""
+    thorough = [item for item in items if item.get_closest_marker("thorough") and not IS_ALL]
+    if thorough:
+        LEFT_OUT.update(item.nodeid for item in thorough)
+        config.hook.pytest_deselected(items=thorough)
+        items[:] = [item for item in items if item not in thorough]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

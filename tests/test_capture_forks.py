@@ -113,6 +113,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.thorough
 def test_only_the_process_that_entered_a_block_or_a_step_writes(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(

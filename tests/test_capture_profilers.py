@@ -181,6 +181,7 @@ def test_a_second_profiler_is_refused_wherever_it_begins_and_nothing_is_left(tmp
     assert done.stdout.splitlines()[-2:] == ["28 cases", "free"]
 
 
+@pytest.mark.thorough
 def test_a_script_that_profiles_itself_is_one_line_and_status_2(run, tmp_path):
     (tmp_path / "s.py").write_text(
         "import torch\nwith torch.profiler.profile() as p:\n    torch.ones(2).sin()\n"

@@ -235,7 +235,7 @@ def test_an_input_is_never_overwritten(run, trace, tmp_path):
     for command in (["load", "t.json", "-o", "t.json"], ["export", "t.json", "-o", "./t.json"]):
         done = run(*command)
         assert done.returncode == 2
-        assert "what is being read" in done.stderr
+        assert "is also an input" in done.stderr
     assert trace.read_bytes() == before
 
 

@@ -135,6 +135,7 @@ def test_a_trace_names_the_operator(run, tmp_path, gated_mlp):
     assert calls["aten::mm"] == 2
 
 
+@pytest.mark.thorough
 def test_without_a_compiler_it_says_what_runs_instead(run, tmp_path):
     done = run("capture", "mlp-cpp", *SMALL, *STEPS, PATH="/nonexistent", CXX="c++")
     assert done.returncode == 0, done.stderr
@@ -142,6 +143,7 @@ def test_without_a_compiler_it_says_what_runs_instead(run, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not shutil.which("ninja"), reason="ninja is not on the PATH")
 def test_a_build_that_fails_is_one_line(run, tmp_path):
     compiler = tmp_path / "c++"
@@ -156,6 +158,7 @@ def test_a_build_that_fails_is_one_line(run, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_where_liger_cannot_run_the_note_says_why(run, tmp_path):
     done = run("capture", "mlp-liger", *SMALL, *STEPS)
     assert done.returncode == 0, done.stderr

@@ -73,6 +73,7 @@ def test_verdicts_are_judged_over_the_points_that_experiments_can_tell():
     ]
 
 
+@pytest.mark.thorough
 def test_experiments_are_one_row_a_point_and_say_why_there_is_none(monkeypatch):
     def refuse(name, options):
         if options.hidden == 4:
@@ -130,6 +131,7 @@ def test_without_a_gpu_it_says_so_in_one_line(tmp_path):
     assert not file.exists()
 
 
+@pytest.mark.thorough
 def test_the_sanitizers_choice_names_tests_that_exist():
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *gpu_check.TESTS, "--co", "-k", gpu_check.FEW],

@@ -77,8 +77,8 @@ def test_every_figure_is_a_dense_rate_with_a_source():
         ("[[device", "is not TOML"),
         ("x = 1", "no [[device]] entries"),
         ("[[device]]\nname = 'x'", "needs name, match and source"),
-        ("[[device]]\nname = 'x'\nmatch = '('\nsource = 's'", "not a regular expression"),
-        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\nspeed = 1", "no key 'speed'"),
+        ("[[device]]\nname = 'x'\nmatch = '('\nsource = 's'", "not an RE2 regular expression"),
+        ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\nspeed = 1", "unknown key 'speed'"),
         ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\ntflops = {fp17 = 1}", "tflops"),
         ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\ntflops = {fp16 = -1}", "not a rate"),
         ("[[device]]\nname = 'x'\nmatch = 'x'\nsource = 's'\nmemory_gb_per_s = true", "not a rate"),
@@ -105,5 +105,5 @@ def test_a_pattern_that_duckdb_lacks_is_refused(tmp_path):
     (tmp_path / "mine.toml").write_text(
         "[[device]]\nname = 'x'\nmatch = 'A100(?! PCIe)'\nsource = 's'\n"
     )
-    with pytest.raises(TracekitError, match="not a regular expression"):
+    with pytest.raises(TracekitError, match="not an RE2 regular expression"):
         peaks(tmp_path / "mine.toml")

@@ -232,6 +232,7 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_a_probe_is_shown_with_its_arithmetic(run):
     done = run("probe", "matmul-add", "--dim", "32", *SMALL[4:])
     assert done.returncode in (0, 1), done.stderr
@@ -243,6 +244,7 @@ def test_a_probe_is_shown_with_its_arithmetic(run):
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+@pytest.mark.thorough
 def test_a_function_of_the_users_is_slowed_and_nothing_else(run, tmp_path):
     (tmp_path / "mine.py").write_text(
         "import torch\nx = torch.ones(8, 8)\ndef step():\n    return torch.sin(x) @ x\n"

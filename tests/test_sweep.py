@@ -134,6 +134,7 @@ def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(tmp_path):
     assert finished.items() <= {p["trace_id"]: p["step_ns"] for p in found["points"]}.items()
 
 
+@pytest.mark.thorough
 def test_ctrl_c_says_what_is_kept(tmp_path):
     status, errors = ended_after_its_first_size(signal.SIGINT, tmp_path)
     assert status == 130
@@ -144,6 +145,7 @@ def test_ctrl_c_says_what_is_kept(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
 
 
+@pytest.mark.thorough
 def test_what_cannot_run_is_a_row_with_the_reason_and_no_failure(run):
     some = ["--batch", "2", "--seq", "4", "--dim", "8", "--hidden", "16", "--device", "cpu"]
     three = ["--variants", "eager,cudagraph,triton", *FEW]
@@ -206,6 +208,7 @@ def test_what_fails_while_it_is_timed_does_not_stop_the_others(tmp_path, monkeyp
     assert found.is_right
 
 
+@pytest.mark.thorough
 def test_one_workload_without_a_batch_is_swept_over_its_own_sizes(run):
     done = run("sweep", "matmul-add", "--dim", "8,16", "--device", "cpu", *FEW)
     assert done.returncode == 0, done.stderr
@@ -213,6 +216,7 @@ def test_one_workload_without_a_batch_is_swept_over_its_own_sizes(run):
     assert "The fastest" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_the_tables_can_be_pasted_as_markdown(run):
     assert run("sweep", "mlp", *GRID, *FEW, *TWO).returncode == 0
     shown = run("sweep", "mlp", *GRID, *FEW, *TWO, "--markdown").stdout

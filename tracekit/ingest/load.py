@@ -53,10 +53,10 @@ _SMALL_TRACES_AT_ONCE = 64
 # A trace's metadata may take 1/50 of the memory: DuckDB's check of its JSON takes up to about 30
 # times the size of the text.
 _METADATA_SHARE = 50
-# Block size for small databases. DuckDB's default blocks (256 KB) stay mostly empty when there is
-# little to store; smaller blocks are slower when memory is short.
-_SMALL_BLOCK_BYTES = 64 << 10
-_SMALL_TRACES_BYTES = 256 << 20
+# Block sizes of new databases, by the size of their traces' JSON. Each table takes at least one
+# block: DuckDB's default (256 KB) stays mostly empty when there is little to store. Small blocks
+# compress text less, and are slower when memory is short.
+_BLOCK_BYTES = {1 << 20: 32 << 10, 256 << 20: 64 << 10}
 # A compressed trace grows by about this factor.
 _COMPRESSION = 20
 
@@ -143,7 +143,8 @@ def _block_size(paths: list[str]) -> Config:
     except OSError:
         # A file has just been removed: reading it will say so.
         return {}
-    return {"default_block_size": _SMALL_BLOCK_BYTES} if total <= _SMALL_TRACES_BYTES else {}
+    fitting = [block for most, block in _BLOCK_BYTES.items() if total <= most]
+    return {"default_block_size": fitting[0]} if fitting else {}
 
 
 # The number of traces loaded, and the errors of the others with their trace_ids.
