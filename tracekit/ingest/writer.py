@@ -119,13 +119,22 @@ def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
 
     A checkpoint normally merges small row groups, written by several threads, into full ones: it
     rewrites them, which is slow and leaves holes in the file. It does not merge them while a
-    transaction that might read the old ones is open, so this opens one.
+    transaction that might read the old ones is open, so this opens one. A database in memory has no
+    log, and gains nothing from a checkpoint.
     """
+    if not _has_file(connection):
+        connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
+        return
     with connection.cursor() as reader:
         reader.execute("BEGIN TRANSACTION READ ONLY")
         reader.execute("FROM tracekit").fetchall()
         connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
         connection.execute("CHECKPOINT")
+
+
+def _has_file(connection: duckdb.DuckDBPyConnection) -> bool:
+    query = "SELECT count(path) FROM duckdb_databases() WHERE database_name = current_database()"
+    return _scalar(connection, query) > 0
 
 
 def copy_traces(
