@@ -10,6 +10,7 @@ import pytest
 import tracekit
 from tests import traces
 from tests.conftest import SHARED_TRACES, shared_trace_names
+from tests.sampling import sample
 from tracekit.compare.crosscheck import ANALYSES, ask, compare, crosscheck
 from tracekit.compare.hta import opened
 
@@ -19,7 +20,10 @@ needs_hta = pytest.mark.skipif(
     find_spec("hta") is None,
     reason="HolisticTraceAnalysis is not installed: pip install 'tracekit[hta]'",
 )
-every_trace = pytest.mark.parametrize("name", shared_trace_names())
+every_trace = pytest.mark.parametrize(
+    "name",
+    sample("real traces that HTA analyzes too", shared_trace_names(), shared_trace_names()[1::3]),
+)
 every_analysis = pytest.mark.parametrize("analysis", ANALYSES, ids=lambda each: each.name)
 
 # In traces without GPU work HTA finds no streams, and fails on empty tables.

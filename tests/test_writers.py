@@ -17,7 +17,7 @@ from tests import traces
 from tests.sampling import sample
 from tracekit import files
 
-KILLS = sample("writers that are killed", 200, 16)
+KILLS = sample("writers that are killed", 200, 8)
 PAIRS = sample("pairs of writers", 50, 3)
 TRACEKIT = [sys.executable, "-m", "tracekit"]
 
