@@ -166,6 +166,7 @@ print("free")
 """
 
 
+@pytest.mark.thorough
 def test_a_second_profiler_is_refused_wherever_it_begins_and_nothing_is_left(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(

@@ -17,6 +17,8 @@ from tracekit.workloads.base import TOLERANCE, Shape, error_of
 from tracekit.workloads.kernels.extension import why_not
 
 DEVICE = torch.device(TEST_DEVICE)
+# Both workers would compile the extension.
+pytestmark = pytest.mark.xdist_group("extension")
 every_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 every_activation = pytest.mark.parametrize("activation", mlp.ACTIVATIONS)
 

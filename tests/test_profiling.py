@@ -109,6 +109,7 @@ def test_a_script_runs_unchanged_with_its_arguments(script, run, tmp_path):
     assert "aten::cos" in names
 
 
+@pytest.mark.thorough
 def test_each_rank_of_a_script_writes_its_own_file(script, run, tmp_path):
     for rank in ("0", "1"):
         done = run("capture", script, "-o", "t.json.gz", "--", "0", RANK=rank, WORLD_SIZE="2")
@@ -116,6 +117,7 @@ def test_each_rank_of_a_script_writes_its_own_file(script, run, tmp_path):
     assert {each.name for each in tmp_path.glob("t.*")} == {"t.rank0.json.gz", "t.rank1.json.gz"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -121,6 +121,7 @@ main()
     return done.returncode, done.stderr
 
 
+@pytest.mark.thorough
 def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(tmp_path):
     """Kills the sweep in the middle."""
     assert ended_after_its_first_size(signal.SIGKILL, tmp_path)[0] == -signal.SIGKILL
