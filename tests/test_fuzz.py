@@ -22,7 +22,7 @@ from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream, open_streams
 
 _MORE = sample("odd files and archives, in rounds", 20, 1)
-CASES_PER_SEED = sample("damaged files, for each of 8 seeds", 5_000, 100)
+CASES_PER_SEED = sample("damaged files, for each of 8 seeds", 5_000, 50)
 _NAMES = re.compile(rb'"op (\d+)"')
 
 

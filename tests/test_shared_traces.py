@@ -23,6 +23,9 @@ ASKED = sample(
     "real traces that every query is asked about", shared_trace_names(), shared_trace_names()[::5]
 )
 ASKED = ASKED + own_trace_names()
+EXPORTED = own_trace_names() + sample(
+    "real traces that are exported", shared_trace_names(), shared_trace_names()[::2]
+)
 
 # What expected.json calls what.
 _IDLE = {
@@ -81,7 +84,7 @@ def test_host_time_adds_up_on_every_thread(name, shared_database):
         assert empty == 0
 
 
-@every_trace
+@pytest.mark.parametrize("name", EXPORTED)
 def test_export_equals_import(name, shared_database, tmp_path):
     shared_database(name).export(tmp_path / "again.json.gz")
     with gzip.open(trace_file(name)) as source, gzip.open(tmp_path / "again.json.gz") as copy:
