@@ -232,3 +232,18 @@ CREATE OR REPLACE MACRO is_synchronizing_free(name) AS regexp_matches(name, '^(c
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_BaseDataLoaderIter.__next__)
 CREATE OR REPLACE MACRO is_prefetched_input(name) AS contains(name,
     '_MultiProcessingDataLoaderIter.__next__');
+
+-- Python frames in which a thread only waits: for a lock, a condition, a queue, a socket, another thread or
+-- process, or a time to pass. https://docs.python.org/3/library/threading.html, time, select, selectors,
+-- queue, socket, multiprocessing.connection and concurrent.futures; torch records functions written in C as
+-- `<built-in method acquire of _thread.lock object at 0x...>`.
+CREATE OR REPLACE MACRO is_thread_wait(name) AS regexp_matches(name,
+    '(^|/)threading\.py\(\d+\): (wait|wait_for|join|acquire|_wait_for_tstate_lock)$'
+    || '|^<built-in method (acquire|wait) of .*(lock|Lock|Condition|Event|Semaphore)'
+    || '|^<built-in (function|method) (sleep|select|poll|epoll_wait)\b'
+    || '|^<built-in method (poll|accept|recv|recv_into) of .*(poll|kqueue|socket)'
+    || '|(^|/)selectors\.py\(\d+\): select$|(^|/)queue\.py\(\d+\): get$'
+    || '|(^|/)socket\.py\(\d+\): (accept|readinto)$'
+    || '|(^|/)multiprocessing/(connection|popen_fork)\.py\(\d+\): (wait|poll|_poll)$'
+    || '|(^|/)multiprocessing/(queues\.py\(\d+\): get|process\.py\(\d+\): join)$'
+    || '|(^|/)concurrent/futures/_base\.py\(\d+\): (result|wait)$');

@@ -68,9 +68,7 @@ def gpu_active_lengths(run: Run) -> dict[int, int]:
 
 def whole(graph: Graph) -> Bounds:
     """The window from the first event of the trace to its last."""
-    threads = np.arange(len(graph.host.threads)) * graph.host.span_ns
-    last = threads + graph.host.span_ns - 1
-    return Bounds("trace", "whole trace", slice(0, graph.ops), threads, last)
+    return Bounds("trace", "whole trace", slice(0, graph.ops), graph.first_keys, graph.last_keys)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,11 @@ class Graph:
     """How much later than its latest edge allows each node was measured."""
     joins: Ints
     """The keys of the host's joins (the nodes on host threads), in order."""
+    first_keys: Ints
+    last_keys: Ints
+    """The keys at which the work of each thread that matters to the run begins and ends: all of the
+    trace for the threads that lead it, the recorded work of the others that launch. A thread that
+    neither launches nor gives work to one that does has none."""
     rejected: int
     """The number of edges left out because the measured times contradict them."""
 

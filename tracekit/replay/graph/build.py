@@ -31,12 +31,36 @@ def build(database: Reader, trace_id: int, thresholds: Thresholds) -> Graph:
     recorded = recording_of(database, trace_id, thresholds)
     causes, device = recorded.causes, recorded.device
     host, joins, edges = _Builder(recorded).edges()
+    ends = _ends(recorded, host)
     # Frees what only the search for edges needed.
     del recorded
-    return _finished(causes, host, device, joins, edges)
+    return _finished(causes, host, device, joins, edges, ends)
 
 
-def _finished(causes: list[str], host: Host, device: Device, joins: Ints, edges: Edges) -> Graph:
+def _ends(recorded: Recording, host: Host) -> tuple[Ints, Ints]:
+    """The keys at which the threads' work begins and ends (`Graph.first_keys`, `last_keys`)."""
+    leading = recorded.leading
+    works = np.flatnonzero((host.event >= 0) & ~host.blocked)
+    thread = host.thread_of(host.at[works])
+    launching = np.unique(recorded.device.thread[recorded.device.linked])
+    others = np.setdiff1d(np.intersect1d(launching, thread), leading)
+    first = works[np.searchsorted(thread, others)]
+    last = works[np.searchsorted(thread, others, "right") - 1]
+    leads = leading * host.span_ns
+    return (
+        np.concatenate([leads, host.at[first]]),
+        np.concatenate([leads + host.span_ns - 1, host.borders[last + 1]]),
+    )
+
+
+def _finished(
+    causes: list[str],
+    host: Host,
+    device: Device,
+    joins: Ints,
+    edges: Edges,
+    ends: tuple[Ints, Ints],
+) -> Graph:
     """The graph of these edges, with fixed times that fit the measured times.
 
     Shortens an edge that would put its target later than measured. Leaves out an edge whose source
@@ -65,7 +89,7 @@ def _finished(causes: list[str], host: Host, device: Device, joins: Ints, edges:
     edges = edges.take(
         np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
     )
-    return Graph(causes, host, device, edges, time, time - latest, joins, rejected)
+    return Graph(causes, host, device, edges, time, time - latest, joins, *ends, rejected)
 
 
 def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -> tuple[Ints, Ints]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tracekit.causes import CAUSES
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.replay.graph.arrays import Flags, Ints
+from tracekit.replay.graph.arrays import Flags, Ints, sums
 from tracekit.replay.graph.device import (
     Device,
     Launched,
@@ -23,6 +23,7 @@ from tracekit.replay.graph.device import (
     order_of,
     usual_times_of,
 )
+from tracekit.replay.graph.handover import Handovers, handovers
 from tracekit.replay.graph.host import Host, host_from
 from tracekit.thresholds import Thresholds
 
@@ -61,6 +62,34 @@ class Recording:
     @cached_property
     def launched(self) -> Launched:
         return Launched(self.device)
+
+    @cached_property
+    def given(self) -> Handovers:
+        """The work that threads give to the ones that launch."""
+        launching = np.unique(self.device.thread[self.device.linked])
+        return handovers(self.host, launching, self.thresholds)
+
+    @cached_property
+    def leading(self) -> Ints:
+        """The threads that lead the run: the one that launches most and those that give it work.
+
+        Without launches, the one with the most recorded work. The first of them gets its work from
+        nobody.
+        """
+        host = self.host
+        if not len(host.threads):
+            return np.zeros(0, np.int64)
+        if self.device.linked.any():
+            launches = np.bincount(self.device.thread[self.device.linked])
+            found = [int(launches.argmax())]
+        else:
+            recorded = np.where(host.event >= 0, np.diff(host.borders), 0)
+            found = [int(sums(host.thread_of(host.at), recorded, len(host.threads)).argmax())]
+        worker = host.thread_of(self.given.begin)
+        giver = host.thread_of(self.given.given)
+        while (more := giver[worker == found[0]]).size and int(more[0]) not in found:
+            found.insert(0, int(more[0]))
+        return np.array(found, np.int64)
 
     @cached_property
     def submitted(self) -> Ints:

@@ -14,7 +14,6 @@ import numpy as np
 
 from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.graph.edges import EdgeKind
-from tracekit.replay.graph.handover import handovers
 from tracekit.replay.graph.recording import Recording
 from tracekit.thresholds import Thresholds
 
@@ -65,6 +64,7 @@ def waits_of(recorded: Recording) -> Waits:
             _full_queues(recorded),
             _fetches(recorded),
             *_handovers(recorded),
+            _idling(recorded),
         ]
     )
 
@@ -239,10 +239,26 @@ def _fetches(recorded: Recording) -> Waits:
 
 def _handovers(recorded: Recording) -> list[Waits]:
     """Threads that work while another one stands still in one slice and waits for them."""
-    launching = np.unique(recorded.device.thread[recorded.device.linked])
-    given = handovers(recorded.host, launching, recorded.thresholds)
+    given = recorded.given
     # The worker is blocked until it gets work, and the giver until that work is done.
     return [
         Waits.make(EdgeKind.HANDOVER, given.idle_from, given.begin, instant=given.given),
         Waits.make(EdgeKind.HANDOVER, given.still_from, given.returned, instant=given.end),
     ]
+
+
+def _idling(recorded: Recording) -> Waits:
+    """Where threads other than the leading ones only wait: for a lock, a queue, a time to pass.
+
+    A trace does not record what wakes them. In a replay they go on when the leading thread has
+    come as far as it had in the trace.
+    """
+    rows = recorded.database.arrays("thread_waits", trace=recorded.trace_id)
+    thread = recorded.host.numbers(rows["pid"], rows["tid"])
+    launching = np.unique(recorded.device.thread[recorded.device.linked])
+    chosen = np.isin(thread, launching) & ~np.isin(thread, recorded.leading)
+    start = recorded.host.key(thread[chosen], rows["start_ns"][chosen])
+    end = recorded.host.key(thread[chosen], (rows["start_ns"] + rows["dur_ns"])[chosen])
+    leader = recorded.leading[:1] * recorded.host.span_ns
+    instant = recorded.host.time_of(end) + (leader if len(leader) else 0)
+    return Waits.make(EdgeKind.HANDOVER, start, end, instant=instant)
