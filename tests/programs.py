@@ -48,11 +48,11 @@ def random_program(seed: int) -> tuple[list[Any], Machine]:
         # Slow, or never waited for: a trace does not tell how far ahead a loader is.
         "load": rng.choice([rng.uniform(50, 150) * US, rng.uniform(20, 60) * MS]),
     }
-    steps = [step(number, *_step(rng, habits, pace)) for number in range(rng.randint(2, 5))]
+    steps = [step(number, *random_step(rng, habits, pace)) for number in range(rng.randint(2, 5))]
     return [*steps, Sync(2 * US)], machine
 
 
-def _step(rng: random.Random, habits: set[str], pace: dict[str, float]) -> list[Any]:
+def random_step(rng: random.Random, habits: set[str], pace: dict[str, float]) -> list[Any]:
     operators = rng.randint(15, 60)
     atoms: list[Any] = []
     if "fetch" in habits:

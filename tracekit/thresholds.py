@@ -47,6 +47,27 @@ class QueryThresholds:
     dilation_ratio: float = _asked(
         1.1, "a profiler that lengthens steps by more than this factor is reported"
     )
+    long_share: float = _asked(
+        0.01, "an event that takes this share of the GPU-active span can be a one-off"
+    )
+    one_off_ratio: float = _asked(20.0, "and if it takes this many times as long as its like does")
+    one_range_ratio: float = _asked(
+        2.0,
+        "a range can be a one-off if it takes this many times as long as the median of its name",
+    )
+    fewest_alike: int = _asked(3, "fewer steps or ranges than this do not tell what is typical")
+    early_share: float = _asked(
+        0.25, "what recurs at one place is a one-off only before this share of the launches"
+    )
+    recurring_quarters: int = _asked(
+        3, "what happens in this many quarters of the launches recurs, in a trace without steps"
+    )
+    settled_share: float = _asked(
+        0.5, "allocation has settled if none follows after this share of the launches"
+    )
+    after_capture_ns: int = _asked(
+        20_000_000, "calls on graphs this soon after a capture's end belong to the capture"
+    )
     slow_launch_ns: int = _asked(50_000, "a launch call this long is slow", _HTA)
     late_launch_ns: int = _asked(100_000, "a launch delay this long is an outlier", _HTA)
     kernel_wait_ns: int = _asked(30_000, "HTA calls a gap below this kernel_wait", _HTA)
@@ -87,6 +108,9 @@ class Thresholds:
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     shown_gain: float = _limit(0.0005, "a gain below this share is reported as none")
+    told_share: float = _limit(
+        0.80, "one-offs inside an event stand for it if this share of its excess is theirs"
+    )
     fastest: float = _limit(
         64.0, "the search for the verdict's flip makes a side at most this many times faster"
     )

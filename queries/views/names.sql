@@ -247,3 +247,6 @@ CREATE OR REPLACE MACRO is_thread_wait(name) AS regexp_matches(name,
     || '|(^|/)multiprocessing/(connection|popen_fork)\.py\(\d+\): (wait|poll|_poll)$'
     || '|(^|/)multiprocessing/(queues\.py\(\d+\): get|process\.py\(\d+\): join)$'
     || '|(^|/)concurrent/futures/_base\.py\(\d+\): (result|wait)$');
+
+-- A name without its numbers and addresses: `ProfilerStep#3` and `ProfilerStep#4` are alike.
+CREATE OR REPLACE MACRO folded_name(name) AS regexp_replace(name, '0x[0-9a-fA-F]+|[0-9]+', '#', 'g');

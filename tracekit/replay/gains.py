@@ -15,7 +15,6 @@ import numpy as np
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.critical_path import Path
 from tracekit.replay.graph.arrays import sums
-from tracekit.replay.scaling import Scale
 from tracekit.replay.simulator import Run
 from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import Bounds, gpu_active_lengths
@@ -31,7 +30,8 @@ class Gains:
     """What changes gain in a window, as fractions of its length; negative if it gets longer."""
 
     window_ns: int
-    """The window's replayed length; a step lasts from the previous completion to its own."""
+    """The window's replayed length without one-offs; a step lasts from the previous completion to
+    its own."""
     host: float
     """With the host's work halved."""
     device: float
@@ -45,6 +45,8 @@ class Gains:
     work_ns: dict[str, int]
     """Work on each cause in the whole trace, on any thread or device, without the time spent
     waiting."""
+    one_offs_ns: int = 0
+    """What one-offs add to the window's length (tracekit/replay/one_offs.py)."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,15 @@ class Causal:
 
 
 class WindowGains:
-    """The gains of all windows of a trace, from one shared set of replays."""
+    """The gains of all windows of a trace, from one shared set of replays.
 
-    def __init__(self, replay: Replay, dilation: float | None = None) -> None:
+    With `steady`, every replay leaves out what happened once (tracekit/replay/one_offs.py).
+    """
+
+    def __init__(self, replay: Replay, dilation: float | None = None, steady: bool = True) -> None:
         self.replay = replay
         self.dilation = dilation
+        self.steady = steady
         graph = replay.graph
         self._whole = replay.bounds("trace")
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
@@ -83,15 +89,19 @@ class WindowGains:
         totals += sums(graph.device.cause, graph.device.ns, len(graph.causes))
         self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
         self._runs: dict[str, dict[tuple[str, int], int]] = {
-            "measured": self._lengths(replay.measured())
+            "measured": self._lengths(replay.run(steady=steady))
         }
-        self._runs["host"] = self._lengths(scaled(replay, host=_HALF))
-        self._runs["device"] = self._lengths(scaled(replay, device=_HALF))
+        is_same = not (steady and replay.one_offs)
+        self._runs["recorded"] = (
+            self._runs["measured"] if is_same else self._lengths(replay.measured())
+        )
+        self._runs["host"] = self._lengths(self._scaled(host=_HALF))
+        self._runs["device"] = self._lengths(self._scaled(device=_HALF))
         for cause in sorted(present):
             name = graph.causes[cause]
-            self._runs[f"no {name}"] = self._lengths(scaled(replay, **{name: 0.0}))
-        self._runs["no unknown"] = self._lengths(scaled(replay, unknown=0.0))
-        self._runs["cuda-graph"] = self._lengths(replay.run("cuda-graph"))
+            self._runs[f"no {name}"] = self._lengths(self._scaled(**{name: 0.0}))
+        self._runs["no unknown"] = self._lengths(self._scaled(unknown=0.0))
+        self._runs["cuda-graph"] = self._lengths(replay.run("cuda-graph", steady=steady))
 
     def gains(self, kind: str, number: int) -> Gains:
         """The gains in a window.
@@ -117,13 +127,14 @@ class WindowGains:
             gain("cuda-graph"),
             unknown,
             self._work_ns,
+            self._runs["recorded"][key] - measured,
         )
 
     def causal(self, kind: str, number: int) -> Causal:
         """The gains with the critical path and the speed at which the verdict flips."""
         gains = self.gains(kind, number)
         window = _Window(self.replay, self._bounds(kind, number), number)
-        path = window.path(self.replay.measured())
+        path = window.path(self.replay.run(steady=self.steady))
         total = sum(path.by_cause.values())
         graph = self.replay.graph
         return Causal(
@@ -135,6 +146,13 @@ class WindowGains:
             clock_shift_ns=max(graph.device.shift_ns.values(), default=0),
             edges_left_out=graph.rejected + graph.device.wrong_links,
         )
+
+    def _scaled(self, **factors: float) -> Run:
+        """A replay with sides or causes scaled by factors, such as `host=0.5`."""
+        scale = self.replay.scale(steady=self.steady)
+        for what, factor in factors.items():
+            scale_cause(what, factor, scale, self.replay.graph)
+        return self.replay.simulator.run(scale)
 
     def _bounds(self, kind: str, number: int) -> Bounds | None:
         if kind == "trace":
@@ -153,8 +171,8 @@ class WindowGains:
         other = "device" if side == "host" else "host"
 
         def flipped(faster: float) -> bool:
-            mine = window.length(scaled(self.replay, **{side: _HALF / faster}))
-            theirs = window.length(scaled(self.replay, **{side: 1 / faster, other: _HALF}))
+            mine = window.length(self._scaled(**{side: _HALF / faster}))
+            theirs = window.length(self._scaled(**{side: 1 / faster, other: _HALF}))
             return theirs < mine
 
         fastest = self.replay.thresholds.fastest
@@ -170,9 +188,9 @@ class WindowGains:
         if self.dilation is None or self.dilation <= 1:
             return None
         real = 1 / self.dilation
-        length = window.length(scaled(self.replay, host=real))
-        host = window.length(scaled(self.replay, host=real * _HALF))
-        device = window.length(scaled(self.replay, host=real, device=_HALF))
+        length = window.length(self._scaled(host=real))
+        host = window.length(self._scaled(host=real * _HALF))
+        device = window.length(self._scaled(host=real, device=_HALF))
         return ((length - host) / length, (length - device) / length) if length else None
 
 
@@ -193,11 +211,3 @@ class _Window:
         if self.bounds is not None:
             return self.bounds.path(run)
         return self.replay.steps.path(run, self.step)
-
-
-def scaled(replay: Replay, **factors: float) -> Run:
-    """Replays with sides or causes scaled by factors, such as `host=0.5`."""
-    scale = Scale.of(replay.graph)
-    for what, factor in factors.items():
-        scale_cause(what, factor, scale, replay.graph)
-    return replay.simulator.run(scale)

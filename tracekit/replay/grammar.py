@@ -17,6 +17,8 @@ PATTERNS = {
     "module": "modules_named",
     "sync": "syncs_named",
 }
+# The change that takes one-offs out.
+STEADY = "steady"
 HELP = """\
 host*K, device*K: all work of a side takes K times as long.
 CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, communication,
@@ -26,6 +28,7 @@ such a class.
 operator:NAME*K, module:NAME*K: what is in such an operator or module, and the ops launched there.
 sync:NAME*0: calls of that name, or in an operator of that name, wait no more.
 cuda-graph: launches are free, as in a graph captured between two synchronizations.
+steady: what happened once takes no longer than usual (`tracekit query one_offs`).
 fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip."""
 
 
@@ -46,7 +49,7 @@ def parse(text: str, causes: list[str]) -> Change:
         TracekitError: the text is not a change.
     """
     what, colon, rest = text.strip().partition(":")
-    if what == "cuda-graph" and not colon:
+    if what in ("cuda-graph", STEADY) and not colon:
         return Change(text, what)
     if what == "fuse":
         return Change(text, what, rest or None)
@@ -54,7 +57,7 @@ def parse(text: str, causes: list[str]) -> Change:
     if not star or not re.fullmatch(r"\d+(\.\d*)?|\.\d+", number):
         raise TracekitError(
             f"{text!r} is not a change: write WHAT*FACTOR, such as host*0.5 or kernel:gemm*0.8, "
-            "cuda-graph or fuse"
+            "cuda-graph, steady or fuse"
         )
     factor = float(number)
     if not factor < 1e6:

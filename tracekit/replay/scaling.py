@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,6 +106,12 @@ class Scale:
             Rates.of(graph.edges.fixed_cause, causes),
             np.zeros(len(graph.edges), np.bool_),
         )
+
+    def copy(self) -> Scale:
+        """A scale of its own with the same factors."""
+        # Rates replace their arrays when they change.
+        host, op, fixed = (replace(each) for each in (self.host, self.op, self.fixed))
+        return Scale(host, op, fixed, self.dropped.copy(), self.unknown)
 
     def lengths(self, edges: Edges, which: Which) -> tuple[Ints, Ints, Ints]:
         """The scaled op time and fixed time of the edges `which`, in ns, and the indices among them

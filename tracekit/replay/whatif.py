@@ -6,14 +6,16 @@ import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracekit.errors import TracekitError
 from tracekit.replay.changes import apply
-from tracekit.replay.grammar import parse
+from tracekit.replay.grammar import STEADY, parse
 from tracekit.replay.graph.build import build
+from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.scaling import Scale
 from tracekit.replay.simulator import Run, Simulator
 from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
@@ -80,15 +82,30 @@ class Replay:
         """The replay without changes. It is large, so it is not cached."""
         return self.simulator.run()
 
-    def run(self, *changes: str) -> Run:
+    @cached_property
+    def one_offs(self) -> list[OneOff]:
+        """What happened once; the change `steady` takes it out."""
+        return one_offs_of(self)
+
+    def scale(self, *, steady: bool) -> Scale:
+        """The scale of the replay without changes; if `steady`, of the one without one-offs."""
+        return self._steady.copy() if steady else Scale.of(self.graph)
+
+    @cached_property
+    def _steady(self) -> Scale:
+        return without(self.one_offs, self.graph)
+
+    def run(self, *changes: str, steady: bool = False) -> Run:
         """The replay with these changes.
 
         Raises:
             TracekitError: a text is not a change, or matches nothing in the trace.
         """
-        scale = Scale.of(self.graph)
-        for change in [parse(text, self.graph.causes) for text in changes]:
-            apply(change, scale, self.graph, self.database, self.trace_id)
+        parsed = [parse(text, self.graph.causes) for text in changes]
+        scale = self.scale(steady=steady or any(each.what == STEADY for each in parsed))
+        for change in parsed:
+            if change.what != STEADY:
+                apply(change, scale, self.graph, self.database, self.trace_id)
         return self.simulator.run(scale)
 
     def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:

@@ -83,6 +83,8 @@ class Steps:
     names: list[str]
     began_ns: list[int]
     """When the host begins each step, as recorded; name and begin identify a step."""
+    lasted_ns: list[int]
+    """How long the host takes for each step."""
     begin: Ints
     """The keys at which the host begins each step."""
     end: Ints
@@ -125,7 +127,7 @@ def steps_of(database: Reader, trace_id: int, graph: Graph) -> Steps:
     rows = database.arrays("replay_steps", trace=trace_id)
     host, device = graph.host, graph.device
     if not len(rows["pid"]):
-        return Steps([], [], [], _NONE, _NONE, _NONE, _NONE)
+        return Steps([], [], [], [], _NONE, _NONE, _NONE, _NONE)
     thread = host.numbers(rows["pid"], rows["tid"])
     begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
     op = np.flatnonzero(device.linked)
@@ -136,6 +138,7 @@ def steps_of(database: Reader, trace_id: int, graph: Graph) -> Steps:
         [str(each) for each in rows["kind"]],
         [str(each) for each in rows["name"]],
         rows["start_ns"].tolist(),
+        rows["dur_ns"].tolist(),
         host.key(thread, begin_ns),
         host.key(thread, end_ns),
         narrow(op[inside]),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.gpu import judge, judge_briefly
+from tracekit.verdict.gpu import Beside, judge, judge_briefly
 from tracekit.verdict.model import (
     Analysis,
     Facts,
@@ -18,8 +19,10 @@ from tracekit.verdict.model import (
     HostThread,
     Idle,
     Launch,
+    OneOffEvent,
     Period,
     Phase,
+    Repetition,
     Trace,
     Window,
 )
@@ -27,6 +30,7 @@ from tracekit.verdict.model import (
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
+    from tracekit.replay.one_offs import OneOff
     from tracekit.replay.whatif import Replay
 
 # The queries whose answers an analysis holds; `--explain` prints them.
@@ -46,6 +50,8 @@ QUERIES = (
     "host_waits",
     "stream_waits",
     "replay_steps",
+    "one_offs",
+    "repetition",
 )
 
 
@@ -102,11 +108,16 @@ def analyze(
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
     phases = _phases(replayed) if replayed else []
+    found = replayed.replay.one_offs if replayed else []
     # Frees the graph, which is large, before the next queries run.
     del replayed
+    one_offs = _events(found, database, trace_id)
     if causal:
         _name(causal.links, database, trace_id)
-    step_regimes = [each.regime for each in others if each.window.kind == "step"]
+    steps = [each for each in others if each.window.kind == "step"]
+    windows = [each for each in others if each.window.kind != "step"]
+    repetition = _repetition(database, trace_id)
+    beside = Beside(one_offs, steps, windows, repetition)
     return Analysis(
         trace=trace,
         window=main.window,
@@ -114,11 +125,12 @@ def analyze(
         idle=main.idle,
         launch=main.launch,
         host=main.host,
-        verdict=judge(main, trace.health, causal, thresholds, step_regimes, reason),
+        verdict=judge(main, trace.health, causal, thresholds, beside, reason),
         causal=causal,
-        steps=[each for each in others if each.window.kind == "step"],
+        one_offs=one_offs,
+        steps=steps,
         phases=phases,
-        windows=[each for each in others if each.window.kind != "step"],
+        windows=windows,
         devices=[f.gpu for f in periods if f.gpu and f.window.kind == "gpu_active"],
         top_kernels=top_kernels,
         memory_traffic=memory_traffic,
@@ -172,11 +184,51 @@ _NAMELESS = {
 }
 
 
+def _events(found: list[OneOff], database: Reader, trace_id: int) -> list[OneOffEvent]:
+    """The one-offs as reported, each with its place in the program.
+
+    A step's excess is that of all threads.
+    """
+    sites = _sites([each.event_id for each in found], database, trace_id)
+    events: list[OneOffEvent] = []
+    for (start_ns, event_id), same in groupby(
+        found, key=lambda each: (each.start_ns, each.event_id)
+    ):
+        parts = list(same)
+        first, site = parts[0], sites.get(event_id, {})
+        events.append(
+            OneOffEvent(
+                start_ns=start_ns,
+                dur_ns=first.dur_ns,
+                excess_ns=sum(each.excess_ns for each in parts),
+                kind=first.kind,
+                cause="capture" if first.kind == "capture" else first.cause,
+                name=first.name,
+                place=site.get("python_line") or site.get("module") or site.get("cpu_op"),
+            )
+        )
+    return events
+
+
+def _sites(
+    event_ids: Iterable[int | None], database: Reader, trace_id: int
+) -> dict[int | None, dict[str, Any]]:
+    """The places in the program that events come from, by event_id."""
+    ids = ",".join(str(each) for each in event_ids if each is not None)
+    if not ids:
+        return {}
+    rows = database.ask("event_sites", trace=trace_id, events=ids)
+    return {row["event_id"]: row for row in rows}
+
+
+def _repetition(database: Reader, trace_id: int) -> Repetition | None:
+    rows = database.ask("repetition", trace=trace_id)
+    return Repetition(**_pick(Repetition, rows[0])) if rows else None
+
+
 def _name(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
     """Adds to each link its name and the place in the program that it comes from."""
-    ids = ",".join(str(link["event_id"]) for link in links if link["event_id"] is not None)
-    rows = database.ask("event_sites", trace=trace_id, events=ids)
-    sites = {row["event_id"]: row for row in rows}
+    sites = _sites((link["event_id"] for link in links), database, trace_id)
     for link in links:
         site = sites.get(link["event_id"], {})
         link["name"] = site.get("name") or _NAMELESS.get(link["cause"], "(no slice recorded)")

@@ -9,7 +9,7 @@ tracekit/verdict/cpu.py judges traces without GPU ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.gains import Causal, Gains
@@ -17,7 +17,25 @@ from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
 from tracekit.verdict.cpu import judge_host
-from tracekit.verdict.model import Facts, Finding, Gpu, Idle, Saving, Verdict, Window
+from tracekit.verdict.model import (
+    Facts,
+    Finding,
+    Gpu,
+    Idle,
+    OneOffEvent,
+    Period,
+    Repetition,
+    Saving,
+    Verdict,
+    Window,
+)
+from tracekit.verdict.steady import (
+    repetition_doubts,
+    steady_busy_ns,
+    steady_sentences,
+    step_sentences,
+    window_sentences,
+)
 
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 
@@ -31,22 +49,32 @@ _SERIOUS = {
 }
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What a verdict mentions beside its window: the trace's one-offs, steps and other windows."""
+
+    one_offs: Sequence[OneOffEvent] = ()
+    steps: Sequence[Period] = ()
+    windows: Sequence[Period] = ()
+    repetition: Repetition | None = None
+
+
 def judge(
     facts: Facts,
     health: list[Finding],
     causal: Causal | None,
     thresholds: Thresholds,
-    step_regimes: Sequence[str] = (),
+    beside: Beside | None = None,
     no_replay: str = "",
 ) -> Verdict:
     """The verdict on a window.
 
     `causal` is None without a replay; then `no_replay` says why a trace with GPU ops could not be
-    replayed. `step_regimes` are the regimes of the trace's steps: the verdict mentions the ones
-    that differ from its own.
+    replayed.
     """
+    beside = beside or Beside()
     if facts.gpu is not None and facts.idle is not None and causal is not None:
-        verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, thresholds)
+        verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, beside, thresholds)
     elif facts.gpu is not None:
         why = [_busy_sentence(facts, facts.gpu), f"The run cannot be replayed: {no_replay}."]
         verdict = Verdict(UNKNOWN, None, "none", {}, why, [], None, [_UNEXPLAINED])
@@ -55,11 +83,10 @@ def judge(
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
-    differing = [regime for regime in step_regimes if regime != verdict.regime]
-    if differing and facts.window.kind != "step":
-        counts = ", ".join(f"{differing.count(each)} {each}" for each in dict.fromkeys(differing))
-        verdict.why.append(f"Not all {len(step_regimes)} profiler steps agree: {counts}.")
-    return _doubted(verdict, facts, health, causal, thresholds)
+    if facts.window.kind != "step":
+        verdict.why.extend(step_sentences(beside.steps, verdict.regime))
+    verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows))
+    return _doubted(verdict, facts, health, causal, beside, thresholds)
 
 
 def judge_briefly(
@@ -83,15 +110,16 @@ def regime_of(gains: Gains, gpu: Gpu, idle: Idle, thresholds: Thresholds) -> tup
     ):
         return UNKNOWN, None
     if max(gains.host, gains.device) < thresholds.small_gain:
-        regime = _accounted(gpu, idle)
+        regime = _accounted(gpu, idle, gains)
     else:
         regime = OVERHEAD if gains.host > gains.device else COMPUTE
     return regime, _bottleneck(regime, gains)
 
 
-def _accounted(gpu: Gpu, idle: Idle) -> str:
-    """The regime by time alone: the device's busy time against its time waiting for the host."""
-    return OVERHEAD if _waited_ns(idle) > gpu.busy_ns else COMPUTE
+def _accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
+    """The regime by time alone: the device's busy time against its time waiting for the host,
+    one-offs aside."""
+    return OVERHEAD if _waited_ns(idle) - gains.one_offs_ns > gpu.busy_ns else COMPUTE
 
 
 def _waited_ns(idle: Idle) -> int:
@@ -115,7 +143,7 @@ def _bottleneck(regime: str, gains: Gains) -> str:
 
 
 def _judge_gpu(
-    facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, thresholds: Thresholds
+    facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, beside: Beside, thresholds: Thresholds
 ) -> Verdict:
     gains, span = causal.gains, facts.window.span_ns
     shares = {
@@ -136,6 +164,7 @@ def _judge_gpu(
         if gain > 0
     ]
     why = [_busy_sentence(facts, gpu)]
+    why += steady_sentences(facts, gains, beside.one_offs, thresholds)
     if not gains.window_ns or not span:
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, None, [])
     margin = gains.device - gains.host
@@ -146,7 +175,8 @@ def _judge_gpu(
             "it could turn the verdict either way."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
-    why += _gain_sentences(facts, gpu, causal, regime, bottleneck, thresholds)
+    busy = steady_busy_ns(facts, beside.one_offs) / max(1, span - gains.one_offs_ns)
+    why += _gain_sentences(facts, busy, causal, regime, bottleneck, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
     if facts.launch is not None:
         why.append(_launch_sentence(facts, thresholds))
@@ -163,7 +193,7 @@ def _busy_sentence(facts: Facts, gpu: Gpu) -> str:
 
 def _gain_sentences(
     facts: Facts,
-    gpu: Gpu,
+    busy: float,
     causal: Causal,
     regime: str,
     bottleneck: str,
@@ -176,7 +206,7 @@ def _gain_sentences(
         f"with the device's work halved, {device}."
     ]
     if max(gains.host, gains.device) < thresholds.small_gain:
-        if gpu.busy_ns >= thresholds.busy_share * facts.window.span_ns:
+        if busy >= thresholds.busy_share:
             sentences.append(
                 "Neither helps: the host's and the device's chains of work are about equally long, "
                 "and the host has no slack. The device is busy nearly all the time."
@@ -283,6 +313,7 @@ def _doubted(
     facts: Facts,
     health: list[Finding],
     causal: Causal | None,
+    beside: Beside,
     thresholds: Thresholds,
 ) -> Verdict:
     """The verdict with its confidence lowered by each doubt, and a sentence for each."""
@@ -301,6 +332,7 @@ def _doubted(
         if finding.code in _SERIOUS:
             doubts.append(_SERIOUS[finding.code])
     if causal is not None:
+        doubts += repetition_doubts(causal.gains, beside.one_offs, beside.repetition)
         doubts += _causal_doubts(verdict, facts, causal, thresholds)
     if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
@@ -323,7 +355,7 @@ def _causal_doubts(
             "explain."
         )
     if facts.gpu is not None and facts.idle is not None:
-        accounted = _accounted(facts.gpu, facts.idle)
+        accounted = _accounted(facts.gpu, facts.idle, causal.gains)
         if accounted != verdict.regime:
             doubts.append(
                 "By time alone (device busy time against time waiting for the host), the run would "

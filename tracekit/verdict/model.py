@@ -160,6 +160,32 @@ class Period:
 
 
 @dataclass(frozen=True)
+class OneOffEvent:
+    """What happened once, or took far longer than its like (queries/time/one_offs.sql).
+
+    `excess_ns` is what it takes beyond the usual; that is taken out of the window that is judged.
+    `cause` is a cause of time, or `capture`. `place` is the Python line, module or operator.
+    """
+
+    start_ns: int
+    dur_ns: int
+    excess_ns: int
+    kind: str
+    cause: str
+    name: str | None
+    place: str | None
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Whether the run repeats itself (queries/time/repetition.sql)."""
+
+    gpu_ops: int
+    repeated: int
+    steps: int
+
+
+@dataclass(frozen=True)
 class Phase:
     """An outermost range of the launching thread, in a trace without steps.
 
@@ -196,6 +222,7 @@ class Analysis:
     host: HostThread | None
     verdict: Verdict
     causal: Causal | None
+    one_offs: list[OneOffEvent]
     steps: list[Period]
     phases: list[Phase]
     windows: list[Period]

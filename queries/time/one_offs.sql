@@ -1,0 +1,214 @@
+-- question: What took far longer than its like, or belongs to a start (capture, compilation, allocation)?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column kind (text): stretch (a thread in one slice, or in none), range (an annotation, but for the
+--     profiler's steps, with all inside), capture (of a graph, to its instantiation), compilation, allocation
+--     (all of it, if it ends in the first half of the launches) or op (a communicating kernel)
+-- column event_id (id): the slice or kernel; NULL: none was recorded
+-- column pid (id): the process; of a kernel, NULL
+-- column tid (id): the thread; of a kernel, NULL
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes, waits for the device included
+-- column usual_ns (ns): the median of its like: of the thread's stretches on the same activity (0 if there
+--     are hardly any), of the ranges of that name (numbers aside), of the operators of that name without a
+--     capture, or of the kernels of that name
+-- column cause (text): what the host does meanwhile, or communication
+-- column name (text): the slice or kernel; NULL: none was recorded
+-- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
+-- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run
+-- (by launches), or twice at the same place of the program after the run's first quarter. A trace of one or
+-- two steps has no stretches and no kernels here: it does not tell what each step repeats.
+WITH span AS MATERIALIZED (
+    SELECT trace_id, end_ns - start_ns AS ns FROM windows JOIN main_device USING (trace_id, device_id)
+    WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+step AS MATERIALIZED (
+    SELECT trace_id, start_ns, end_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
+    FROM steps WHERE trace_id IN (SELECT trace_id FROM span)
+),
+stepped AS (SELECT trace_id, count(*) AS steps FROM step GROUP BY trace_id),
+call AS MATERIALIZED (
+    SELECT trace_id, pid, tid, min(launch_start_ns) AS start_ns
+    FROM gpu_op_launch WHERE trace_id IN (SELECT trace_id FROM span) GROUP BY trace_id, pid, tid, launch_id
+),
+progress AS MATERIALIZED (
+    SELECT trace_id, start_ns, percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done FROM call
+),
+thread AS MATERIALIZED (
+    SELECT thread, trace_id, pid, tid, start_ns, end_ns, ns FROM host_thread JOIN span USING (trace_id)
+    WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM call)
+),
+-- Stretches.
+long AS MATERIALIZED (
+    SELECT t.trace_id, t.thread, t.pid, t.tid, s.segment, s.event_id, s.start_ns, s.end_ns, s.activity_code,
+           t.ns, host_activity_of(s.activity_code) AS activity
+    FROM thread_segment AS s JOIN thread AS t USING (thread)
+    WHERE s.end_ns - s.start_ns >= thresholds().long_share * t.ns
+        AND s.start_ns > t.start_ns AND s.end_ns < t.end_ns
+        AND host_activity_of(s.activity_code) NOT IN ('sync', 'copy', 'compilation')
+),
+usual AS (
+    SELECT thread, activity_code, CASE WHEN count(*) < thresholds().fewest_alike THEN 0
+               ELSE median(end_ns - start_ns)::BIGINT END AS usual_ns
+    FROM thread_segment
+    WHERE (thread, activity_code) IN (SELECT (thread, activity_code) FROM long) GROUP BY ALL
+),
+beside AS (
+    SELECT l.thread, l.segment, n.segment - l.segment AS side, n.event_id
+    FROM long AS l JOIN thread_segment AS n
+      ON l.thread = n.thread AND n.segment BETWEEN l.segment - 1 AND l.segment + 1
+),
+named AS (
+    SELECT b.thread, b.segment, any_value(e.name) FILTER (side = -1) AS before,
+           any_value(e.name) FILTER (side = 0) AS name,
+           any_value(event_kind(e.category, e.name)) FILTER (side = 0) AS slice_kind,
+           any_value(e.name) FILTER (side = 1) AS after
+    FROM beside AS b JOIN thread USING (thread)
+    LEFT JOIN event AS e ON e.trace_id = thread.trace_id AND e.event_id = b.event_id
+    GROUP BY b.thread, b.segment
+),
+stretch AS (
+    SELECT l.trace_id, 'stretch' AS kind, l.event_id, l.pid, l.tid, l.start_ns, l.end_ns, l.activity,
+           u.usual_ns, name, l.ns AS span_ns,
+           folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, '')) AS place,
+           CASE WHEN name IS NULL OR slice_kind = 'annotation' THEN place ELSE folded_name(name) END AS alike
+    FROM long AS l JOIN usual AS u USING (thread, activity_code) JOIN named USING (thread, segment)
+    LEFT JOIN stepped USING (trace_id)
+    WHERE l.end_ns - l.start_ns >= thresholds().one_off_ratio * u.usual_ns
+        -- A graph's launch takes longer than a kernel's.
+        AND coalesce(name NOT LIKE '%GraphLaunch%', TRUE)
+        AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
+),
+-- Ranges.
+ranged AS (
+    SELECT a.trace_id, a.event_id, a.pid, a.tid, a.start_ns, a.end_ns, a.name, folded_name(a.name) AS alike,
+           t.ns AS span_ns
+    FROM annotations AS a JOIN thread AS t USING (trace_id, pid, tid)
+    WHERE a.side = 'host' AND a.name NOT LIKE 'ProfilerStep#%'
+),
+range AS (
+    SELECT trace_id, 'range' AS kind, event_id, pid, tid, start_ns, end_ns, 'untraced' AS activity,
+           median(end_ns - start_ns) OVER like_it AS usual_ns, name, span_ns, alike, '' AS place
+    FROM ranged
+    WINDOW like_it AS (PARTITION BY trace_id, pid, tid, alike)
+    QUALIFY count(*) OVER like_it >= thresholds().fewest_alike
+        AND end_ns - start_ns >= thresholds().long_share * span_ns
+        AND end_ns - start_ns >= thresholds().one_range_ratio * usual_ns
+),
+-- Captures of graphs.
+border AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, is_begin,
+           lead(start_ns) OVER turn AS next_ns, lead(end_ns) OVER turn AS closed_ns,
+           lead(is_begin) OVER turn AS next_is_begin
+    FROM (SELECT *, name LIKE '%StreamBeginCapture%' AS is_begin FROM runtime_calls
+        WHERE regexp_matches(name, 'Stream(Begin|End)Capture') AND trace_id IN (SELECT trace_id FROM span))
+    WINDOW turn AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns)
+),
+captured AS (
+    SELECT b.trace_id, b.event_id, b.pid, b.tid, b.start_ns,
+           max(greatest(b.closed_ns, coalesce(c.end_ns, 0))) AS end_ns
+    FROM border AS b LEFT JOIN runtime_calls AS c
+      ON c.trace_id = b.trace_id AND c.pid = b.pid AND c.tid = b.tid AND c.start_ns >= b.next_ns
+        AND regexp_matches(c.name, 'Graph(Instantiate|GetNodes|Destroy|Upload)')
+        AND c.start_ns < b.next_ns + thresholds().after_capture_ns
+    WHERE b.is_begin AND NOT b.next_is_begin GROUP BY ALL
+),
+around AS (
+    SELECT c.trace_id, c.event_id AS capture_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.end_ns
+    FROM captured AS c JOIN cpu_ops AS o
+      ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid AND o.start_ns <= c.start_ns
+        AND o.end_ns >= c.end_ns
+    QUALIFY row_number() OVER (PARTITION BY c.trace_id, c.event_id ORDER BY o.start_ns DESC) = 1
+),
+without AS (
+    SELECT trace_id, name, median(dur_ns)::BIGINT AS usual_ns FROM cpu_ops
+    WHERE (trace_id, name) IN (SELECT (trace_id, name) FROM around)
+        AND (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM around) GROUP BY ALL
+),
+capture AS (
+    SELECT c.trace_id, 'capture' AS kind, coalesce(w.event_id, c.event_id) AS event_id, c.pid, c.tid,
+           coalesce(w.start_ns, c.start_ns) AS start_ns, coalesce(w.end_ns, c.end_ns) AS end_ns,
+           'compilation' AS activity, coalesce(w.usual_ns, 0) AS usual_ns, 'CUDA graph capture' AS name
+    FROM captured AS c LEFT JOIN (FROM around JOIN without USING (trace_id, name)) AS w
+      ON c.trace_id = w.trace_id AND c.event_id = w.capture_id
+),
+-- Compilation and loading of code: adjacent stretches of a thread are one.
+compiling AS (
+    SELECT t.trace_id, t.thread, t.pid, t.tid, t.ns, s.segment, s.start_ns, s.end_ns, s.event_id,
+           count(*) FILTER (is_new) OVER (PARTITION BY s.thread ORDER BY s.segment) AS run
+    FROM (SELECT *,
+                 start_ns IS DISTINCT FROM lag(end_ns) OVER (PARTITION BY thread ORDER BY segment) AS is_new
+        FROM thread_segment WHERE host_activity_of(activity_code) = 'compilation'
+            AND thread IN (SELECT thread FROM thread)) AS s JOIN thread AS t USING (thread)
+),
+compilation AS (
+    SELECT trace_id, 'compilation' AS kind, arg_min(event_id, segment) AS event_id, pid, tid,
+           min(start_ns) AS start_ns, max(end_ns) AS end_ns, 'compilation' AS activity, 0 AS usual_ns,
+           NULL AS name, any_value(ns) AS span_ns, 'compilation' AS alike, min(segment)::VARCHAR AS place
+    FROM compiling GROUP BY trace_id, thread, pid, tid, run
+    HAVING max(end_ns) - min(start_ns) >= thresholds().long_share * any_value(ns)
+),
+-- Allocation that settles.
+allocating AS (
+    SELECT t.trace_id, 'allocation' AS kind, s.event_id, t.pid, t.tid, s.start_ns, s.end_ns,
+           'allocation' AS activity, 0 AS usual_ns, NULL AS name, t.ns AS span_ns
+    FROM thread_segment AS s JOIN thread AS t USING (thread)
+    WHERE host_activity_of(s.activity_code) = 'allocation'
+),
+allocation AS (
+    SELECT a.* FROM allocating AS a ASOF JOIN progress AS p
+      ON a.trace_id = p.trace_id AND a.start_ns >= p.start_ns
+    QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().settled_share
+        AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= thresholds().long_share * span_ns
+),
+-- Communicating kernels.
+op AS (
+    SELECT trace_id, 'op' AS kind, event_id, NULL AS pid, NULL AS tid, start_ns, end_ns,
+           'communication' AS activity, median(dur_ns) OVER like_it AS usual_ns, name, ns AS span_ns,
+           name AS alike, event_id::VARCHAR AS place
+    FROM gpu_ops JOIN span USING (trace_id) LEFT JOIN stepped USING (trace_id)
+    WHERE activity = 'communication'
+        AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
+    WINDOW like_it AS (PARTITION BY trace_id, device_id, name)
+    QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= thresholds().long_share * ns
+        AND dur_ns >= thresholds().one_off_ratio * usual_ns
+),
+candidate AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS number
+    FROM (FROM stretch UNION ALL BY NAME FROM range UNION ALL BY NAME FROM compilation
+        UNION ALL BY NAME FROM op)
+),
+reached AS (
+    SELECT c.number, coalesce(p.done, 0) AS done FROM candidate AS c
+    ASOF LEFT JOIN progress AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
+),
+in_step AS (
+    SELECT c.number, s.number AS step FROM candidate AS c
+    ASOF JOIN step AS s ON c.trace_id = s.trace_id AND c.start_ns >= s.start_ns
+),
+counted AS (
+    SELECT c.*, steps, done,
+           count(*) OVER (PARTITION BY c.trace_id, kind, alike, place) AS times_at_place,
+           max(done) OVER (PARTITION BY c.trace_id, kind, alike, place) AS last_at_place,
+           count(DISTINCT step) OVER like_it AS steps_with,
+           count(DISTINCT floor(done * 4)) OVER like_it AS quarters_with
+    FROM candidate AS c JOIN reached USING (number) LEFT JOIN in_step USING (number)
+    LEFT JOIN stepped USING (trace_id)
+    WINDOW like_it AS (PARTITION BY c.trace_id, kind, alike)
+),
+once AS (
+    SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name FROM counted
+    WHERE (times_at_place = 1 OR last_at_place < thresholds().early_share)
+        AND CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with < steps
+                 ELSE quarters_with < thresholds().recurring_quarters END
+    UNION ALL BY NAME
+    FROM capture
+    UNION ALL BY NAME
+    SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name FROM allocation
+)
+SELECT o.trace_id, o.kind, o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
+       o.usual_ns::BIGINT AS usual_ns,
+       CASE o.activity WHEN 'communication' THEN 'communication' ELSE host_cause(o.activity) END AS cause,
+       coalesce(o.name, e.name) AS name
+FROM once AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+ORDER BY o.trace_id, o.start_ns, o.kind, o.event_id

@@ -1,0 +1,163 @@
+"""What happened once in a run: found by a query, priced by the graph, taken out of replays.
+
+A verdict is on the steady state, so replays take the excess of one-offs out: what lies in such an
+event takes no longer than its like usually does (queries/time/one_offs.sql).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median_low
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracekit.replay.graph import Graph
+from tracekit.replay.graph.arrays import sums
+from tracekit.replay.scaling import Scale
+from tracekit.thresholds import QueryThresholds
+
+if TYPE_CHECKING:
+    from tracekit.replay.whatif import Replay
+
+
+@dataclass(frozen=True)
+class OneOff:
+    """An event that happened once, or took far longer than its like."""
+
+    kind: str
+    """As in queries/time/one_offs.sql, or `step`."""
+    event_id: int | None
+    start_ns: int
+    """On the trace's clock."""
+    dur_ns: int
+    excess_ns: int
+    """Its work beyond the usual length of its like; its waits for the device do not count."""
+    cause: str
+    name: str | None
+    begin: int
+    end: int
+    """Keys of the host; of an op, its index and the next one."""
+
+    @property
+    def on_host(self) -> bool:
+        return self.kind != "op"
+
+
+def one_offs_of(replay: Replay) -> list[OneOff]:
+    """The one-offs of a trace, in order of their starts.
+
+    Where the excess of an event is that of one-offs in it, those are listed in its place. A slow
+    step is listed beside them, with the rest of its excess.
+    """
+    found = _priced(replay)
+    kept: list[OneOff] = []
+    # From the inside out; captures first, since what is in them belongs to them.
+    for each in sorted(found, key=lambda each: (each.kind != "capture", each.end - each.begin)):
+        if any(_holds(other, each) for other in kept):
+            continue
+        inner = [other for other in kept if _holds(each, other)]
+        covered = sum(other.excess_ns for other in inner)
+        if each.kind == "step":
+            if each.excess_ns > covered:
+                kept.append(replace(each, excess_ns=each.excess_ns - covered))
+        elif covered < replay.thresholds.told_share * each.excess_ns:
+            kept = [other for other in kept if other not in inner] + [each]
+    return sorted(kept, key=lambda each: (each.start_ns, each.event_id or 0, each.begin))
+
+
+def _holds(outer: OneOff, inner: OneOff) -> bool:
+    return (
+        outer is not inner
+        and outer.on_host == inner.on_host
+        and outer.begin <= inner.begin
+        and inner.end <= outer.end
+    )
+
+
+def _priced(replay: Replay) -> list[OneOff]:
+    """The candidates with the excess of their work; those without any are left out."""
+    graph = replay.graph
+    rows = replay.database.ask("one_offs", trace=replay.trace_id)
+    number = {each: i for i, each in enumerate(graph.host.threads)}
+    index = {}
+    if any(row["kind"] == "op" for row in rows):
+        index = {op: i for i, op in enumerate(graph.device.op_id.tolist())}
+    found = []
+    for row in rows:
+        if row["kind"] == "op":
+            begin = index[row["event_id"]]
+            found.append(_one_off(row, row["dur_ns"] - row["usual_ns"], begin, begin + 1))
+            continue
+        thread = number[row["pid"], row["tid"]]
+        begin, end, work = _work(graph, thread, row["start_ns"], row["dur_ns"])
+        found.append(_one_off(row, work - row["usual_ns"], begin, end))
+    return [each for each in [*found, *_slow_steps(replay)] if each.excess_ns > 0]
+
+
+def _slow_steps(replay: Replay) -> list[OneOff]:
+    """Profiler steps with far more work than the median step, a part for each launching thread."""
+    graph, steps, thresholds = replay.graph, replay.steps, QueryThresholds()
+    if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
+        return []
+    launching = graph.device.thread[graph.device.linked]
+    threads = np.union1d(launching, graph.host.thread_of(steps.begin)).tolist()
+    spans = list(zip(steps.names, steps.began_ns, steps.lasted_ns, strict=True))
+    works = [[_work(graph, each, begun, ns)[2] for each in threads] for _, begun, ns in spans]
+    usual = [median_low(each) for each in zip(*works, strict=True)]
+    slow = [
+        number
+        for number, work in enumerate(works)
+        if sum(work) >= thresholds.one_range_ratio * sum(usual)
+    ]
+    if 2 * len(slow) > len(steps):
+        return []
+    found = []
+    for number in slow:
+        name, begun, ns = spans[number]
+        row = {"kind": "step", "event_id": None, "start_ns": begun, "dur_ns": ns, "name": name}
+        for thread, work, typical in zip(threads, works[number], usual, strict=True):
+            begin, end, _ = _work(graph, thread, begun, ns)
+            row["cause"] = _main_cause(graph, begin, end)
+            found.append(_one_off(row, work - typical, begin, end))
+    return found
+
+
+def _main_cause(graph: Graph, begin: int, end: int) -> str:
+    """The cause with most work between two keys of a thread."""
+    host = graph.host.cut(np.array([begin, end]))
+    stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
+    worked = host.worked(np.diff(host.borders)[stretches], stretches)
+    return graph.causes[int(sums(host.cause[stretches], worked, len(graph.causes)).argmax())]
+
+
+def _work(graph: Graph, thread: int, start_ns: int, dur_ns: int) -> tuple[int, int, int]:
+    """The keys at which an interval begins and ends on a thread, and the work between them."""
+    keys = graph.host.key(np.array([thread, thread]), np.array([start_ns, start_ns + dur_ns]))
+    begin, end = keys.tolist()
+    return begin, end, int(graph.host.work_between(keys[:1], keys[1:])[0]) if end > begin else 0
+
+
+def _one_off(row: dict[str, Any], excess_ns: int, begin: int, end: int) -> OneOff:
+    given = {key: row[key] for key in ("kind", "event_id", "start_ns", "dur_ns", "cause", "name")}
+    return OneOff(**given, excess_ns=excess_ns, begin=begin, end=end)
+
+
+def without(found: list[OneOff], graph: Graph) -> Scale:
+    """The scale of a replay in which one-offs have no excess."""
+    scale = Scale.of(graph)
+    host = graph.host
+    work = host.worked(np.diff(host.borders), slice(None))
+    left = np.ones(len(host), np.bool_)
+    # From the inside out: what a step holds has been scaled before the rest of the step.
+    for each in sorted(found, key=lambda each: each.end - each.begin):
+        if each.on_host:
+            where = left & host.within(np.array([each.begin]), np.array([each.end]))
+            worked = int(work[where].sum())
+            if worked:
+                scale.host.scale(max(0.0, 1 - each.excess_ns / worked), where)
+            left &= ~where
+        else:
+            factor = np.array([1 - each.excess_ns / each.dur_ns])
+            scale.op.scale_each(factor, np.array([each.begin]))
+    return scale

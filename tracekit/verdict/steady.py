@@ -1,0 +1,143 @@
+"""Sentences on what a verdict leaves out and on windows that differ: one-offs, steps, the rest of
+the trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median_low
+
+from tracekit.replay.gains import Gains
+from tracekit.text import duration, share
+from tracekit.thresholds import QueryThresholds, Thresholds
+from tracekit.verdict.model import Facts, OneOffEvent, Period, Repetition
+
+_NAMED = 3
+
+
+def steady_sentences(
+    facts: Facts, gains: Gains, one_offs: Sequence[OneOffEvent], thresholds: Thresholds
+) -> list[str]:
+    """What was taken out of the window that is judged, and what is left of it."""
+    if facts.gpu is None or gains.one_offs_ns < thresholds.named_gain * facts.window.span_ns:
+        return []
+    alike: dict[str, list[int]] = {}
+    for each in one_offs:
+        if _overlap(facts, each):
+            alike.setdefault(called(each), []).append(each.excess_ns)
+    longest = sorted(alike.items(), key=lambda item: -sum(item[1]))[:_NAMED]
+    named = ", ".join(
+        f"{name} {duration(sum(ns))}{f' in {len(ns)} parts' if len(ns) > 1 else ''}"
+        for name, ns in longest
+    )
+    more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+    return [
+        f"One-off events were taken out: {duration(gains.one_offs_ns)} of "
+        f"{duration(gains.one_offs_ns + gains.window_ns)} ({named}{more}). The GPU is busy for "
+        f"{share(steady_busy_ns(facts, one_offs), gains.window_ns)} of the rest "
+        f"({duration(gains.window_ns)})."
+    ]
+
+
+def steady_busy_ns(facts: Facts, one_offs: Sequence[OneOffEvent]) -> int:
+    """The device's busy time without the excess of kernels that took long once."""
+    assert facts.gpu is not None
+    long_ops = sum(each.excess_ns for each in one_offs if each.kind == "op")
+    return max(0, facts.gpu.busy_ns - long_ops)
+
+
+def called(event: OneOffEvent) -> str:
+    """A one-off in a sentence."""
+    return event.name or ("time outside all slices" if event.kind == "stretch" else event.cause)
+
+
+def _overlap(facts: Facts, event: OneOffEvent) -> bool:
+    window = facts.window
+    return event.start_ns < window.end_ns and event.start_ns + event.dur_ns > window.start_ns
+
+
+def repetition_doubts(
+    gains: Gains, one_offs: Sequence[OneOffEvent], repetition: Repetition | None
+) -> list[str]:
+    """Why the recorded part may not be typical of the run."""
+    doubts = []
+    if repetition is not None and 2 * repetition.repeated < repetition.gpu_ops:
+        doubts.append(
+            "Nothing repeats: most kernels ran once or twice, so the trace does not show a steady "
+            "state."
+        )
+    if sum(each.excess_ns for each in one_offs) > gains.window_ns:
+        doubts.append(
+            "One-off events take longer than what is left to judge: this is more a start than a "
+            "steady run."
+        )
+    return doubts
+
+
+def step_sentences(steps: Sequence[Period], regime: str) -> list[str]:
+    """The typical step, the steps that differ from it and how, and the steps' regimes if they
+    differ from the verdict's."""
+    sentences = []
+    if len(steps) >= QueryThresholds().fewest_alike:
+        typical_ns = median_low(step.window.span_ns for step in steps)
+        typical = next(step for step in steps if step.window.span_ns == typical_ns)
+        ratio = QueryThresholds().cold_step_ratio
+        odd = [
+            step
+            for step in steps
+            if not typical_ns <= ratio * step.window.span_ns <= ratio**2 * typical_ns
+        ]
+        named = "; ".join(_difference(step, typical) for step in odd[:_NAMED])
+        more = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
+        if odd:
+            sentences.append(
+                f"The typical step is {typical.window.name} ({duration(typical_ns)}, the median "
+                f"on the host). Steps that differ: {named}{more}."
+            )
+    differing = Counter(step.regime for step in steps if step.regime != regime)
+    if differing:
+        counts = ", ".join(f"{count} {name}" for name, count in differing.items())
+        steps_ = "profiler step" if len(steps) == 1 else f"{len(steps)} profiler steps"
+        agree = "does not agree" if len(steps) == 1 else "do not all agree"
+        sentences.append(f"The {steps_} {agree}: {counts}.")
+    return sentences
+
+
+def _difference(step: Period, typical: Period) -> str:
+    """A step's length and the part of it that differs most from the typical step's."""
+    grown = Counter(_parts(step))
+    grown.subtract(_parts(typical))
+    longer = step.window.span_ns > typical.window.span_ns
+    said = f"{step.window.name} took {duration(step.window.span_ns)}"
+    if not grown:
+        return said
+    name, ns = max(grown.items(), key=lambda item: item[1] if longer else -item[1])
+    return f"{said} ({duration(abs(ns))} {'more' if longer else 'less'} {name})"
+
+
+def _parts(step: Period) -> dict[str, int]:
+    if step.gpu is None or step.idle is None:
+        return {}
+    return {
+        "compute": step.gpu.compute_ns,
+        "exposed communication": step.gpu.exposed_comm_ns,
+        "exposed copies": step.gpu.exposed_memcpy_ns,
+        "idle on the device": step.idle.device_ns,
+        "idle after the last op": step.idle.after_last_op_ns,
+    } | {f"idle by {cause}": ns for cause, ns in step.idle.causes.items()}
+
+
+def window_sentences(facts: Facts, regime: str, others: Sequence[Period]) -> list[str]:
+    """Why the whole trace has another regime than the window."""
+    sentences = []
+    for other in others:
+        if other.window.kind != "trace" or other.regime == regime or facts.window.kind == "trace":
+            continue
+        before = facts.window.start_ns - other.window.start_ns
+        after = other.window.end_ns - facts.window.end_ns
+        by = f" by {other.bottleneck}" if other.bottleneck else ""
+        sentences.append(
+            f"The whole trace is {other.regime}{by}: it also has {duration(max(0, before))} before "
+            f"the first GPU op and {duration(max(0, after))} after the last."
+        )
+    return sentences
