@@ -20,6 +20,9 @@ from tracekit.thresholds import QueryThresholds
 if TYPE_CHECKING:
     from tracekit.replay.whatif import Replay
 
+# A step with this many times the median step's work is slow.
+SLOW = QueryThresholds().one_range_ratio
+
 
 @dataclass(frozen=True)
 class OneOff:
@@ -31,6 +34,8 @@ class OneOff:
     start_ns: int
     """On the trace's clock."""
     dur_ns: int
+    usual_ns: int
+    """How long its like takes."""
     excess_ns: int
     """Its work beyond the usual length of its like; its waits for the device do not count."""
     cause: str
@@ -59,7 +64,7 @@ def one_offs_of(replay: Replay) -> list[OneOff]:
         inner = [other for other in kept if _holds(each, other)]
         covered = sum(other.excess_ns for other in inner)
         if each.kind == "step":
-            if each.excess_ns > covered:
+            if each.excess_ns - covered >= (SLOW - 1) * each.usual_ns:
                 kept.append(replace(each, excess_ns=each.excess_ns - covered))
         elif covered < replay.thresholds.told_share * each.excess_ns:
             kept = [other for other in kept if other not in inner] + [each]
@@ -87,29 +92,25 @@ def _priced(replay: Replay) -> list[OneOff]:
     for row in rows:
         if row["kind"] == "op":
             begin = index[row["event_id"]]
-            found.append(_one_off(row, row["dur_ns"] - row["usual_ns"], begin, begin + 1))
+            found.append(_one_off(row, row["usual_ns"], row["dur_ns"], begin, begin + 1))
             continue
         thread = number[row["pid"], row["tid"]]
         begin, end, work = _work(graph, thread, row["start_ns"], row["dur_ns"])
-        found.append(_one_off(row, work - row["usual_ns"], begin, end))
+        found.append(_one_off(row, row["usual_ns"], work, begin, end))
     return [each for each in [*found, *_slow_steps(replay)] if each.excess_ns > 0]
 
 
 def _slow_steps(replay: Replay) -> list[OneOff]:
     """Profiler steps with far more work than the median step, a part for each launching thread."""
-    graph, steps, thresholds = replay.graph, replay.steps, QueryThresholds()
-    if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
+    graph, steps = replay.graph, replay.steps
+    if len(steps) < QueryThresholds().fewest_alike or "phase" in steps.kinds:
         return []
     launching = graph.device.thread[graph.device.linked]
     threads = np.union1d(launching, graph.host.thread_of(steps.begin)).tolist()
     spans = list(zip(steps.names, steps.began_ns, steps.lasted_ns, strict=True))
     works = [[_work(graph, each, begun, ns)[2] for each in threads] for _, begun, ns in spans]
     usual = [median_low(each) for each in zip(*works, strict=True)]
-    slow = [
-        number
-        for number, work in enumerate(works)
-        if sum(work) >= thresholds.one_range_ratio * sum(usual)
-    ]
+    slow = [number for number, work in enumerate(works) if sum(work) >= SLOW * sum(usual)]
     if 2 * len(slow) > len(steps):
         return []
     found = []
@@ -119,7 +120,7 @@ def _slow_steps(replay: Replay) -> list[OneOff]:
         for thread, work, typical in zip(threads, works[number], usual, strict=True):
             begin, end, _ = _work(graph, thread, begun, ns)
             row["cause"] = _main_cause(graph, begin, end)
-            found.append(_one_off(row, work - typical, begin, end))
+            found.append(_one_off(row, typical, work, begin, end))
     return found
 
 
@@ -138,9 +139,10 @@ def _work(graph: Graph, thread: int, start_ns: int, dur_ns: int) -> tuple[int, i
     return begin, end, int(graph.host.work_between(keys[:1], keys[1:])[0]) if end > begin else 0
 
 
-def _one_off(row: dict[str, Any], excess_ns: int, begin: int, end: int) -> OneOff:
+def _one_off(row: dict[str, Any], usual_ns: int, work_ns: int, begin: int, end: int) -> OneOff:
     given = {key: row[key] for key in ("kind", "event_id", "start_ns", "dur_ns", "cause", "name")}
-    return OneOff(**given, excess_ns=excess_ns, begin=begin, end=end)
+    excess_ns = work_ns - usual_ns
+    return OneOff(**given, usual_ns=usual_ns, excess_ns=excess_ns, begin=begin, end=end)
 
 
 def without(found: list[OneOff], graph: Graph) -> Scale:

@@ -100,11 +100,13 @@ def analyze(
         top_kernels = database.ask("top_kernels", trace=trace_id, top=10)
         memory_traffic = database.ask("memory_traffic", trace=trace_id)
         replayed, reason = _replayed(replay, trace, main)
-    others = []
+    others: list[Period] = []
     for each in periods:
         if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
             gains = replayed.gains(*_number(replayed, each)) if replayed else None
             regime = judge_briefly(each, gains, thresholds)
+            if others and _is_about(each.window, others[0].window, thresholds):
+                regime = (others[0].regime, others[0].bottleneck)
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
     phases = _phases(replayed) if replayed else []
@@ -135,6 +137,12 @@ def analyze(
         top_kernels=top_kernels,
         memory_traffic=memory_traffic,
     )
+
+
+def _is_about(window: Window, main: Window, thresholds: Thresholds) -> bool:
+    """Whether the whole trace is hardly longer than the window `main`: they are judged alike."""
+    longer_ns = window.span_ns - main.span_ns
+    return window.kind == "trace" and longer_ns < thresholds.small_gain * window.span_ns
 
 
 def _replay(database: Reader, trace_id: int, thresholds: Thresholds) -> Replay | None:

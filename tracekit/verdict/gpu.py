@@ -94,7 +94,7 @@ def judge_briefly(
 ) -> tuple[str, str | None]:
     """The regime and the bottleneck of a window, without the sentences."""
     if facts.gpu is not None and facts.idle is not None and gains is not None:
-        return regime_of(gains, facts.gpu, facts.idle, thresholds)
+        return regime_of(facts, gains, thresholds)
     verdict = judge(facts, [], None, thresholds)
     return verdict.regime, verdict.bottleneck
 
@@ -102,18 +102,32 @@ def judge_briefly(
 # -- regime and bottleneck -------------------------------------------------------------------------
 
 
-def regime_of(gains: Gains, gpu: Gpu, idle: Idle, thresholds: Thresholds) -> tuple[str, str | None]:
+def regime_of(facts: Facts, gains: Gains, thresholds: Thresholds) -> tuple[str, str | None]:
     """The regime and the bottleneck by gains, or by the accounting if neither side gains."""
+    gpu, idle, host = facts.gpu, facts.idle, host_gain(facts, gains)
+    assert gpu is not None and idle is not None
     # If unexplained waits belonged to one side, halving that side would gain half of them.
-    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(
-        gains.device - gains.host
-    ):
+    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(gains.device - host):
         return UNKNOWN, None
-    if max(gains.host, gains.device) < thresholds.small_gain:
+    if max(host, gains.device) < thresholds.small_gain:
         regime = _accounted(gpu, idle, gains)
     else:
-        regime = OVERHEAD if gains.host > gains.device else COMPUTE
-    return regime, _bottleneck(regime, gains)
+        regime = OVERHEAD if host > gains.device else COMPUTE
+    return regime, _bottleneck(regime, gains, thresholds)
+
+
+def host_gain(facts: Facts, gains: Gains) -> float:
+    """The gain from halving the host's work, but at most the device's idle share.
+
+    A replay runs streams side by side without slowing each other, so a faster host may seem to
+    gain more than the time in which the device is idle. A step's gain and its idle time belong to
+    different intervals, so a step's gain is left as it is.
+    """
+    assert facts.gpu is not None
+    if facts.window.kind == "step" or not gains.window_ns:
+        return gains.host
+    idle = 1 - facts.gpu.busy_ns / gains.window_ns
+    return min(gains.host, max(idle, 0.0))
 
 
 def _accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
@@ -129,11 +143,11 @@ def _waited_ns(idle: Idle) -> int:
     return idle.host_late_ns - latency + idle.device_in_launch_ns + idle.after_last_op_ns
 
 
-def _bottleneck(regime: str, gains: Gains) -> str:
+def _bottleneck(regime: str, gains: Gains, thresholds: Thresholds) -> str:
     """The cause, on the regime's side, whose removal gains most."""
     names = OF_HOST if regime == OVERHEAD else OF_DEVICE
     best = max(names, key=lambda name: gains.removed.get(name, 0.0))
-    if gains.removed.get(best, 0.0) > 0:
+    if gains.removed.get(best, 0.0) >= thresholds.named_gain:
         return best
     # Two chains are equally long, so removing one gains nothing: take the cause with most time.
     return max(names, key=lambda name: gains.work_ns.get(name, 0))
@@ -167,8 +181,8 @@ def _judge_gpu(
     why += steady_sentences(facts, gains, beside.one_offs, thresholds)
     if not gains.window_ns or not span:
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, None, [])
-    margin = gains.device - gains.host
-    regime, bottleneck = regime_of(gains, gpu, idle, thresholds)
+    margin = gains.device - host_gain(facts, gains)
+    regime, bottleneck = regime_of(facts, gains, thresholds)
     if bottleneck is None:
         why.append(
             f"{_percent(gains.unknown)} of the window is waiting that the trace does not explain: "
@@ -205,7 +219,7 @@ def _gain_sentences(
         f"In a replay with the host's work halved, {window} is {host}; "
         f"with the device's work halved, {device}."
     ]
-    if max(gains.host, gains.device) < thresholds.small_gain:
+    if max(host_gain(facts, gains), gains.device) < thresholds.small_gain:
         if busy >= thresholds.busy_share:
             sentences.append(
                 "Neither helps: the host's and the device's chains of work are about equally long, "
@@ -290,6 +304,11 @@ def _launch_sentence(facts: Facts, thresholds: Thresholds) -> str:
     launch = facts.launch
     assert launch is not None
     delay, waiting = launch.delay_p50_ns, launch.queue_depth_p50 - 1
+    if delay < 0:
+        return (
+            f"{launch.count:,} launches, median launch delay {duration(delay)}: the device's clock "
+            "is behind the host's, so delays do not tell who waits."
+        )
     floor = f"the device's floor (up to {duration(thresholds.launch_floor_ns)})"
     if delay <= thresholds.launch_floor_ns:
         meaning = f"at {floor}, so the device is already waiting when work arrives"
@@ -353,6 +372,12 @@ def _causal_doubts(
         doubts.append(
             f"{_percent(causal.gains.unknown)} of the window is waiting that the trace does not "
             "explain."
+        )
+    if facts.gpu is not None and host_gain(facts, causal.gains) < causal.gains.host:
+        doubts.append(
+            f"The device is idle for only {_percent(host_gain(facts, causal.gains))} of the "
+            "window: the host gains more only if streams run side by side without slowing each "
+            "other."
         )
     if facts.gpu is not None and facts.idle is not None:
         accounted = _accounted(facts.gpu, facts.idle, causal.gains)

@@ -1,0 +1,165 @@
+"""Verdicts are on the steady state: what happens once is found, priced and left out."""
+
+from __future__ import annotations
+
+import pytest
+
+import tracekit
+from tests.atoms import MS, US, Launch, Sync, Work, operator, step
+from tests.planted import planted
+from tests.sampling import sample
+from tests.simulated import write
+from tests.simulator import Simulation
+from tests.traces import slice_event
+
+CLOSE = 0.05
+SEEDS = sample("random programs with planted one-offs", range(1000), range(24))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, len(SEEDS), 8))
+def test_the_regime_is_that_of_the_part_that_repeats(first, tmp_path):
+    wrong = []
+    for seed in SEEDS[first : first + 8]:
+        program = planted(seed)
+        host, device = program.gains()
+        with tracekit.load(program.write(tmp_path / f"{seed}.json")) as database:
+            found = database.verdict().verdict
+        true = "overhead-bound" if host > device else "compute-bound"
+        if found.regime != true and abs(host - device) > CLOSE and found.confidence != "low":
+            wrong.append((seed, sorted(program.plants), host, device, found.regime))
+    assert not wrong
+
+
+def loop(steps=6, once=(), marked=True, kernel_ns=400 * US):
+    """A compute-bound loop with an atom that only its fourth step has."""
+    atoms = []
+    for number in range(steps):
+        body = [
+            atom
+            for _ in range(10)
+            for atom in (
+                operator("aten::mm", 20 * US, Launch(6 * US, (("math", kernel_ns),))),
+                Work(5 * US),
+            )
+        ]
+        body[6:6] = once if number == 3 else []
+        atoms += [step(number, *body)] if marked else body
+    return [*atoms, Sync(2 * US)]
+
+
+def analyzed(tmp_path, atoms, more=()):
+    simulation = Simulation(atoms)
+    simulation.recorded = list(simulation.events())
+    path = write(tmp_path / "t.json", simulation)
+    if more:
+        text = path.read_text()
+        import json
+
+        trace = json.loads(text)
+        trace["traceEvents"] += more
+        path.write_text(json.dumps(trace))
+    with tracekit.load(path) as database:
+        return database.verdict()
+
+
+LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)))
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("once", [Work(200 * MS), LONG_CALL], ids=["a gap", "a launch call"])
+def test_one_long_event_does_not_decide(once, marked, tmp_path):
+    analysis = analyzed(tmp_path, loop(once=[once], marked=marked))
+    assert analysis.verdict.regime == "compute-bound"
+    (event,) = analysis.one_offs
+    assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
+    assert event.cause == ("python" if isinstance(once, Work) else "launch")
+    assert analysis.causal.gains.one_offs_ns > 150 * MS
+    assert any("One-off events were taken out" in why for why in analysis.verdict.why)
+
+
+def test_what_every_step_does_is_no_one_off(tmp_path):
+    slow = [atom for number in range(6) for atom in [step(number, Work(50 * MS), *loop(1)[:-1])]]
+    analysis = analyzed(tmp_path, [*slow, Sync(2 * US)])
+    assert analysis.one_offs == []
+    assert analysis.verdict.regime == "overhead-bound"
+
+
+def test_the_parts_of_the_window_and_the_gains_as_recorded_stay(tmp_path):
+    atoms = loop(once=[Work(200 * MS)])
+    analysis = analyzed(tmp_path, atoms)
+    gpu = analysis.gpu
+    parts = gpu.compute_ns + gpu.exposed_comm_ns + gpu.exposed_memcpy_ns + gpu.idle_ns
+    assert parts == analysis.window.span_ns
+    gains = analysis.causal.gains
+    assert gains.window_ns + gains.one_offs_ns == analysis.window.span_ns
+    with tracekit.load(tmp_path / "t.json") as database:
+        as_recorded = database.whatif("host*0.5")
+        steady = database.whatif("steady")
+        both = database.whatif("steady", "host*0.5")
+    assert as_recorded.window_ns == analysis.window.span_ns
+    assert steady.predicted_ns == gains.window_ns
+    assert 1 - both.predicted_ns / steady.predicted_ns == pytest.approx(gains.host)
+
+
+def test_a_slow_first_step_is_named_and_left_out(tmp_path):
+    first = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0].atoms[:2])))
+    analysis = analyzed(tmp_path, [first, *loop(6)[1:]])
+    assert analysis.verdict.regime == "compute-bound"
+    assert {each.name for each in analysis.one_offs} == {"ProfilerStep#0"}
+    sentence = next(why for why in analysis.verdict.why if "typical step" in why)
+    assert "ProfilerStep#0" in sentence
+    assert "more idle by untraced" in sentence
+
+
+def test_a_thread_that_waits_changes_nothing(tmp_path):
+    alone = analyzed(tmp_path, loop())
+    waiting = [
+        slice_event("python_function", name, 1_000, 20_000) | {"pid": 4100, "tid": 77}
+        for name in ("threading.py(359): wait", "<built-in method acquire of _thread.lock object>")
+    ]
+    beside = analyzed(tmp_path, loop(), waiting)
+    for one, other in zip(alone.windows, beside.windows, strict=True):
+        assert (one.regime, one.bottleneck) == (other.regime, other.bottleneck)
+        assert other.gains.device > 0.3
+
+
+def test_a_run_in_which_nothing_repeats_is_said_to_be_one(tmp_path):
+    names = ["math", "memory-bandwidth", "latency"]
+    atoms = [
+        operator("aten::mm", 20 * US, Launch(6 * US, ((name, 400 * US),))) for name in names * 2
+    ]
+    verdict = analyzed(tmp_path, [*atoms, Sync(2 * US)]).verdict
+    assert any("Nothing repeats" in why for why in verdict.why)
+    assert verdict.confidence == "low"
+
+
+# -- real traces -----------------------------------------------------------------------------------
+
+
+def test_a_real_run_is_judged_without_its_start(shared_database):
+    analysis = shared_database("a100-transformer-batch512.json.gz").verdict()
+    assert analysis.verdict.regime == "compute-bound"
+    assert [each.cause for each in analysis.one_offs] == ["python", "launch"]
+    assert sum(each.excess_ns for each in analysis.one_offs) > 900 * MS
+
+
+def test_captures_of_graphs_are_one_offs_by_that_name(shared_database):
+    again = shared_database("a100-vit-recapture.json.gz").verdict()
+    assert [each.cause for each in again.one_offs] == ["capture"] * 3
+    once = shared_database("mi300x-vllm-capture.json.gz").verdict()
+    assert [each.cause for each in once.one_offs] == ["capture"]
+    assert once.verdict.confidence == "low"
+
+
+def test_a_thread_that_waits_does_not_hide_the_device_in_a_real_trace(shared_database):
+    analysis = shared_database("h100-timesformer.json.gz").verdict()
+    (trace,) = [each for each in analysis.windows if each.window.kind == "trace"]
+    assert trace.gains.device > 0.15
+    assert any("before the first GPU op" in why for why in analysis.verdict.why)
+
+
+def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_database):
+    verdict = shared_database("mtia-inference.json.gz").verdict().verdict
+    assert verdict.regime == "compute-bound"
+    assert any("idle for only" in why for why in verdict.why)
