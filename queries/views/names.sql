@@ -89,6 +89,42 @@ CREATE OR REPLACE MACRO is_metadata_operator(name) AS regexp_matches(
     || 'has_compatible_shallow_copy_type|local_scalar_dense|item|promote_types|real|imag)_?$|^detach_?$'
 );
 
+-- Metadata operators that allocate memory.
+CREATE OR REPLACE MACRO is_allocating_operator(name) AS
+    regexp_matches(name, '^aten::_?(new_)?(empty|resize_)');
+
+-- Calls of collectives: ranges that the framework opens around them (of a group's backend, while the
+-- collective runs), their operators, and torch.distributed's functions.
+-- https://github.com/pytorch/pytorch/tree/main/torch/csrc/distributed/c10d
+CREATE OR REPLACE MACRO is_collective_range(name) AS
+    regexp_matches(name, '^(nccl|gloo|rccl|mpi|ucc|xccl|hccl|c10d|_c10d_functional|symm_mem)::?');
+CREATE OR REPLACE MACRO is_collective_call(kind, name) AS CASE
+    WHEN kind IN ('cpu_op', 'annotation') THEN is_collective_range(name) OR name = 'record_param_comms'
+    WHEN kind = 'python' THEN regexp_matches(name,
+        '(^|/)torch/distributed/distributed_c10d\.py\(|torch\._C\._distributed_c10d\.Work') END;
+
+-- What only a job with a GPU does, by a slice's name; NULL for any other. Operators:
+-- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml (dispatch: CUDA)
+CREATE OR REPLACE MACRO device_sign(kind, name) AS CASE
+    WHEN kind IN ('cpu_op', 'annotation') THEN nullif(regexp_extract(name,
+        '^((nccl|rccl|xccl|hccl):[a-z_]*|'
+        || 'aten::(cudnn_(conv|batch|affine|grid)[a-z_]*|miopen_[a-z_]*|record_stream|_cudnn_rnn|'
+        || '_thnn_fused_[a-z_]*|_(flash|efficient)_attention_(forward|backward)|'
+        || '_scaled_dot_product_(efficient|cudnn)_attention)|triton_(poi|red|per)_|'
+        || 'flash_attn::[a-z_]*)'), '') END;
+-- The only backend of a job's process groups, where it moves nothing but GPUs' memory.
+CREATE OR REPLACE MACRO device_backend(metadata) AS nullif(regexp_extract(
+    metadata->'distributedInfo'->>'backend', '^(cuda:)?(nccl|rccl|xccl|hccl)$', 2), '');
+-- c10::DeviceType of memory that is neither the host's (0) nor none's (14, meta).
+CREATE OR REPLACE MACRO is_device_type(type) AS type NOT IN (0, 14);
+
+-- What limits an operator on a CPU that does this work in this time: math or memory-bandwidth. NULL: not
+-- known, or so little work that its dispatch takes the time. CPUs' peaks are not known, so intensity decides.
+CREATE OR REPLACE MACRO host_limit(flops, bytes, ns) AS CASE
+    WHEN flops >= thresholds().host_flop_per_byte * bytes
+        THEN CASE WHEN flops >= thresholds().host_work_per_ns * ns THEN 'math' END
+    WHEN bytes >= thresholds().host_work_per_ns * ns THEN 'memory-bandwidth' END;
+
 -- Operators that only wrap other operators, however long their own time is.
 CREATE OR REPLACE MACRO is_calling_operator(name) AS
     regexp_matches(name,
