@@ -1,10 +1,29 @@
 -- What a name says: the one place that knows kernels, runtime calls and categories by name.
 
+-- Older frameworks and converters leave the category out.
+CREATE OR REPLACE MACRO has_no_category(category) AS coalesce(category, '') = '';
+-- The kind of an event without a category, where its name leaves no doubt.
+-- https://github.com/pytorch/kineto/blob/main/libkineto/src (names of copies, fills and steps)
+CREATE OR REPLACE MACRO kind_by_name(name) AS CASE
+    WHEN regexp_matches(name, '^ProfilerStep#|^(nccl|gloo|rccl|mpi|ucc|xccl|hccl):\w|'
+        || '^## Call CompiledFxGraph|^enumerate\(DataLoader\)') THEN 'annotation'
+    WHEN regexp_matches(name, '^(aten|c10d|_c10d_functional|prims?|quantized|torchvision|autograd|'
+        || 'torch::autograd)::|^record_param_comms$|^Optimizer\.(step|zero_grad)#|'
+        || '^[A-Z]\w*Backward[0-9]*$') THEN 'cpu_op'
+    WHEN regexp_matches(name, '\.py\(\d+\): |^<built-in |^nn\.Module: ') THEN 'python'
+    WHEN regexp_matches(name, '^(cuda|hip)[A-Z][A-Za-z]+(_v\d+|_ptsz)*$') THEN 'runtime'
+    WHEN regexp_matches(name, '^cu[A-Z][A-Za-z]+(_v\d+|_ptsz)*$') THEN 'driver'
+    WHEN regexp_matches(name, '^Memcpy [HDAP]to[HDAP]\b') THEN 'memcpy'
+    WHEN regexp_matches(name, '^Memset \(') THEN 'memset'
+    WHEN regexp_matches(name, '^void (at::native|cutlass|cub)::|^nccl(Dev)?Kernel') THEN 'kernel'
+    ELSE 'other' END;
+
 -- The kind of an event, by its category (and, for MTIA, its name): all spellings since 2021.
 -- https://github.com/pytorch/kineto/blob/main/libkineto/src/ActivityType.cpp (activity names)
 -- https://github.com/pytorch/kineto/blob/main/tb_plugin/torch_tb_profiler/profiler/trace.py
 --     (Operator, Runtime, Kernel, Memcpy, Memset: the spellings of torch 1.8 to 1.11)
 CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
+    WHEN has_no_category(category) THEN kind_by_name(name)
     WHEN lower(category) IN ('kernel', 'hpu_op') THEN 'kernel'
     WHEN lower(category) IN ('gpu_memcpy', 'memcpy') THEN 'memcpy'
     WHEN lower(category) IN ('gpu_memset', 'memset') THEN 'memset'
