@@ -85,6 +85,9 @@ class QueryThresholds:
     slow_allocation_ns: int = _asked(
         1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
     )
+    long_host_work_ns: int = _asked(
+        1_000_000, "an operator that launches nothing for longer computes on the host"
+    )
     host_flop_per_byte: int = _asked(
         10,
         "on a CPU, operators that do at least this many FLOPs a byte are limited by math",

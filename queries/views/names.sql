@@ -237,6 +237,15 @@ CREATE OR REPLACE MACRO work_kind(name) AS CASE
         || '(threshold|gelu|silu|sigmoid|tanh|leaky_relu|hardswish|hardsigmoid|hardtanh|elu|softplus|'
         || 'mish)_backward)_?$') THEN 'elementwise' END;
 
+-- Operators that compute over the elements of tensors, and so take long on a host.
+CREATE OR REPLACE MACRO is_computing_operator(name) AS
+    coalesce(starts_with(name, 'aten::') AND work_kind(name) IS NOT NULL, FALSE)
+    OR regexp_matches(name,
+        '^aten::(random|randperm|randint|exponential|geometric|log_normal|cauchy|multinomial|erfinv|'
+        || 'sort|argsort|topk|unique\w*|_unique\w*|nonzero|index|index_put|_index_put_impl|index_add|'
+        || 'gather|scatter|scatter_add|masked_select|cat|_cat|stack|cumsum|bincount|searchsorted|'
+        || 'arange|linspace|roll|flip|upsample_\w+|grid_sampler\w*|_fft_\w+)_?$');
+
 -- How many tensors an elementwise operator reads; any further tensor is the output argument.
 CREATE OR REPLACE MACRO operand_count(name, kind) AS CASE
     WHEN kind NOT IN ('elementwise', 'comparison') THEN 99
