@@ -159,3 +159,46 @@ def test_a_step_on_two_threads_is_one_window_and_borders_count_once(tmp_path):
         (100_000, 100_000, 2),
         (100_000, 100_000, 2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "dur_us", "launches", "cause"),
+    [
+        ("aten::normal_", 4000, [], "input"),
+        ("aten::randperm", 4000, [], "input"),
+        ("aten::sort", 4000, [], "input"),
+        # It waits for its launch, or describes memory, or takes no longer than dispatch may.
+        (
+            "aten::normal_",
+            4000,
+            [traces.launch(3900, 50, 3), traces.gpu_op(3960, 1, 3)],
+            "dispatch",
+        ),
+        ("aten::view", 4000, [], "dispatch"),
+        ("aten::normal_", 400, [], "dispatch"),
+    ],
+)
+def test_what_operators_compute_on_the_host_is_input(tmp_path, name, dur_us, launches, cause):
+    events = [
+        traces.launch(0, 5, 1),
+        traces.gpu_op(5, 5, 1),
+        traces.operator(name, 20, dur_us),
+        *launches,
+        traces.launch(5000, 4, 2),
+        traces.gpu_op(5010, 5, 2),
+    ]
+    with traces.load(tmp_path, events) as database:
+        causes = database.verdict().idle.causes
+    assert causes[cause] >= (dur_us - 200) * 1000
+    assert {"input", "dispatch"} & set(causes) == {cause}
+
+
+def test_the_shared_alexnet_draws_its_weights_on_the_host(shared_database):
+    query = """
+        SELECT activity, sum(s.end_ns - s.start_ns)::BIGINT FROM host_segment AS s
+        JOIN cpu_ops USING (trace_id, event_id) WHERE name = 'aten::uniform_' AND dur_ns > 1e6
+        GROUP BY ALL
+    """
+    ((activity, ns),) = shared_database("a100-alexnet.json.gz").fetch(query)[1]
+    assert activity == "input"
+    assert ns > 400_000_000

@@ -92,7 +92,22 @@ CASES = [
     ("aten::sum", [[4, 8], [], [], []], ["", "[-1]", "False", ""], 32, 64, 8),
     ("aten::sum", [[4, 8], []], ["", ""], 32, 64, 2),
     ("aten::fill_", [[4, 8], []], None, 0, 0, 64),
+    # Where the result goes (out=) is not read.
+    ("aten::addmm", [[4], [8, 16], [16, 4], [], [], [8, 4]], None, 1024, 2 * (4 + 128 + 64), 64),
+    (
+        "aten::baddbmm", [[3, 8, 4], [3, 8, 16], [3, 16, 4], [], [], [3, 8, 4]], None,
+        3072, 2 * (96 + 384 + 192), 192,
+    ),
+    ("aten::mm", [[8, 16], [16, 4], [8, 4]], None, 1024, 2 * (128 + 64), 64),
     ("triton_poi_fused_add_mul_0", [[4, 8], [4, 8], [4, 8], []], None, 64, 128, 64),
+    # In place: one tensor, or a bias that cannot be the result.
+    ("triton_poi_fused_relu_3", [[4, 8], []], ["", "32"], 32, 64, 64),
+    ("triton_poi_fused_add_relu_3", [[4, 8], [8], []], ["", "", "32"], 64, 64 + 16, 64),
+    ("triton_poi_fused_zeros_1", [[4, 8], []], ["", "32"], 0, 0, 64),
+    ("triton_poi_fused_new_zeros_like_1", [[4, 8], []], ["", "32"], 0, 0, 64),
+    # A slice of a larger tensor, and a sum over rows, are written elsewhere.
+    ("triton_poi_fused_add_0", [[4, 8], [8], []], ["", "", "8"], 32, 64, 16),
+    ("triton_red_fused_sum_0", [[4, 8], [4], [], []], ["", "", "4", "8"], 32, 64, 8),
 ]  # fmt: skip
 
 

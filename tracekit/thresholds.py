@@ -82,6 +82,21 @@ class QueryThresholds:
     shaped_share: float = _asked(
         0.90, "products are compared by shape if this share of their time has shapes in both runs"
     )
+    slow_allocation_ns: int = _asked(
+        1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
+    )
+    long_host_work_ns: int = _asked(
+        1_000_000, "an operator that launches nothing for longer computes on the host"
+    )
+    host_flop_per_byte: int = _asked(
+        10,
+        "on a CPU, operators that do at least this many FLOPs a byte are limited by math",
+        "peaks of today's CPUs: 5 to 10 for one core, 10 to 25 for all; "
+        "method: https://doi.org/10.1145/1498765.1498785",
+    )
+    host_work_per_ns: int = _asked(
+        1, "an operator that gets fewer FLOPs or bytes done in a nanosecond is limited by neither"
+    )
     latency_percent: int = _asked(
         10, "work that reaches less than this percentage of both roofs is limited by latency"
     )
@@ -117,6 +132,9 @@ class Thresholds:
     few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
     recorded_share: float = _limit(
         0.01, "recorded slices that cover less of a CPU-only window than this leave it unexplained"
+    )
+    shaped_work_share: float = _limit(
+        0.25, "on a CPU, memory is the limit only if shapes tell it for this share of the work"
     )
     launch_floor_ns: int = _limit(
         8_000, "a launch reaches an idle device within this time", _SKIP, in_sql=True

@@ -14,19 +14,27 @@
 -- column compute_ns (ns): own time of operators that compute, and time in compiled graphs
 -- column dispatch_ns (ns): own time of operators that mostly call other operators
 -- column view_ns (ns): own time of operators that only describe memory (views, queries)
+-- column allocation_ns (ns): calls of a device's runtime that allocate, and own time of operators that
+--     allocate where it is too long for bookkeeping: memory, or a device's runtime, was set up in it
 -- column python_ns (ns): Python frames
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
--- column runtime_ns (ns): calls of a device's runtime or driver
+-- column runtime_ns (ns): other calls of a device's runtime or driver
+-- column communication_ns (ns): waits for other ranks: calls of collectives, and time in which no slice of
+--     the thread and no operator of another thread was open, but a collective was
 -- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no
 --     slice was open: Python or native code that the profiler did not record (with_stack=True records Python)
--- doubts: no_operators, begin_end_events
+-- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
+-- column memory_ns (ns): the part of compute_ns that memory limits; shapes do not tell for the rest
+-- column device_evidence (text): what in the trace only a job with a GPU does; NULL: nothing
+-- doubts: no_operators, no_shapes, begin_end_events
 -- An operator computes if it is not a metadata operator and its own time is at least the time of the
 -- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
--- separate them.
+-- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
 WITH operator AS MATERIALIZED (
     SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
-           is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame
+           is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame,
+           is_allocating_operator(o.name) AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
     FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
     WHERE h.trace_id = coalesce(getvariable('trace'), h.trace_id)
 ),
@@ -40,13 +48,38 @@ thread AS (
     FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns, min(start_ns) AS start_ns, max(end_ns) AS end_ns
         FROM operator GROUP BY ALL) GROUP BY ALL
 ),
+call AS MATERIALIZED (FROM operator_shapes()),
+shape AS (SELECT DISTINCT name, kind, dims, types, concrete FROM call),
+work AS MATERIALIZED (FROM shape_work('shape')),
+limited AS (
+    SELECT c.trace_id, c.event_id, host_limit(flops, read_bytes + written_bytes, self_ns) AS limit_by
+    FROM call AS c JOIN work AS w
+      ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types
+      AND c.concrete IS NOT DISTINCT FROM w.concrete
+    JOIN operator AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
+),
+-- Calls of collectives on any thread, and what they call in Python, such as Work.wait.
+collective AS MATERIALIZED (
+    SELECT trace_id, event_id, start_ns, end_ns FROM slices
+    WHERE label_id IN (SELECT label_id FROM slice_label WHERE is_collective_call(kind, name))
+      AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+waiting AS (
+    SELECT trace_id, event_id FROM collective
+    UNION
+    SELECT h.trace_id, h.event_id
+    FROM host_slice AS h JOIN collective AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
+    JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id
+),
 role AS (
-    SELECT trace_id, event_id, o.start_ns, CASE WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
-               WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role
+    SELECT trace_id, event_id, o.start_ns, CASE WHEN is_slow_allocation THEN 'allocation'
+               WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
+               WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role, limit_by
     FROM operator AS o JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
+    LEFT JOIN limited USING (trace_id, event_id)
     UNION ALL
     -- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
-    SELECT trace_id, event_id, NULL, 'compute' FROM annotations
+    SELECT trace_id, event_id, NULL, 'compute', NULL FROM annotations
     WHERE side = 'host' AND name LIKE '## Call CompiledFxGraph%'
 ),
 step AS (SELECT trace_id, name, start_ns, end_ns FROM steps),
@@ -63,25 +96,67 @@ win AS (
     SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
 ),
 numbered AS MATERIALIZED (SELECT *, row_number() OVER () AS number FROM win),
-segment AS (
+segment AS MATERIALIZED (
     SELECT trace_id, s.start_ns, s.end_ns,
-           CASE WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
-                WHEN activity IN ('launch', 'sync', 'copy', 'allocation') THEN 'runtime'
-                ELSE activity END AS role
+           CASE WHEN c.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced')
+                    THEN 'communication'
+                WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
+                WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime'
+                ELSE activity END AS role,
+           limit_by
     FROM host_segment AS s JOIN thread USING (trace_id, pid, tid) LEFT JOIN role USING (trace_id, event_id)
+    LEFT JOIN waiting AS c USING (trace_id, event_id)
+),
+-- What runs anywhere: stretches with a collective and nothing else.
+running AS (
+    SELECT trace_id AS key, 'collective' AS label, start_ns, end_ns FROM collective
+    UNION ALL
+    SELECT trace_id, 'operator', start_ns, end_ns FROM operator
+    WHERE trace_id IN (SELECT trace_id FROM collective)
+      AND (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM collective)
+),
+quiet AS MATERIALIZED (
+    SELECT key AS trace_id, start_ns, end_ns FROM interval_labels('running') WHERE labels = ['collective']
+),
+waited AS (
+    SELECT s.trace_id, greatest(s.start_ns, q.start_ns) AS start_ns, least(s.end_ns, q.end_ns) AS end_ns
+    FROM segment AS s JOIN quiet AS q ON s.trace_id = q.trace_id AND s.start_ns < q.end_ns
+        AND s.end_ns > q.start_ns
+    WHERE s.role = 'untraced'
+),
+-- The time that turns out to be waiting moves from one role to the other.
+part AS (
+    SELECT *, 1 AS sign FROM segment
+    UNION ALL
+    SELECT trace_id, start_ns, end_ns, unnest(['communication', 'untraced']), NULL, unnest([1, -1])
+    FROM waited
 ),
 summed AS (
-    SELECT number, role, sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
-    FROM numbered AS w JOIN segment AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
+    SELECT number, role, limit_by,
+           sum(sign * (least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns))) AS ns
+    FROM numbered AS w JOIN part AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
         AND s.end_ns > w.start_ns
-    GROUP BY number, role
+    GROUP BY number, role, limit_by
 ),
 begun AS (
     SELECT number, count(*) AS operators
     FROM numbered AS w JOIN role AS r ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns
         AND r.start_ns < w.end_ns GROUP BY number
 ),
-launched AS (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id)
+launched AS (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id),
+evidence AS (
+    SELECT trace_id, string_agg(DISTINCT sign, ', ' ORDER BY sign) AS signs
+    FROM (
+        SELECT trace_id, device_sign(kind, name) AS sign FROM slices
+        WHERE label_id IN (SELECT label_id FROM slice_label WHERE device_sign(kind, name) IS NOT NULL)
+        UNION ALL
+        SELECT trace_id, 'allocations on a device' FROM memory_events WHERE is_device_type(device_type)
+        UNION ALL
+        -- A listed GPU may be unused, and a backend is one of several unless it stands alone.
+        SELECT trace_id, 'backend ' || device_backend(metadata) FROM trace
+        WHERE device_backend(metadata) IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)
+    ) GROUP BY trace_id
+)
 SELECT
     trace_id, pid, tid, kind, name, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS span_ns,
     coalesce(any_value(operators), 0) AS operators,
@@ -89,12 +164,17 @@ SELECT
     sum_where(ns, role = 'compute') AS compute_ns,
     sum_where(ns, role = 'dispatch') AS dispatch_ns,
     sum_where(ns, role = 'view') AS view_ns,
+    sum_where(ns, role = 'allocation') AS allocation_ns,
     sum_where(ns, role = 'python') AS python_ns,
     sum_where(ns, role = 'input') AS input_ns,
     sum_where(ns, role = 'compilation') AS compilation_ns,
     sum_where(ns, role = 'runtime') AS runtime_ns,
-    sum_where(ns, role = 'untraced') AS untraced_ns
+    sum_where(ns, role = 'communication') AS communication_ns,
+    sum_where(ns, role = 'untraced') AS untraced_ns,
+    sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
+    sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
+    any_value(signs) AS device_evidence
 FROM numbered AS w JOIN summed USING (number) JOIN thread USING (trace_id) LEFT JOIN begun USING (number)
-LEFT JOIN launched USING (trace_id)
+LEFT JOIN launched USING (trace_id) LEFT JOIN evidence USING (trace_id)
 GROUP BY number, trace_id, pid, tid, kind, name, w.start_ns, w.end_ns
 ORDER BY trace_id, kind, w.start_ns

@@ -7,8 +7,9 @@
 -- column kind (text): the kind of work: mm, convolution, attention, normalization, elementwise, reduction,
 --     copy ...
 -- column calls (count): how often
--- column read_bytes (bytes): of its inputs, each read once
--- column written_bytes (bytes): of its outputs, each written once
+-- column read_bytes (bytes): of its inputs, each read once; not of where the result goes (out=). A Triton
+--     kernel is taken to write its last tensor and read the others; where it works in place, it reads all
+-- column written_bytes (bytes): of its outputs, each written once; in place, its first tensor
 -- column gpu_ns (ns): sum over calls of the union of each call's GPU ops
 -- column gb_per_s (10^9 bytes per second): bytes over gpu_ns; more than the memory's where caches serve
 -- column share_of_bandwidth (fraction of the device's memory bandwidth): gb_per_s over it; NULL: unknown

@@ -12,8 +12,11 @@
 --     int8 ...
 -- column calls (count): how often
 -- column gpu_ns (ns): sum over calls of the union of each call's GPU ops
--- column flops (floating-point operations): of all calls, by shapes
--- column moved_bytes (bytes): that all calls must at least read and write, by shapes
+-- column flops (floating-point operations): of all calls, by shapes. A multiply-add counts as two; a
+--     convolution's backward pass as one forward pass for each wanted gradient of input and weight, the
+--     bias's as none; normalization as 8 an element, twice that backward; softmax as 5; else one an element
+-- column moved_bytes (bytes): that all calls must at least read and write, by shapes. A Triton kernel is
+--     taken to write its last tensor alone where the trace does not tell that it works in place
 -- column tflop_per_s (10^12 operations per second): flops over gpu_ns
 -- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; more than the memory's where caches serve
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown

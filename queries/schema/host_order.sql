@@ -18,10 +18,28 @@ WITH names AS (
         | CASE WHEN activity IN ('input', 'compilation') THEN $covering_flag ELSE 0 END AS ranked
     FROM slice_label WHERE activity IS NOT NULL
 ),
+-- Operators that compute on the host beside a device: long ones that launch nothing.
+long_operator AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, end_ns FROM slices
+    WHERE label_id IN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op' AND is_computing_operator(name))
+      AND dur_ns > thresholds().long_host_work_ns AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
+),
+computing AS (
+    SELECT o.trace_id, o.event_id
+    FROM long_operator AS o ASOF LEFT JOIN launches AS l
+      ON o.trace_id = l.trace_id AND o.pid = l.pid AND o.tid = l.tid AND o.start_ns <= l.start_ns
+    WHERE (l.start_ns < o.end_ns) IS NOT TRUE
+),
 slice AS (
-    SELECT t.thread, s.start_ns, s.end_ns, n.ranked | (s.event_id << $id_shift) AS ranked
+    -- What the host computes is, as a rule, what the device is given.
+    SELECT t.thread, s.start_ns, s.end_ns,
+           (n.ranked + CASE WHEN c.event_id IS NULL THEN 0
+                ELSE (enum_code('input'::host_activity)::BIGINT << $activity_shift)
+                    - (enum_code('dispatch'::host_activity)::BIGINT << $activity_shift) END)
+           | (s.event_id << $id_shift) AS ranked
     FROM slices AS s JOIN names AS n USING (label_id)
     JOIN host_thread AS t USING (trace_id, pid, tid)
+    LEFT JOIN computing AS c ON s.trace_id = c.trace_id AND s.event_id = c.event_id
     UNION ALL
     SELECT t.thread, launch_start_ns, launch_end_ns,
            ($launch_kind::BIGINT << $kind_shift) | (launch_id << $id_shift)

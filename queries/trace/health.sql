@@ -62,6 +62,12 @@ WITH found AS (
            || 'analysed'
     FROM event WHERE phase IN ('B', 'E') GROUP BY ALL
     UNION ALL
+    SELECT e.trace_id, 'no_category', 'warning', count(*),
+           'complete events have no category, and neither name nor arguments tell what they are: they are '
+           || 'kept and not analysed, so operators, calls or GPU ops may be missing'
+    FROM event_row AS e JOIN slice_label USING (label_id) JOIN label USING (label_id)
+    WHERE kind = 'other' AND has_no_category(category) GROUP BY ALL
+    UNION ALL
     SELECT trace_id, 'ambiguous_correlation', 'warning', count(*),
            'GPU ops have a correlation that several processes use: their launch is not known'
     FROM gpu_ops WHERE (trace_id, correlation) IN (

@@ -1,7 +1,18 @@
 -- The meaning of each slice label: the kind of event, the host's activity, the kernel's class. Each distinct
--- name is matched once.
+-- name is matched once. Without a category, what has a device, a stream and a correlation is a kernel, unless
+-- its name says otherwise.
 CREATE OR REPLACE TABLE slice_label AS
-WITH slice AS (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X'),
+WITH on_device AS (
+    SELECT label_id FROM event_row
+    WHERE label_id IN (SELECT label_id FROM label WHERE phase = 'X' AND has_no_category(category))
+    GROUP BY label_id
+    HAVING bool_and(device_id IS NOT NULL AND stream IS NOT NULL AND correlation IS NOT NULL)
+),
+slice AS (
+    SELECT label_id, name,
+           CASE WHEN kind = 'other' AND label_id IN (FROM on_device) THEN 'kernel' ELSE kind END AS kind
+    FROM (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X')
+),
 meaning AS (
     SELECT
         kind, name,

@@ -40,8 +40,7 @@ CREATE OR REPLACE MACRO collectives() AS TABLE
 WITH scope AS (
     -- Ranges that the framework opens around collectives: the last one opened around the launch has the type.
     SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
-    WHERE kind IN ('cpu_op', 'annotation')
-        AND regexp_matches(name, '^(nccl|gloo|rccl|c10d|_c10d_functional|symm_mem)::?')
+    WHERE kind IN ('cpu_op', 'annotation') AND is_collective_range(name)
 ),
 told AS (
     SELECT

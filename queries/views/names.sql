@@ -1,10 +1,29 @@
 -- What a name says: the one place that knows kernels, runtime calls and categories by name.
 
+-- Older frameworks and converters leave the category out.
+CREATE OR REPLACE MACRO has_no_category(category) AS coalesce(category, '') = '';
+-- The kind of an event without a category, where its name leaves no doubt.
+-- https://github.com/pytorch/kineto/blob/main/libkineto/src (names of copies, fills and steps)
+CREATE OR REPLACE MACRO kind_by_name(name) AS CASE
+    WHEN regexp_matches(name, '^ProfilerStep#|^(nccl|gloo|rccl|mpi|ucc|xccl|hccl):\w|'
+        || '^## Call CompiledFxGraph|^enumerate\(DataLoader\)') THEN 'annotation'
+    WHEN regexp_matches(name, '^(aten|c10d|_c10d_functional|prims?|quantized|torchvision|autograd|'
+        || 'torch::autograd)::|^record_param_comms$|^Optimizer\.(step|zero_grad)#|'
+        || '^[A-Z]\w*Backward[0-9]*$') THEN 'cpu_op'
+    WHEN regexp_matches(name, '\.py\(\d+\): |^<built-in |^nn\.Module: ') THEN 'python'
+    WHEN regexp_matches(name, '^(cuda|hip)[A-Z][A-Za-z]+(_v\d+|_ptsz)*$') THEN 'runtime'
+    WHEN regexp_matches(name, '^cu[A-Z][A-Za-z]+(_v\d+|_ptsz)*$') THEN 'driver'
+    WHEN regexp_matches(name, '^Memcpy [HDAP]to[HDAP]\b') THEN 'memcpy'
+    WHEN regexp_matches(name, '^Memset \(') THEN 'memset'
+    WHEN regexp_matches(name, '^void (at::native|cutlass|cub)::|^nccl(Dev)?Kernel') THEN 'kernel'
+    ELSE 'other' END;
+
 -- The kind of an event, by its category (and, for MTIA, its name): all spellings since 2021.
 -- https://github.com/pytorch/kineto/blob/main/libkineto/src/ActivityType.cpp (activity names)
 -- https://github.com/pytorch/kineto/blob/main/tb_plugin/torch_tb_profiler/profiler/trace.py
 --     (Operator, Runtime, Kernel, Memcpy, Memset: the spellings of torch 1.8 to 1.11)
 CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
+    WHEN has_no_category(category) THEN kind_by_name(name)
     WHEN lower(category) IN ('kernel', 'hpu_op') THEN 'kernel'
     WHEN lower(category) IN ('gpu_memcpy', 'memcpy') THEN 'memcpy'
     WHEN lower(category) IN ('gpu_memset', 'memset') THEN 'memset'
@@ -88,6 +107,42 @@ CREATE OR REPLACE MACRO is_metadata_operator(name) AS regexp_matches(
     || 'numpy_T|mT|adjoint|swapaxes|swapdims|flatten|ravel|unflatten|view_as_real|view_as_complex|'
     || 'has_compatible_shallow_copy_type|local_scalar_dense|item|promote_types|real|imag)_?$|^detach_?$'
 );
+
+-- Metadata operators that allocate memory.
+CREATE OR REPLACE MACRO is_allocating_operator(name) AS
+    regexp_matches(name, '^aten::_?(new_)?(empty|resize_)');
+
+-- Calls of collectives: ranges that the framework opens around them (of a group's backend, while the
+-- collective runs), their operators, and torch.distributed's functions.
+-- https://github.com/pytorch/pytorch/tree/main/torch/csrc/distributed/c10d
+CREATE OR REPLACE MACRO is_collective_range(name) AS
+    regexp_matches(name, '^(nccl|gloo|rccl|mpi|ucc|xccl|hccl|c10d|_c10d_functional|symm_mem)::?');
+CREATE OR REPLACE MACRO is_collective_call(kind, name) AS CASE
+    WHEN kind IN ('cpu_op', 'annotation') THEN is_collective_range(name) OR name = 'record_param_comms'
+    WHEN kind = 'python' THEN regexp_matches(name,
+        '(^|/)torch/distributed/distributed_c10d\.py\(|torch\._C\._distributed_c10d\.Work') END;
+
+-- What only a job with a GPU does, by a slice's name; NULL for any other. Operators:
+-- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml (dispatch: CUDA)
+CREATE OR REPLACE MACRO device_sign(kind, name) AS CASE
+    WHEN kind IN ('cpu_op', 'annotation') THEN nullif(regexp_extract(name,
+        '^((nccl|rccl|xccl|hccl):[a-z_]*|'
+        || 'aten::(cudnn_(conv|batch|affine|grid)[a-z_]*|miopen_[a-z_]*|record_stream|_cudnn_rnn|'
+        || '_thnn_fused_[a-z_]*|_(flash|efficient)_attention_(forward|backward)|'
+        || '_scaled_dot_product_(efficient|cudnn)_attention)|triton_(poi|red|per)_|'
+        || 'flash_attn::[a-z_]*)'), '') END;
+-- The only backend of a job's process groups, where it moves nothing but GPUs' memory.
+CREATE OR REPLACE MACRO device_backend(metadata) AS nullif(regexp_extract(
+    metadata->'distributedInfo'->>'backend', '^(cuda:)?(nccl|rccl|xccl|hccl)$', 2), '');
+-- c10::DeviceType of memory that is neither the host's (0) nor none's (14, meta).
+CREATE OR REPLACE MACRO is_device_type(type) AS type NOT IN (0, 14);
+
+-- What limits an operator on a CPU that does this work in this time: math or memory-bandwidth. NULL: not
+-- known, or so little work that its dispatch takes the time. CPUs' peaks are not known, so intensity decides.
+CREATE OR REPLACE MACRO host_limit(flops, bytes, ns) AS CASE
+    WHEN flops >= thresholds().host_flop_per_byte * bytes
+        THEN CASE WHEN flops >= thresholds().host_work_per_ns * ns THEN 'math' END
+    WHEN bytes >= thresholds().host_work_per_ns * ns THEN 'memory-bandwidth' END;
 
 -- Operators that only wrap other operators, however long their own time is.
 CREATE OR REPLACE MACRO is_calling_operator(name) AS
@@ -181,6 +236,15 @@ CREATE OR REPLACE MACRO work_kind(name) AS CASE
         || 'native_dropout_backward|bernoulli_|uniform_|normal_|'
         || '(threshold|gelu|silu|sigmoid|tanh|leaky_relu|hardswish|hardsigmoid|hardtanh|elu|softplus|'
         || 'mish)_backward)_?$') THEN 'elementwise' END;
+
+-- Operators that compute over the elements of tensors, and so take long on a host.
+CREATE OR REPLACE MACRO is_computing_operator(name) AS
+    coalesce(starts_with(name, 'aten::') AND work_kind(name) IS NOT NULL, FALSE)
+    OR regexp_matches(name,
+        '^aten::(random|randperm|randint|exponential|geometric|log_normal|cauchy|multinomial|erfinv|'
+        || 'sort|argsort|topk|unique\w*|_unique\w*|nonzero|index|index_put|_index_put_impl|index_add|'
+        || 'gather|scatter|scatter_add|masked_select|cat|_cat|stack|cumsum|bincount|searchsorted|'
+        || 'arange|linspace|roll|flip|upsample_\w+|grid_sampler\w*|_fft_\w+)_?$');
 
 -- How many tensors an elementwise operator reads; any further tensor is the output argument.
 CREATE OR REPLACE MACRO operand_count(name, kind) AS CASE

@@ -113,9 +113,9 @@ WITH factored AS (
 SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        CASE WHEN is_batched AND len(a) = 3 AND len(b) = 3 THEN 2 * a[1] * a[2] * a[3] * b[3]
             WHEN NOT is_batched AND len(a) = 2 AND len(b) = 2 THEN 2 * a[1] * a[2] * b[2] END AS flops,
-       -- For these two operators, inputs that are not factors (such as scales) are not counted.
+       -- Further tensors are scales or where the result goes (out=).
        CASE WHEN kind IN ('mm', 'bmm') THEN CASE WHEN len(sizes) >= 2 THEN sizes[1] + sizes[2] END
-            ELSE input_bytes END AS read,
+            ELSE list_sum(sizes[:3]) END AS read,
        CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
 FROM factored;
 
@@ -229,16 +229,32 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
                  ELSE sizes[1] END AS written
 FROM query_table(inputs) WHERE kind IN ('copy', 'fill', 'embedding', 'embedding_backward');
 
--- Inductor's Triton kernels, which are named after the operators that they fuse. The trace does not say which
--- tensors a kernel writes: assume that each moves once and that the last is the output.
+-- Inductor's Triton kernels, which are named after the operators that they fuse. Of their arguments, those
+-- that are read and written come first, then inputs, outputs and numbers, of which the last is the number of
+-- elements. The trace does not mark them. A kernel with one tensor works in place, unless it only fills it; a
+-- pointwise one whose last tensor has too few elements for a result works in place, too, on the first. Of any
+-- other, assume that each tensor moves once and that the last is the output.
+-- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/common.py (KernelArgs.python_argdefs)
 CREATE OR REPLACE MACRO triton_work(inputs) AS TABLE
+WITH told AS (
+    SELECT *, TRY_CAST(c[-1] AS BIGINT) AS numel,
+           CASE WHEN len(tensors) = 1
+                    THEN NOT regexp_matches(name, '^triton_[a-z]+_fused(_new)?(_(zeros?|ones|full|fill|empty|'
+                        || 'arange|rand|randn|randint|inductor_random|inductor_seeds|scalar_tensor|like))*'
+                        || '(_[0-9]+)?$')
+                WHEN starts_with(name, 'triton_poi_')
+                    THEN tensors[-1].elements < numel AND tensors[1].elements >= numel
+           END IS TRUE AS is_in_place
+    FROM query_table(inputs) WHERE kind = 'triton'
+)
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        list_max(list_transform(tensors, lambda each: each.elements)) * len(regexp_extract_all(name,
            '_(add|sub|mul|div|pow|sqrt|rsqrt|exp|log|mean|sum|var|amax|softmax|gelu|silu|relu|sigmoid|tanh|'
            || 'where|maximum|minimum|native_layer_norm|native_dropout|neg|abs|sin|cos|clamp)'
        )) AS flops,
-       coalesce(list_sum(sizes[:-2]), 0) AS read, sizes[-1] AS written
-FROM query_table(inputs) WHERE kind = 'triton';
+       CASE WHEN is_in_place THEN input_bytes ELSE coalesce(list_sum(sizes[:-2]), 0) END AS read,
+       CASE WHEN is_in_place THEN sizes[1] ELSE sizes[-1] END AS written
+FROM told;
 
 -- The work of each distinct set of shapes: shapes are few, calls are many. Empty tensors give no work.
 CREATE OR REPLACE MACRO shape_work(shapes) AS TABLE

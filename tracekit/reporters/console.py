@@ -15,6 +15,7 @@ from tracekit.verdict.model import Analysis, Period
 
 WIDTH = 100
 _BAR = 34
+_HOST_COLOUR = {"compute": "green", "communication": "magenta"}
 _COLOURS = {"compute": "green", "communication": "magenta", "copies": "cyan"}
 REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown": "red"}
 
@@ -111,7 +112,9 @@ def _time(out: Console, analysis: Analysis) -> None:
         names = (
             "compute",
             "dispatch",
+            "communication",
             "view",
+            "allocation",
             "python",
             "input",
             "compilation",
@@ -119,8 +122,7 @@ def _time(out: Console, analysis: Analysis) -> None:
             "untraced",
         )
         parts += [
-            (name, getattr(host, f"{name}_ns"), "green" if name == "compute" else "yellow")
-            for name in names
+            (name, getattr(host, f"{name}_ns"), _HOST_COLOUR.get(name, "yellow")) for name in names
         ]
     parts = [part for part in parts if part[1] > 0]
     if not parts:

@@ -10,7 +10,8 @@ NEXT = {
     "sync": "Remove synchronisation from the loop: .item(), .cpu(), print of a tensor, "
     "torch.cuda.synchronize().",
     "copy": "Copy from pinned memory with non_blocking=True, on a separate stream.",
-    "input": "Prefetch input: more DataLoader workers, a larger prefetch_factor, pinned memory.",
+    "input": "Prefetch input: more DataLoader workers, a larger prefetch_factor, pinned memory; "
+    "compute on the device what operators compute on the host.",
     "allocation": "Let the caching allocator settle: warm up before measuring, keep sizes stable, "
     "or set expandable_segments:True.",
     "compilation": "Compile before measuring: warm up with every shape that the run uses.",

@@ -16,7 +16,7 @@ from tracekit.replay.gains import Causal, Gains
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
-from tracekit.verdict.cpu import judge_host
+from tracekit.verdict.cpu import host_doubts, judge_host
 from tracekit.verdict.model import (
     Facts,
     Finding,
@@ -353,6 +353,8 @@ def _doubted(
     if causal is not None:
         doubts += repetition_doubts(causal.gains, beside.one_offs, beside.repetition)
         doubts += _causal_doubts(verdict, facts, causal, thresholds)
+    if facts.gpu is None and facts.host is not None:
+        doubts += host_doubts(verdict, facts.host)
     if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])

@@ -109,6 +109,11 @@ class HostThread:
     compilation_ns: int
     runtime_ns: int
     untraced_ns: int
+    allocation_ns: int = 0
+    communication_ns: int = 0
+    math_ns: int = 0
+    memory_ns: int = 0
+    device_evidence: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,9 +136,10 @@ class Verdict:
 
     `shares` are fractions of the window. `margin` tells how clear the regime is, also as a fraction
     of the window: with GPU ops, the gain from halving the device's work less the gain from halving
-    the host's; without, the time of compute operators less all other time. A positive margin means
-    compute-bound, a negative one overhead-bound; if neither gain reaches the threshold
-    `small_gain`, the regime follows from busy and waiting time instead. None: nothing to judge by.
+    the host's; without, the time of compute operators and of waits for other ranks less all other
+    time. A positive margin means compute-bound, a negative one overhead-bound; if neither gain
+    reaches the threshold `small_gain`, the regime follows from busy and waiting time instead. None:
+    nothing to judge by.
     """
 
     regime: str
