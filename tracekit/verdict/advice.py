@@ -19,6 +19,8 @@ NEXT = {
     "memory-bandwidth": "Move fewer bytes: fuse neighbouring elementwise kernels, "
     "or use a smaller dtype.",
     "math": "Do less arithmetic, or do it in a faster dtype; faster kernels pay off here.",
+    "math-or-memory": "Faster kernels pay off here. Record shapes (record_shapes=True) to learn "
+    "whether they need less arithmetic or fewer bytes.",
     "latency": "Give each kernel more work, or fuse small ones; `tracekit query idle_gaps` lists "
     "the longest gaps.",
 }

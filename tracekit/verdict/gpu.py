@@ -17,6 +17,7 @@ from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
 from tracekit.verdict.cpu import judge_host
+from tracekit.verdict.limits import limit_sentences, unknown_limits_ns
 from tracekit.verdict.model import (
     Facts,
     Finding,
@@ -159,7 +160,7 @@ def _judge_gpu(
     }
     fractions = {name: ns / span if span else 0.0 for name, ns in shares.items()}
     savings = [
-        Saving(name, round(gain * gains.window_ns))
+        Saving(name, round(gain * gains.window_ns), unknown_limits_ns(name, gains))
         for name, gain in gains.removed.items()
         if gain > 0
     ]
@@ -177,6 +178,7 @@ def _judge_gpu(
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
     busy = steady_busy_ns(facts, beside.one_offs) / max(1, span - gains.one_offs_ns)
     why += _gain_sentences(facts, busy, causal, regime, bottleneck, thresholds)
+    why += limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
     if facts.launch is not None:
         why.append(_launch_sentence(facts, thresholds))

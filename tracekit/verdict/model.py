@@ -123,6 +123,9 @@ class Saving:
 
     remove: str
     saves_at_most_ns: int
+    with_unknown_limits_ns: int | None = None
+    """For math and memory-bandwidth: the same if the cause also limits all kernels of which the
+    trace does not tell whether math or memory does. None: there are no such kernels."""
 
 
 @dataclass(frozen=True)
