@@ -44,15 +44,16 @@ def test_a_matrix_product_without_shapes_may_be_limited_by_math_or_memory(tmp_pa
 
 
 def test_what_only_moves_bytes_is_limited_by_memory_and_what_is_short_by_latency(tmp_path):
-    names = ["vectorized_elementwise_kernel", "layer_norm", "triton_poi_fused_add_0", "fc", "fc"]
-    durations = [50, 50, 50, 50, 5]
+    names = ["vectorized_elementwise_kernel", "layer_norm", "triton_poi_fused_add_0"]
+    names += ["void cudnn::bn_fw_tr_1C11_singleread<float>", "max_pool_forward_nchw", "fc", "fc"]
+    durations = [50, 50, 50, 50, 50, 50, 5]
     events = [
         kernel(100 * i, ns, name=n, correlation=None)
         for i, (n, ns) in enumerate(zip(names, durations, strict=True))
     ]
     moved = ("memory-bandwidth", "class")
     others = [("math-or-memory", None), ("latency", "duration")]
-    assert found(tmp_path, events) == [moved, moved, moved, *others]
+    assert found(tmp_path, events) == [moved] * 5 + others
 
 
 def test_a_launch_without_shapes_has_the_limit_of_its_kernels_others_on_the_same_grid(tmp_path):

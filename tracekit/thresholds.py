@@ -126,6 +126,9 @@ class Thresholds:
         64.0, "the search for the verdict's flip makes a side at most this many times faster"
     )
     few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
+    most_share: float = _limit(
+        0.5, "a run is captured, or compiled, if more than this share of its kernels is"
+    )
     recorded_share: float = _limit(
         0.01, "recorded slices that cover less of a CPU-only window than this leave it unexplained"
     )

@@ -31,10 +31,18 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
 -- kernel_patterns.
 
 -- Kernels that move many bytes and compute little, by their class: where shapes are known, math limits next
--- to none of their time. Inductor's own kernels (not its templates) are of these kinds, too.
+-- to none of their time. So do Inductor's own kernels (not its templates), PyTorch's own kernels (products,
+-- convolutions and attention come from libraries), and cuDNN's batch norms, poolings and changes of layout.
 CREATE OR REPLACE MACRO is_bound_by_bytes(class, name) AS
     class IN ('normalization', 'reduction', 'elementwise', 'copy')
+    OR class = 'other' AND regexp_matches(name, 'at::native::|cudnn::bn_|(?i:pool|nchwtonhwc|nhwctonchw)')
     OR regexp_matches(name, '^triton_(poi|red|per|mix|for)_');
+
+-- Kernels that torch.compile's Inductor wrote. Without its option `unique_kernel_names`, all have the name
+-- triton_, to which older versions of Triton append the signature.
+-- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/config.py
+CREATE OR REPLACE MACRO is_inductor_kernel(name) AS
+    regexp_matches(name, '^triton_(poi|red|per|mix|for|tem)_|^triton_(_\d.*)?$');
 
 -- Attention whose heads all share one compressed cache, so that it computes much with each byte.
 -- https://arxiv.org/abs/2405.04434 (multi-head latent attention)

@@ -15,7 +15,7 @@ from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.gains import Causal, Gains
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
+from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN, is_captured, next_step
 from tracekit.verdict.cpu import judge_host
 from tracekit.verdict.limits import limit_sentences, unknown_limits_ns
 from tracekit.verdict.model import (
@@ -182,7 +182,8 @@ def _judge_gpu(
     why += _exposed_sentences(gpu, span, thresholds)
     if facts.launch is not None:
         why.append(_launch_sentence(facts, thresholds))
-    return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, [NEXT[bottleneck]])
+    advice = [next_step(bottleneck, facts.launch, thresholds)]
+    return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, advice)
 
 
 def _busy_sentence(facts: Facts, gpu: Gpu) -> str:
@@ -242,7 +243,8 @@ def _gain_sentences(
             f"Removing {bottleneck} would save at most {_percent(saved)} "
             f"({duration(round(saved * gains.window_ns))}).{rest}"
         )
-    if regime == OVERHEAD and gains.cuda_graph > 0:
+    captured = is_captured(facts.launch, thresholds)
+    if regime == OVERHEAD and gains.cuda_graph > 0 and not captured:
         sentences.append(
             f"With free launches, as in a CUDA graph, {_called(facts.window)} would be "
             f"{_gained(gains.cuda_graph, thresholds)}."

@@ -93,6 +93,8 @@ class Launch:
     delay_p90_ns: int
     queue_depth_p50: int
     dispatch_per_launch_ns: int | None
+    graph_share: float = 0.0
+    compiled_share: float | None = None
 
 
 @dataclass(frozen=True)
