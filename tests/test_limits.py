@@ -56,6 +56,12 @@ def test_what_only_moves_bytes_is_limited_by_memory_and_what_is_short_by_latency
     assert found(tmp_path, events) == [moved] * 5 + others
 
 
+def test_a_copy_inside_a_matrix_product_is_not_limited_by_math(tmp_path):
+    copy = [launch(6, 2, 2), kernel(1200, 20, 2, name="batched_transpose_32x32")]
+    expected = [("math", "roofline"), ("memory-bandwidth", "class")]
+    assert found(tmp_path, [*product(0, 1, 2224, 100), *copy]) == expected
+
+
 def test_a_launch_without_shapes_has_the_limit_of_its_kernels_others_on_the_same_grid(tmp_path):
     known = product(0, 1, 2224, 100, grid=[18, 18, 1])
     alike = product(20, 2, None, 110, grid=[18, 18, 1])

@@ -32,7 +32,9 @@ bound AS MATERIALIZED (
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name, roof,
-           CASE WHEN op.activity <> 'compute' THEN 'kind' WHEN roof IS NOT NULL THEN 'roofline'
+           -- The roof is that of the whole operator: a change of layout inside a convolution is not math.
+           CASE WHEN op.activity <> 'compute' THEN 'kind'
+                WHEN roof = 'math' AND NOT is_bound_by_bytes(class, op.name) OR roof <> 'math' THEN 'roofline'
                 WHEN dur_ns < coalesce(getvariable('short_ns'), thresholds().launch_floor_ns) THEN 'duration'
                 WHEN is_bound_by_bytes(class, op.name) THEN 'class' END AS known_by,
            op.activity, op.class
