@@ -10,7 +10,9 @@ MS = 1_000_000
 
 # Kernel names by cause. Every version of tracekit's patterns gives them the same class.
 NAMES = {
+    # Without shapes, a trace does not tell what limits this one: "math" is what the machine knows.
     "math": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
+    "math-or-memory": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "memory-bandwidth": "void at::native::vectorized_elementwise_kernel<4, AddFunctor>",
     "latency": "void at::native::unrolled_elementwise_kernel<FillFunctor>",
     "communication": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",

@@ -121,7 +121,7 @@ def _kernel(rng: random.Random, pace: dict[str, float]) -> tuple[str, int]:
     ns = int(pace["op"] * rng.uniform(0.3, 2))
     if ns < 7_500:
         return "latency", ns
-    return rng.choice(["math", "memory-bandwidth"]), max(ns, 8_500)
+    return rng.choice(["math-or-memory", "memory-bandwidth"]), max(ns, 8_500)
 
 
 def _aside(rng: random.Random, stream: int, cause: str, joins: bool = True) -> list[Any]:

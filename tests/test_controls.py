@@ -59,15 +59,16 @@ CONTROLS = {
     "input": loop(Fetch(50 * US, 20 * MS), each=LIGHT),
     "allocation": loop(each=[a for k in LIGHT for a in (MALLOC, k)]),
     "compilation": loop(COMPILE, each=LIGHT),
-    "math": loop(each=[kernel("math", 200)] * OPERATORS),
+    "math-or-memory": loop(each=[kernel("math-or-memory", 200)] * OPERATORS),
     "memory-bandwidth": loop(each=[kernel("memory-bandwidth", 200)] * OPERATORS),
     "communication": loop(each=[kernel("math", 60)] * 10 + communicating(6000)),
     "latency": loop(each=[GRAPH]),
     "copy": loop(*[COPY] * 6, each=LIGHT),
 }
 REGIMES = {
-    "math": "compute-bound", "memory-bandwidth": "compute-bound", "latency": "compute-bound",
-    "communication": "compute-bound", "copy": "compute-bound", "sync": None,
+    "math-or-memory": "compute-bound", "memory-bandwidth": "compute-bound",
+    "latency": "compute-bound", "communication": "compute-bound", "copy": "compute-bound",
+    "sync": None,
 }  # fmt: skip
 
 

@@ -50,7 +50,8 @@ def test_a_run_that_gains_by_a_faster_host_is_blamed_on_what_the_host_does(cause
 
 
 @pytest.mark.parametrize(
-    "cause", ["communication", "copy", "memory_bandwidth", "math", "latency", "sync"]
+    "cause",
+    ["communication", "copy", "memory_bandwidth", "math", "math_or_memory", "latency", "sync"],
 )
 def test_a_run_that_gains_by_a_faster_device_is_bound_by_what_that_does(cause):
     verdict = judge(facts(95, 5), found=causal(device=0.45, python=0.9, **{cause: 0.5}))

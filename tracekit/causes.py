@@ -6,14 +6,21 @@ from __future__ import annotations
 # a cause's number is its index here.
 CAUSES = (
     *("launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "copy"),
-    *("communication", "memory-bandwidth", "math", "latency"),
+    *("communication", "memory-bandwidth", "math", "math-or-memory", "latency"),
     "unknown",
 )
+
+# The time of kernels of which the trace does not tell whether math or memory limits them.
+UNKNOWN_LIMIT = "math-or-memory"
+# The causes of which such kernels may be.
+LIMITS = ("math", "memory-bandwidth")
 
 # The causes that can be the bottleneck of a run that the host bounds, and of one that the device
 # bounds. Copies and synchronizations take time on both sides.
 OF_HOST = CAUSES[: CAUSES.index("communication")]
-OF_DEVICE = ("communication", "copy", "memory-bandwidth", "math", "latency", "sync")
+OF_DEVICE = (
+    *("communication", "copy", "memory-bandwidth", "math", "math-or-memory", "latency", "sync"),
+)
 
 # The causes of host activities (the SQL type host_activity, columns of the query cpu_time,
 # `launch_latency` of gpu_timeline) whose names differ from their cause's.

@@ -48,5 +48,10 @@ def share(part: int | float, whole: int | float) -> str:
     """`part` as a percentage of `whole`, such as '12.5 %'; '-' when `whole` is 0."""
     if not whole:
         return "-"
-    percent = 100 * part / whole
-    return "<0.1 %" if 0 < percent < 0.05 else f"{percent:.1f} %"
+    found = 100 * part / whole
+    return "<0.1 %" if 0 < found < 0.05 else f"{found:.1f} %"
+
+
+def percent(fraction: float) -> str:
+    """A fraction in percent."""
+    return share(fraction, 1)

@@ -100,6 +100,17 @@ class QueryThresholds:
     latency_percent: int = _asked(
         10, "work that reaches less than this percentage of both roofs is limited by latency"
     )
+    sibling_ratio: float = _asked(
+        1.5, "launches of one kernel and grid whose durations differ by less have the same limit"
+    )
+    few_tokens_share: float = _asked(
+        0.25,
+        "a step of fewer tokens than this share of the device's FLOPs per byte reads weights for "
+        "longer than it computes, even if a weight has 4 bits",
+    )
+    graph_match_share: float = _asked(
+        0.95, "a graph's replay is of a capture if this share of their kernels' names agree"
+    )
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,9 @@ class Thresholds:
         64.0, "the search for the verdict's flip makes a side at most this many times faster"
     )
     few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
+    most_share: float = _limit(
+        0.5, "a run is captured, or compiled, if more than this share of its kernels is"
+    )
     recorded_share: float = _limit(
         0.01, "recorded slices that cover less of a CPU-only window than this leave it unexplained"
     )

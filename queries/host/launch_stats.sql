@@ -20,10 +20,14 @@
 -- column slow_launches (count): launch calls of slow_ns or more
 -- column late_ops (count): launch delays of late_ns or more
 -- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
+-- column graph_share (fraction of gpu_ops): ops that graph launches ran
+-- column compiled_share (fraction of the kernels that can be fused): of the kernels that are no matrix
+--     product, attention, convolution or communication, those that Inductor wrote (torch.compile); NULL: no
+--     such kernel
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (
-    SELECT l.*, o.start_ns, o.dur_ns FROM gpu_op_launch AS l
+    SELECT l.*, o.start_ns, o.dur_ns, o.name, o.class FROM gpu_op_launch AS l
     JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
@@ -51,8 +55,15 @@ delay AS (
            ) AS slow_launches,
            count(*) FILTER (
                launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns)
-           ) AS late_ops
-    FROM linked GROUP BY ALL
+           ) AS late_ops,
+           count(*) FILTER (contains(launch_name, 'GraphLaunch')) / n AS graph_share,
+           count(*) FILTER (is_fusable) AS fusable,
+           count(*) FILTER (is_fusable AND is_inductor_kernel(name)) / nullif(fusable, 0) AS compiled_share
+    FROM (
+        SELECT *, kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
+            AS is_fusable FROM linked
+    )
+    GROUP BY ALL
 ),
 dispatch AS (
     SELECT trace_id, sum(end_ns - start_ns) FILTER (activity = 'dispatch') AS dispatch_ns
@@ -65,6 +76,7 @@ SELECT
     percentile(depths, 50)::BIGINT AS queue_depth_p50, list_max(depths)::BIGINT AS queue_depth_max,
     percentile(calls, 50) AS launch_call_p50_ns,
     short_ops, slow_launches, late_ops,
+    graph_share, compiled_share,
     (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
 FROM delay AS d JOIN queue USING (trace_id, device_id) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
 ORDER BY d.trace_id, d.device_id

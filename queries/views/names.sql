@@ -49,6 +49,24 @@ CREATE OR REPLACE MACRO event_kind(category, name) AS CASE
 -- ignoring case. queries/views/kernel_patterns.csv lists the patterns by rank; so does the view
 -- kernel_patterns.
 
+-- Kernels that move many bytes and compute little, by their class: where shapes are known, math limits next
+-- to none of their time. So do Inductor's own kernels (not its templates), PyTorch's own kernels (products,
+-- convolutions and attention come from libraries), and cuDNN's batch norms, poolings and changes of layout.
+CREATE OR REPLACE MACRO is_bound_by_bytes(class, name) AS
+    class IN ('normalization', 'reduction', 'elementwise', 'copy')
+    OR class = 'other' AND regexp_matches(name, 'at::native::|cudnn::bn_|(?i:pool|nchwtonhwc|nhwctonchw)')
+    OR regexp_matches(name, '^triton_(poi|red|per|mix|for)_');
+
+-- Kernels that torch.compile's Inductor wrote. Without its option `unique_kernel_names`, all have the name
+-- triton_, to which older versions of Triton append the signature.
+-- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/config.py
+CREATE OR REPLACE MACRO is_inductor_kernel(name) AS
+    regexp_matches(name, '^triton_(poi|red|per|mix|for|tem)_|^triton_(_\d.*)?$');
+
+-- Attention whose heads all share one compressed cache, so that it computes much with each byte.
+-- https://arxiv.org/abs/2405.04434 (multi-head latent attention)
+CREATE OR REPLACE MACRO is_latent_attention(name) AS regexp_matches(name, '(?i)mla');
+
 -- What a host slice is busy with, by its kind and name.
 -- CUDA runtime and driver API: https://docs.nvidia.com/cuda/cuda-runtime-api
 -- HIP: https://rocm.docs.amd.com/projects/HIP   Level Zero and SYCL's Unified Runtime for XPU
@@ -94,6 +112,9 @@ CREATE OR REPLACE MACRO host_activity(kind, name) AS CASE
 
 -- Activities of calls that enqueue work.
 CREATE OR REPLACE MACRO is_launch(activity) AS activity IN ('launch', 'copy');
+
+-- Calls between which launches are recorded into a graph instead of running.
+CREATE OR REPLACE MACRO is_capture_border(name) AS regexp_matches(name, 'Stream(Begin|End)Capture');
 
 -- Operators that only describe memory (views, allocation of an uninitialised tensor, queries): they
 -- launch nothing and compute nothing.
@@ -314,3 +335,20 @@ CREATE OR REPLACE MACRO is_thread_wait(name) AS regexp_matches(name,
 
 -- A name without its numbers and addresses: `ProfilerStep#3` and `ProfilerStep#4` are alike.
 CREATE OR REPLACE MACRO folded_name(name) AS regexp_replace(name, '0x[0-9a-fA-F]+|[0-9]+', '#', 'g');
+
+-- Steps of inference servers, and the tokens that such a step feeds through the model: those of prompts
+-- (context, EXTEND) and those generated. NULL: the name does not tell.
+-- "execute_context_1(888_788544)_generation_0(0)": https://github.com/vllm-project/vllm (vllm/v1/worker)
+-- "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)": the same, on ROCm
+-- "step[DECODE bs=32]", "step[EXTEND bs=1 toks=107]": https://github.com/sgl-project/sglang
+CREATE OR REPLACE MACRO is_server_step(name) AS
+    regexp_matches(name, '^execute_(\d+_)?context_\d+\(|^step\[(DECODE|EXTEND) ');
+CREATE OR REPLACE MACRO prompt_tokens(name) AS CASE
+    WHEN starts_with(name, 'step[DECODE ') THEN 0
+    WHEN starts_with(name, 'step[EXTEND ')
+        THEN TRY_CAST(regexp_extract(name, ' toks=(\d+)', 1) AS BIGINT)
+    ELSE TRY_CAST(regexp_extract(name, '^execute_(?:\d+_)?context_\d+\((?:sq)?(\d+)', 1) AS BIGINT) END;
+CREATE OR REPLACE MACRO generated_tokens(name) AS CASE
+    WHEN starts_with(name, 'step[DECODE ') THEN TRY_CAST(regexp_extract(name, ' bs=(\d+)', 1) AS BIGINT)
+    WHEN starts_with(name, 'step[EXTEND ') THEN 0
+    ELSE TRY_CAST(regexp_extract(name, '\)_generation_\d+\((?:sq)?(\d+)', 1) AS BIGINT) END;

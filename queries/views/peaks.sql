@@ -1,13 +1,23 @@
 -- Each device that executed work, with its peaks: the first entry of `hardware` whose pattern matches the
 -- device's name; NULL if no pattern matches. A device that the trace does not list (HIP_VISIBLE_DEVICES
--- renumbers devices) takes the name of the listed devices if they all have the same one.
+-- renumbers devices) takes the name of the listed devices if they all have the same one. A device without a
+-- name (as some versions of ROCm list it) is called by its properties: "compute 9.4, 304 units, 192 GiB".
+CREATE OR REPLACE MACRO device_model(name, compute_capability, sm_count, memory_bytes) AS coalesce(
+    nullif(name, ''),
+    'compute ' || compute_capability || ', ' || sm_count || ' units, '
+    || round(memory_bytes / (1 << 30))::BIGINT || ' GiB', name
+);
 CREATE OR REPLACE VIEW device_peaks AS
 WITH used AS (SELECT DISTINCT trace_id, device_id FROM gpu_ops),
-alike AS (SELECT trace_id, any_value(name) AS name FROM device GROUP BY trace_id
+listed AS (
+    SELECT trace_id, device_id, device_model(name, compute_capability, sm_count, memory_bytes) AS name
+    FROM device
+),
+alike AS (SELECT trace_id, any_value(name) AS name FROM listed GROUP BY trace_id
     HAVING count(DISTINCT name) = 1),
 named AS (
     SELECT u.trace_id, u.device_id, coalesce(d.name, a.name) AS device
-    FROM used AS u LEFT JOIN device AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id
+    FROM used AS u LEFT JOIN listed AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id
     LEFT JOIN alike AS a ON u.trace_id = a.trace_id
 )
 SELECT n.trace_id, n.device_id, n.device, h.name AS hardware, h.memory_bytes_per_s, h.flop_per_s, h.source

@@ -35,6 +35,7 @@ VOCABULARY = (
     "queue",
     "peaks",
     "work",
+    "graphs",
     "collectives",
     "parts",
     "runs",

@@ -7,11 +7,12 @@ either can be the critical path, and shortening one of them gains nothing.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.critical_path import Path
 from tracekit.replay.graph.arrays import sums
@@ -47,6 +48,10 @@ class Gains:
     waiting."""
     one_offs_ns: int = 0
     """What one-offs add to the window's length (tracekit/replay/one_offs.py)."""
+    removed_at_most: dict[str, float] = field(default_factory=dict)
+    """With math or memory-bandwidth removed, if it also limits all kernels of `math-or-memory`:
+    what removing it gains lies between `removed` and this. Empty if the trace tells the limit of
+    every kernel."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,10 @@ class WindowGains:
         for cause in sorted(present):
             name = graph.causes[cause]
             self._runs[f"no {name}"] = self._lengths(self._scaled(**{name: 0.0}))
+        self._limits = LIMITS if graph.number(UNKNOWN_LIMIT) in present else ()
+        for name in self._limits:
+            both = {name: 0.0, UNKNOWN_LIMIT: 0.0}
+            self._runs[f"at most {name}"] = self._lengths(self._scaled(**both))
         self._runs["no unknown"] = self._lengths(self._scaled(unknown=0.0))
         self._runs["cuda-graph"] = self._lengths(replay.run("cuda-graph", steady=steady))
 
@@ -128,6 +137,7 @@ class WindowGains:
             unknown,
             self._work_ns,
             self._runs["recorded"][key] - measured,
+            {name: gain(f"at most {name}") for name in self._limits},
         )
 
     def causal(self, kind: str, number: int) -> Causal:

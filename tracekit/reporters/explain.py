@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.causes import UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.gains import Causal
 from tracekit.reporters.console import clipped, console, section
@@ -56,6 +57,9 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresh
     table.add_column("length", justify="right")
     changes = {"host*0.5": gains.host, "device*0.5": gains.device}
     changes |= {f"{cause}*0": gain for cause, gain in gains.removed.items()}
+    changes |= {
+        f"{cause}*0 {UNKNOWN_LIMIT}*0": gain for cause, gain in gains.removed_at_most.items()
+    }
     changes["cuda-graph"] = gains.cuda_graph
     changes["without unexplained waits"] = gains.unknown
     for name, gain in changes.items():

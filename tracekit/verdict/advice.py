@@ -1,5 +1,10 @@
 """The names of the regimes, and what to try next for each bottleneck."""
 
+from __future__ import annotations
+
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Launch
+
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 
 NEXT = {
@@ -17,9 +22,47 @@ NEXT = {
     "compilation": "Compile before measuring: warm up with every shape that the run uses.",
     "communication": "Overlap communication with compute: larger buckets, an earlier start, "
     "or a different sharding.",
-    "memory-bandwidth": "Move fewer bytes: fuse neighbouring elementwise kernels, "
-    "or use a smaller dtype.",
+    "memory-bandwidth": "Move fewer bytes: fuse neighbouring elementwise kernels, use a smaller "
+    "dtype, or, where matrix products read weights for few tokens, a larger batch.",
     "math": "Do less arithmetic, or do it in a faster dtype; faster kernels pay off here.",
+    "math-or-memory": "Faster kernels pay off here. Record shapes (record_shapes=True) to learn "
+    "whether they need less arithmetic or fewer bytes.",
     "latency": "Give each kernel more work, or fuse small ones; `tracekit query idle_gaps` lists "
     "the longest gaps.",
 }
+
+# The same for runs whose GPU ops mostly run in CUDA graphs already.
+_CAPTURED = {
+    "launch": "Most GPU ops run in CUDA graphs already: capture what is launched outside them, "
+    "or replay larger graphs.",
+    "dispatch": "Most GPU ops run in CUDA graphs already: move the operators between the replays "
+    "into the graphs.",
+    "python": "Most GPU ops run in CUDA graphs already: move per-step logic out of the loop.",
+}
+
+# And for runs whose kernels torch.compile has mostly written already.
+_COMPILED = {
+    "launch": "Launch less: the model is compiled; mode='reduce-overhead' also captures it as a "
+    "CUDA graph.",
+    "dispatch": "Dispatch less: the model is compiled; mode='reduce-overhead' also captures it as "
+    "a CUDA graph. `tracekit query top_cpu_ops` lists the operators that are left.",
+    "python": "Keep Python out of the loop: the model is compiled, so move per-step logic out of "
+    "the loop, and look for graph breaks.",
+    "memory-bandwidth": "Move fewer bytes: torch.compile has fused what it can, so use a smaller "
+    "dtype, or, where matrix products read weights for few tokens, a larger batch.",
+}
+
+
+def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
+    """Whether most GPU ops run in CUDA graphs."""
+    return launch is not None and launch.graph_share > thresholds.most_share
+
+
+def next_step(bottleneck: str, launch: Launch | None, thresholds: Thresholds) -> str:
+    """What to try next, without what the run does already."""
+    if is_captured(launch, thresholds) and bottleneck in _CAPTURED:
+        return _CAPTURED[bottleneck]
+    compiled = launch.compiled_share if launch is not None else None
+    if compiled is not None and compiled > thresholds.most_share and bottleneck in _COMPILED:
+        return _COMPILED[bottleneck]
+    return NEXT[bottleneck]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.gpu import Beside, judge, judge_briefly
+from tracekit.verdict.gpu import judge, judge_briefly
 from tracekit.verdict.model import (
     Analysis,
+    Beside,
     Facts,
     Finding,
     Gpu,

@@ -1,36 +1,29 @@
-"""Turns the gains of replayed changes into a regime, a bottleneck and sentences.
+"""The verdict on a trace with GPU ops, in sentences.
 
-A run is overhead-bound if halving the host's work gains more than halving the device's, and
-compute-bound if it gains less (tracekit/replay). If neither gains the threshold `small_gain`, the
-accounting decides: whether the device spent more time busy than waiting for the host.
-tracekit/verdict/cpu.py judges traces without GPU ops.
+tracekit/verdict/regime.py judges, confidence.py doubts; cpu.py judges traces without GPU ops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.gains import Causal, Gains
-from tracekit.text import duration, share
+from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
-from tracekit.verdict.cpu import host_doubts, judge_host
+from tracekit.verdict.advice import OVERHEAD, UNKNOWN, is_captured, next_step
+from tracekit.verdict.confidence import doubted
+from tracekit.verdict.cpu import judge_host
+from tracekit.verdict.limits import limit_sentences, unknown_limits_ns
 from tracekit.verdict.model import (
+    Beside,
     Facts,
     Finding,
     Gpu,
     Idle,
-    OneOffEvent,
-    Period,
-    Repetition,
     Saving,
     Verdict,
     Window,
 )
+from tracekit.verdict.regime import host_gain, regime_of
 from tracekit.verdict.steady import (
-    repetition_doubts,
     steady_busy_ns,
     steady_sentences,
     step_sentences,
@@ -38,25 +31,6 @@ from tracekit.verdict.steady import (
 )
 
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
-
-_SERIOUS = {
-    "truncated": "The trace is cut off; the missing part could change the verdict.",
-    "rejected_events": "Parts of the trace could not be read.",
-    "unlinked_gpu_ops": "Some GPU ops have no launch in the trace.",
-    "graph_without_kernels": "The trace does not show what its CUDA graphs ran.",
-    "starts_before_launch": "Device and host clocks differ.",
-    "profiler_dilation": "The profiler slowed the host: without it, the overhead is smaller.",
-}
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What a verdict mentions beside its window: the trace's one-offs, steps and other windows."""
-
-    one_offs: Sequence[OneOffEvent] = ()
-    steps: Sequence[Period] = ()
-    windows: Sequence[Period] = ()
-    repetition: Repetition | None = None
 
 
 def judge(
@@ -86,7 +60,7 @@ def judge(
     if facts.window.kind != "step":
         verdict.why.extend(step_sentences(beside.steps, verdict.regime))
     verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows))
-    return _doubted(verdict, facts, health, causal, beside, thresholds)
+    return doubted(verdict, facts, health, causal, beside, thresholds)
 
 
 def judge_briefly(
@@ -97,60 +71,6 @@ def judge_briefly(
         return regime_of(facts, gains, thresholds)
     verdict = judge(facts, [], None, thresholds)
     return verdict.regime, verdict.bottleneck
-
-
-# -- regime and bottleneck -------------------------------------------------------------------------
-
-
-def regime_of(facts: Facts, gains: Gains, thresholds: Thresholds) -> tuple[str, str | None]:
-    """The regime and the bottleneck by gains, or by the accounting if neither side gains."""
-    gpu, idle, host = facts.gpu, facts.idle, host_gain(facts, gains)
-    assert gpu is not None and idle is not None
-    # If unexplained waits belonged to one side, halving that side would gain half of them.
-    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(gains.device - host):
-        return UNKNOWN, None
-    if max(host, gains.device) < thresholds.small_gain:
-        regime = _accounted(gpu, idle, gains)
-    else:
-        regime = OVERHEAD if host > gains.device else COMPUTE
-    return regime, _bottleneck(regime, gains, thresholds)
-
-
-def host_gain(facts: Facts, gains: Gains) -> float:
-    """The gain from halving the host's work, but at most the device's idle share.
-
-    A replay runs streams side by side without slowing each other, so a faster host may seem to
-    gain more than the time in which the device is idle. A step's gain and its idle time belong to
-    different intervals, so a step's gain is left as it is.
-    """
-    assert facts.gpu is not None
-    if facts.window.kind == "step" or not gains.window_ns:
-        return gains.host
-    idle = 1 - facts.gpu.busy_ns / gains.window_ns
-    return min(gains.host, max(idle, 0.0))
-
-
-def _accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
-    """The regime by time alone: the device's busy time against its time waiting for the host,
-    one-offs aside."""
-    return OVERHEAD if _waited_ns(idle) - gains.one_offs_ns > gpu.busy_ns else COMPUTE
-
-
-def _waited_ns(idle: Idle) -> int:
-    # A device also waits for the host while the call that launches its next op is still running
-    # (nothing else was queued), and after its last op.
-    latency = idle.causes.get("launch_latency", 0)
-    return idle.host_late_ns - latency + idle.device_in_launch_ns + idle.after_last_op_ns
-
-
-def _bottleneck(regime: str, gains: Gains, thresholds: Thresholds) -> str:
-    """The cause, on the regime's side, whose removal gains most."""
-    names = OF_HOST if regime == OVERHEAD else OF_DEVICE
-    best = max(names, key=lambda name: gains.removed.get(name, 0.0))
-    if gains.removed.get(best, 0.0) >= thresholds.named_gain:
-        return best
-    # Two chains are equally long, so removing one gains nothing: take the cause with most time.
-    return max(names, key=lambda name: gains.work_ns.get(name, 0))
 
 
 # -- a device --------------------------------------------------------------------------------------
@@ -173,7 +93,7 @@ def _judge_gpu(
     }
     fractions = {name: ns / span if span else 0.0 for name, ns in shares.items()}
     savings = [
-        Saving(name, round(gain * gains.window_ns))
+        Saving(name, round(gain * gains.window_ns), unknown_limits_ns(name, gains))
         for name, gain in gains.removed.items()
         if gain > 0
     ]
@@ -185,16 +105,18 @@ def _judge_gpu(
     regime, bottleneck = regime_of(facts, gains, thresholds)
     if bottleneck is None:
         why.append(
-            f"{_percent(gains.unknown)} of the window is waiting that the trace does not explain: "
+            f"{percent(gains.unknown)} of the window is waiting that the trace does not explain: "
             "it could turn the verdict either way."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
     busy = steady_busy_ns(facts, beside.one_offs) / max(1, span - gains.one_offs_ns)
     why += _gain_sentences(facts, busy, causal, regime, bottleneck, thresholds)
+    why += limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
     if facts.launch is not None:
         why.append(_launch_sentence(facts, thresholds))
-    return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, [NEXT[bottleneck]])
+    advice = [next_step(bottleneck, facts.launch, thresholds)]
+    return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, advice)
 
 
 def _busy_sentence(facts: Facts, gpu: Gpu) -> str:
@@ -245,16 +167,17 @@ def _gain_sentences(
         )
     if (saved := gains.removed.get(bottleneck, 0.0)) > 0:
         others = [
-            f"{name} {_percent(gain)}"
+            f"{name} {percent(gain)}"
             for name, gain in gains.removed.items()
             if name != bottleneck and gain >= thresholds.named_gain
         ][:3]
         rest = f" Removing other causes: {', '.join(others)}." if others else ""
         sentences.append(
-            f"Removing {bottleneck} would save at most {_percent(saved)} "
+            f"Removing {bottleneck} would save at most {percent(saved)} "
             f"({duration(round(saved * gains.window_ns))}).{rest}"
         )
-    if regime == OVERHEAD and gains.cuda_graph > 0:
+    captured = is_captured(facts.launch, thresholds)
+    if regime == OVERHEAD and gains.cuda_graph > 0 and not captured:
         sentences.append(
             f"With free launches, as in a CUDA graph, {_called(facts.window)} would be "
             f"{_gained(gains.cuda_graph, thresholds)}."
@@ -293,11 +216,7 @@ def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[s
 def _gained(gain: float, thresholds: Thresholds) -> str:
     if abs(gain) < thresholds.shown_gain:
         return "no shorter"
-    return f"{_percent(abs(gain))} {'shorter' if gain > 0 else 'longer'}"
-
-
-def _percent(fraction: float) -> str:
-    return share(fraction, 1)
+    return f"{percent(abs(gain))} {'shorter' if gain > 0 else 'longer'}"
 
 
 def _launch_sentence(facts: Facts, thresholds: Thresholds) -> str:
@@ -322,82 +241,3 @@ def _launch_sentence(facts: Facts, thresholds: Thresholds) -> str:
         )
     calls = "launch" if launch.count == 1 else "launches"
     return f"{launch.count:,} {calls}, median launch delay {duration(delay)}: {meaning}."
-
-
-# -- confidence ------------------------------------------------------------------------------------
-
-
-def _doubted(
-    verdict: Verdict,
-    facts: Facts,
-    health: list[Finding],
-    causal: Causal | None,
-    beside: Beside,
-    thresholds: Thresholds,
-) -> Verdict:
-    """The verdict with its confidence lowered by each doubt, and a sentence for each."""
-    margin = verdict.margin
-    if verdict.regime == UNKNOWN or margin is None:
-        return verdict
-    doubts = []
-    if abs(margin) < thresholds.close_margin:
-        doubts.append(f"The two sides are within {thresholds.close_margin:.0%}: a close call.")
-    ops = facts.gpu.gpu_ops if facts.gpu else facts.host.operators if facts.host else 0
-    if ops < thresholds.few_ops:
-        doubts.append(f"Only {ops} ops were recorded: too few to represent a run.")
-    for finding in health:
-        if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
-            continue
-        if finding.code in _SERIOUS:
-            doubts.append(_SERIOUS[finding.code])
-    if causal is not None:
-        doubts += repetition_doubts(causal.gains, beside.one_offs, beside.repetition)
-        doubts += _causal_doubts(verdict, facts, causal, thresholds)
-    if facts.gpu is None and facts.host is not None:
-        doubts += host_doubts(verdict, facts.host)
-    if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
-        advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
-        verdict = replace(verdict, try_next=[*verdict.try_next, advice])
-    plain = abs(margin) >= thresholds.plain_margin
-    level = min(2, len(doubts) + (0 if plain else 1))
-    if ops < thresholds.few_ops:
-        level = 2
-    confidence = ("high", "medium", "low")[level]
-    return replace(verdict, confidence=confidence, why=verdict.why + doubts)
-
-
-def _causal_doubts(
-    verdict: Verdict, facts: Facts, causal: Causal, thresholds: Thresholds
-) -> list[str]:
-    doubts = []
-    if causal.gains.unknown >= thresholds.doubtful_share:
-        doubts.append(
-            f"{_percent(causal.gains.unknown)} of the window is waiting that the trace does not "
-            "explain."
-        )
-    if facts.gpu is not None and host_gain(facts, causal.gains) < causal.gains.host:
-        doubts.append(
-            f"The device is idle for only {_percent(host_gain(facts, causal.gains))} of the "
-            "window: the host gains more only if streams run side by side without slowing each "
-            "other."
-        )
-    if facts.gpu is not None and facts.idle is not None:
-        accounted = _accounted(facts.gpu, facts.idle, causal.gains)
-        if accounted != verdict.regime:
-            doubts.append(
-                "By time alone (device busy time against time waiting for the host), the run would "
-                f"be {accounted}."
-            )
-    if causal.clock_shift_ns:
-        doubts.append(
-            f"For the replay, {duration(causal.clock_shift_ns)} were added to the device's times: "
-            "the smallest shift with which no op starts before its launch."
-        )
-    if causal.undilated is not None and verdict.regime == OVERHEAD:
-        host, device = causal.undilated
-        if host <= max(device, thresholds.small_gain):
-            doubts.append(
-                "Without the profiler's cost to the host, halving the host's work would gain only "
-                f"{_percent(host)}, halving the device's {_percent(device)}."
-            )
-    return doubts

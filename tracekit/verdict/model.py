@@ -5,6 +5,7 @@ The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +94,8 @@ class Launch:
     delay_p90_ns: int
     queue_depth_p50: int
     dispatch_per_launch_ns: int | None
+    graph_share: float = 0.0
+    compiled_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,9 @@ class Saving:
 
     remove: str
     saves_at_most_ns: int
+    with_unknown_limits_ns: int | None = None
+    """For math and memory-bandwidth: the same if the cause also limits all kernels of which the
+    trace does not tell whether math or memory does. None: there are no such kernels."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +220,16 @@ class Facts:
     idle: Idle | None
     launch: Launch | None
     host: HostThread | None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a verdict mentions beside its window: the trace's one-offs, steps and other windows."""
+
+    one_offs: Sequence[OneOffEvent] = ()
+    steps: Sequence[Period] = ()
+    windows: Sequence[Period] = ()
+    repetition: Repetition | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,31 @@
+-- question: Which captured operators do the kernels of graph replays come from?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many operators
+-- column trace_id (id): the trace of the replays
+-- column device_id (id): the device
+-- column operator (text): the innermost operator that launched the kernels while the graph was captured;
+--     NULL: the capture has none there
+-- column dims (text): its inputs' shapes; NULL: not recorded
+-- column capture_trace_id (id): the trace that holds the capture: the same one, or another of the database
+-- column replays (count): replays that ran it
+-- column kernels (count): kernels that it ran in them
+-- column gpu_ns (ns): sum of their durations
+-- column share_of_replays (fraction of the replays' kernel time): gpu_ns over the sum over all kernels of
+--     graphs on the device, matched with a capture or not
+-- column matched_share (fraction of the places that can be compared): kernels whose names agree with the
+--     capture's; NULL: the capture tells no names, and matches by the number of launches alone
+-- column told_share (fraction of the kernels): places at which the capture tells a name to compare
+-- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
+WITH site AS MATERIALIZED (
+    FROM graph_sites() WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+whole AS (SELECT trace_id, device_id, sum(dur_ns) AS graphs_ns FROM replayed_kernels GROUP BY ALL)
+SELECT
+    s.trace_id, s.device_id, cpu_op AS operator, dims, capture_trace_id,
+    count(DISTINCT launch_id) AS replays, count(*) AS kernels, sum(dur_ns)::BIGINT AS gpu_ns,
+    sum(dur_ns) / nullif(any_value(graphs_ns), 0) AS share_of_replays,
+    min(matched_share) AS matched_share, min(told_share) AS told_share
+FROM site AS s JOIN whole AS w ON s.trace_id = w.trace_id AND s.device_id = w.device_id
+GROUP BY s.trace_id, s.device_id, cpu_op, dims, capture_trace_id
+ORDER BY gpu_ns DESC, operator, dims
+LIMIT coalesce(getvariable('top'), 20)

@@ -1,0 +1,99 @@
+"""How sure a verdict is: each doubt lowers the confidence and adds a sentence that names it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tracekit.replay.gains import Causal
+from tracekit.text import duration, percent
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
+from tracekit.verdict.cpu import host_doubts
+from tracekit.verdict.model import Beside, Facts, Finding, Verdict
+from tracekit.verdict.regime import accounted, host_gain
+from tracekit.verdict.steady import repetition_doubts
+
+_SERIOUS = {
+    "truncated": "The trace is cut off; the missing part could change the verdict.",
+    "rejected_events": "Parts of the trace could not be read.",
+    "unlinked_gpu_ops": "Some GPU ops have no launch in the trace.",
+    "graph_without_kernels": "The trace does not show what its CUDA graphs ran.",
+    "starts_before_launch": "Device and host clocks differ.",
+    "profiler_dilation": "The profiler slowed the host: without it, the overhead is smaller.",
+}
+
+
+def doubted(
+    verdict: Verdict,
+    facts: Facts,
+    health: list[Finding],
+    causal: Causal | None,
+    beside: Beside,
+    thresholds: Thresholds,
+) -> Verdict:
+    """The verdict with its confidence lowered by each doubt, and a sentence for each."""
+    margin = verdict.margin
+    if verdict.regime == UNKNOWN or margin is None:
+        return verdict
+    doubts = []
+    if abs(margin) < thresholds.close_margin:
+        doubts.append(f"The two sides are within {thresholds.close_margin:.0%}: a close call.")
+    ops = facts.gpu.gpu_ops if facts.gpu else facts.host.operators if facts.host else 0
+    if ops < thresholds.few_ops:
+        doubts.append(f"Only {ops} ops were recorded: too few to represent a run.")
+    for finding in health:
+        if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
+            continue
+        if finding.code in _SERIOUS:
+            doubts.append(_SERIOUS[finding.code])
+    if causal is not None:
+        doubts += repetition_doubts(causal.gains, beside.one_offs, beside.repetition)
+        doubts += _causal_doubts(verdict, facts, causal, thresholds)
+    if facts.gpu is None and facts.host is not None:
+        doubts += host_doubts(verdict, facts.host)
+    if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
+        advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
+        verdict = replace(verdict, try_next=[*verdict.try_next, advice])
+    plain = abs(margin) >= thresholds.plain_margin
+    level = min(2, len(doubts) + (0 if plain else 1))
+    if ops < thresholds.few_ops:
+        level = 2
+    confidence = ("high", "medium", "low")[level]
+    return replace(verdict, confidence=confidence, why=verdict.why + doubts)
+
+
+def _causal_doubts(
+    verdict: Verdict, facts: Facts, causal: Causal, thresholds: Thresholds
+) -> list[str]:
+    doubts = []
+    if causal.gains.unknown >= thresholds.doubtful_share:
+        doubts.append(
+            f"{percent(causal.gains.unknown)} of the window is waiting that the trace does not "
+            "explain."
+        )
+    if facts.gpu is not None and host_gain(facts, causal.gains) < causal.gains.host:
+        doubts.append(
+            f"The device is idle for only {percent(host_gain(facts, causal.gains))} of the "
+            "window: the host gains more only if streams run side by side without slowing each "
+            "other."
+        )
+    if facts.gpu is not None and facts.idle is not None:
+        by_time = accounted(facts.gpu, facts.idle, causal.gains)
+        if by_time != verdict.regime:
+            doubts.append(
+                "By time alone (device busy time against time waiting for the host), the run would "
+                f"be {by_time}."
+            )
+    if causal.clock_shift_ns:
+        doubts.append(
+            f"For the replay, {duration(causal.clock_shift_ns)} were added to the device's times: "
+            "the smallest shift with which no op starts before its launch."
+        )
+    if causal.undilated is not None and verdict.regime == OVERHEAD:
+        host, device = causal.undilated
+        if host <= max(device, thresholds.small_gain):
+            doubts.append(
+                "Without the profiler's cost to the host, halving the host's work would gain only "
+                f"{percent(host)}, halving the device's {percent(device)}."
+            )
+    return doubts
