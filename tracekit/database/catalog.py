@@ -35,6 +35,7 @@ VOCABULARY = (
     "queue",
     "peaks",
     "work",
+    "grids",
     "collectives",
     "parts",
     "runs",
