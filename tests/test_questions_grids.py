@@ -1,14 +1,12 @@
 """Questions about grids and occupancy, by hand and against Kineto's own estimates."""
 
-import gzip
-import json
 import math
 
 import pytest
 
 from tests import traces
 from tests.conftest import trace_file
-from tests.traces import gpu_op
+from tests.traces import gpu_op, recorded
 
 A100 = {
     "id": 0, "name": "NVIDIA A100-SXM4-80GB", "computeMajor": 8, "computeMinor": 0, "numSms": 108,
@@ -94,20 +92,20 @@ def test_the_blocks_that_kineto_counted_are_taken(tmp_path):
 def test_occupancy_is_kinetos_estimate(name, shared_database):
     """Kineto rounds to a percent, and has none for kernels with much dynamic shared memory."""
     file = f"{name}.json.gz"
-    recorded = {}
-    for event in json.loads(gzip.decompress(trace_file(file).read_bytes()))["traceEvents"]:
+    estimates = {}
+    for event in recorded(trace_file(file)):
         args = event.get("args", {})
         if "blocks per SM" in args:
             key = (event["name"], math.prod(args["grid"]), math.prod(args["block"]),
                    args["registers per thread"], args["shared memory"])  # fmt: skip
-            recorded[key] = args["est. achieved occupancy %"]
+            estimates[key] = args["est. achieved occupancy %"]
     rows = shared_database(file).ask("kernel_grids", top=10_000)
     keys = ("name", "blocks", "threads", "registers", "block_memory_bytes")
     found = {tuple(row[key] for key in keys): row["occupancy"] for row in rows}
-    assert found.keys() == recorded.keys()
-    known = {key for key, percent in recorded.items() if percent > 0}
-    assert len(known) > len(recorded) / 2
-    assert all(abs(100 * found[key] - recorded[key]) <= 0.5 + 1e-6 for key in known)
+    assert found.keys() == estimates.keys()
+    known = {key for key, percent in estimates.items() if percent > 0}
+    assert len(known) > len(estimates) / 2
+    assert all(abs(100 * found[key] - estimates[key]) <= 0.5 + 1e-6 for key in known)
 
 
 def test_a_grid_on_amd_is_not_known_to_count_blocks(shared_database):
