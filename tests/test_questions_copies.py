@@ -54,3 +54,42 @@ def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_database
         for each, column in zip(found, ("count", "bytes", "total_ns"), strict=True):
             each[row["copy_kind"], row["host_memory"]] += row[column]
     assert found == (count, size, total)
+
+
+def test_bandwidth_over_time_is_that_of_the_copies_in_progress(tmp_path):
+    events = [
+        copied(0, 10, 1, "Memcpy HtoD (Pinned -> Device)", bytes=10_000),
+        copied(5, 10, 2, "Memcpy HtoD (Pinned -> Device)", bytes=30_000),
+        copied(5, 5, 3, "Memcpy DtoH (Device -> Pinned)", bytes=5_000),
+        copied(40, 5, 4, "Memcpy DtoH (Device -> Pinned)"),
+    ]
+    with traces.load(tmp_path, events) as run:
+        rows = run.ask("copy_bandwidth")
+    assert [(r["at_ns"], r["copy_kind"], r["copies"], r["bytes_per_s"]) for r in rows] == [
+        (0, "HtoD", 1, 1e9),
+        (5_000, "DtoH", 1, 1e9),
+        (5_000, "HtoD", 2, 4e9),
+        (10_000, "DtoH", 0, 0),
+        (10_000, "HtoD", 1, 3e9),
+        (15_000, "HtoD", 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
+def test_bandwidth_over_time_adds_up_to_the_bytes_copied(name, shared_database):
+    rows = shared_database(f"{name}.json.gz").ask("copy_bandwidth")
+    moved, last = Counter(), {}
+    for row in rows:
+        lane = row["device_id"], row["copy_kind"]
+        if lane in last:
+            before = last[lane]
+            moved[row["copy_kind"]] += (
+                before["bytes_per_s"] * (row["at_ns"] - before["at_ns"]) / 1e9
+            )
+        last[lane] = row
+    copied_bytes = Counter()
+    for event in recorded(trace_file(f"{name}.json.gz")):
+        if event.get("cat") == "gpu_memcpy" and event["end"] > event["begin"]:
+            copied_bytes[event["name"].split()[1]] += event["args"]["bytes"]
+    del moved["memset"]
+    assert moved == pytest.approx(copied_bytes)
