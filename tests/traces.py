@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,27 @@ def launched(
 def device(name: str, number: int = DEVICE) -> dict[str, Any]:
     """A trace's metadata for a device of that name."""
     return {"deviceProperties": [{"id": number, "name": name, "totalGlobalMem": 80_000_000_000}]}
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """The complete events of a compressed trace, with their start and end as `begin` and `end` in
+    nanoseconds: for counts that use nothing of tracekit's."""
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    events = [e for e in trace["traceEvents"] if e.get("ph") == "X"]
+    for event in events:
+        event["begin"] = round(event["ts"] * 1000)
+        event["end"] = event["begin"] + round(event["dur"] * 1000)
+    return events
+
+
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def launches_of(events: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """GPU ops with the first runtime or driver call of the same correlation."""
+    calls: dict[int, dict[str, Any]] = {}
+    for event in events:
+        if event.get("cat") in ("cuda_runtime", "cuda_driver"):
+            calls.setdefault(event["args"].get("correlation"), event)
+    ops = [event for event in events if event.get("cat") in GPU_CATEGORIES]
+    return [(op, calls[c]) for op in ops if (c := op["args"].get("correlation")) in calls]

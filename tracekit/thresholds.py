@@ -56,6 +56,9 @@ class QueryThresholds:
         "a range can be a one-off if it takes this many times as long as the median of its name",
     )
     fewest_alike: int = _asked(3, "fewer steps or ranges than this do not tell what is typical")
+    fewest_calls: int = _asked(
+        20, "with fewer launch calls than this, a trace does not tell what is usual"
+    )
     early_share: float = _asked(
         0.25, "what recurs at one place is a one-off only before this share of the launches"
     )
@@ -79,6 +82,11 @@ class QueryThresholds:
     outlier_runs: int = _asked(8, "a kernel with fewer runs than this has no usual duration")
     outlier_excess_ns: int = _asked(1_000, "an outlier exceeds the median by this")
     outlier_excess_share: float = _asked(0.1, "and by this share of the median")
+    layer_repeats: int = _asked(
+        3, "kernels that run in the same order this often, back to back, are layers"
+    )
+    layer_hint: int = _asked(8, "this many kernels in a row that come again hint at a layer")
+    layer_periods: int = _asked(8, "at most this many lengths of a layer are tried on a stream")
     shaped_share: float = _asked(
         0.90, "products are compared by shape if this share of their time has shapes in both runs"
     )

@@ -7,36 +7,31 @@
 -- column group_name (text): the process group; NULL: the trace does not tell
 -- column group_size (count): ranks in it
 -- column dtype (text): type of the elements
--- column message_bytes (bytes): of one call, the larger of what a rank sends and what it receives; NULL: the
---     trace does not tell
+-- column message_bytes (bytes): of one call, the larger of what a rank sends and what it receives; NULL:
+--     the trace does not tell
 -- column algorithm (text): RING, TREE, NVLS ... by the kernel's name
 -- column protocol (text): LL, LL128 or SIMPLE, by the kernel's name
 -- column count (count): calls
 -- column total_ns (ns): sum of their kernels' durations, waiting for other ranks included
 -- column min_ns (ns): the shortest: nearest to the time on the wire
 -- column exposed_ns (ns): time in these kernels that no compute kernel covers
+-- column wait_ns (ns): what the calls took beyond the shortest: probably waiting for other ranks, at least
+--     this long; NULL: one call only, or of unknown size
 -- column algorithm_gb_per_s (10^9 bytes per second): message_bytes of all calls over total_ns
 -- column bus_gb_per_s (10^9 bytes per second): the same times nccl-tests' factor for type and group size:
 --     compare this with the link's bandwidth
 -- column best_bus_gb_per_s (10^9 bytes per second): of the shortest call
 -- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
-WITH chosen AS MATERIALIZED (FROM collectives() WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-call AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns
-    FROM chosen),
-compute AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops
-    WHERE activity = 'compute'),
-covered AS (FROM interval_covered('call', 'compute'))
 SELECT
     c.trace_id, c.device_id, t.rank, type, group_name, group_size, dtype, message_bytes, algorithm, protocol,
     count(*) AS count,
     sum(dur_ns)::BIGINT AS total_ns,
-    min(dur_ns) AS min_ns, sum(dur_ns - covered_ns)::BIGINT AS exposed_ns,
+    min(dur_ns) AS min_ns, sum(exposed_ns)::BIGINT AS exposed_ns, sum(wait_ns)::BIGINT AS wait_ns,
     sum(message_bytes) / nullif(sum(dur_ns), 0) AS algorithm_gb_per_s,
     sum(message_bytes) / nullif(sum(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS bus_gb_per_s,
     message_bytes / nullif(min(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS best_bus_gb_per_s
-FROM chosen AS c JOIN trace AS t USING (trace_id)
-JOIN covered AS i ON c.event_id = i.event_id AND c.trace_id = i.key.trace_id
+FROM timed_collectives() AS c JOIN trace AS t USING (trace_id)
 GROUP BY c.trace_id, c.device_id, t.rank, type, group_name, group_size, dtype, message_bytes, algorithm,
     protocol
 ORDER BY c.trace_id, c.device_id, total_ns DESC, type, message_bytes

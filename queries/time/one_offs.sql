@@ -17,7 +17,8 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run
 -- (by launches), or twice at the same place of the program after the run's first quarter. A trace of one or
--- two steps has no stretches and no kernels here: it does not tell what each step repeats.
+-- two steps has no stretches and no kernels here: it does not tell what each step repeats. A trace of few
+-- launches has none but captures.
 WITH span AS MATERIALIZED (
     SELECT trace_id, end_ns - start_ns AS ns FROM windows JOIN main_device USING (trace_id, device_id)
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
@@ -37,6 +38,8 @@ progress AS MATERIALIZED (
 thread AS MATERIALIZED (
     SELECT thread, trace_id, pid, tid, start_ns, end_ns, ns FROM host_thread JOIN span USING (trace_id)
     WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM call)
+        AND trace_id IN (SELECT trace_id FROM call GROUP BY trace_id
+            HAVING count(*) >= thresholds().fewest_calls)
 ),
 -- Stretches.
 long AS MATERIALIZED (

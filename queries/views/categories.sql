@@ -51,7 +51,7 @@ SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, corre
 FROM slices WHERE kind IN ('runtime', 'driver');
 
 -- Calls that enqueue work for a device: `launched_kind` is kernel, graph, memcpy or memset. (`activity` is
--- the name that it had until format 9, kept for one format.)
+-- the name that it had before format 9, kept through format 10.)
 CREATE OR REPLACE VIEW launches AS
 SELECT *, activity AS launched_kind FROM (
     SELECT * REPLACE (

@@ -85,6 +85,25 @@ SELECT
     part_of_name(name, 'LL128|LL|SIMPLE') AS protocol
 FROM typed;
 
+-- Collectives with `exposed_ns`, the time that no compute kernel of their device covers, and `wait_ns`, an
+-- estimate from one rank: a collective ends on all ranks at about the same time, so the shortest call of
+-- the same type, group and size waited least. What a call takes beyond that is probably waiting for other
+-- ranks, or for links and SMs that others use. It is a lower bound where even the shortest call waited;
+-- NULL where the trace does not tell the size, or has one such call only.
+CREATE OR REPLACE MACRO timed_collectives() AS TABLE
+WITH chosen AS MATERIALIZED (FROM collectives() WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+call AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns
+    FROM chosen),
+compute AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops
+    WHERE activity = 'compute'),
+covered AS (FROM interval_covered('call', 'compute'))
+SELECT c.*, c.dur_ns - covered_ns AS exposed_ns, count(*) OVER alike AS alike_count,
+       CASE WHEN message_bytes IS NOT NULL AND alike_count > 1 THEN c.dur_ns - min(c.dur_ns) OVER alike
+           END AS wait_ns
+FROM chosen AS c JOIN covered AS i ON c.event_id = i.event_id AND c.trace_id = i.key.trace_id
+WINDOW alike AS (PARTITION BY c.trace_id, c.device_id, type, group_name, group_size, dtype, message_bytes,
+    algorithm, protocol);
+
 -- The traces that may belong to one job: they have the same number of ranks and were recorded within
 -- thresholds().job_gap_ns of each other (their hosts' clocks differ). `job` is the first of these traces.
 CREATE OR REPLACE VIEW jobs AS

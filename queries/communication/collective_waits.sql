@@ -1,0 +1,29 @@
+-- question: Which collectives probably waited for other ranks, as far as one rank can tell?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many calls
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column event_id (id): the collective's kernel
+-- column step (id): the profiler step in which it was launched
+-- column type (text): allreduce, allgather, reducescatter, alltoall, broadcast, sendrecv ...
+-- column group_name (text): the process group; NULL: the trace does not tell
+-- column message_bytes (bytes): the larger of what a rank sends and what it receives
+-- column start_ns (ns): when it began
+-- column dur_ns (ns): how long it took
+-- column wire_ns (ns): the shortest call of the same type, group and size: at most the time on the wire and
+--     a little waiting
+-- column wait_ns (ns): dur_ns less wire_ns: probably waiting for the last rank, or for links and SMs that
+--     other work uses
+-- column exposed_ns (ns): of dur_ns, what no compute kernel of the device covers
+-- column calls (count): calls of the same type, group and size
+-- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration
+-- With the traces of several ranks, collective_skew measures the wait.
+SELECT c.trace_id, c.device_id, c.event_id,
+       CASE WHEN launch_start_ns < s.end_ns THEN s.step END AS step, type,
+       group_name, message_bytes, c.start_ns, c.dur_ns, c.dur_ns - wait_ns AS wire_ns, wait_ns, exposed_ns,
+       alike_count AS calls
+FROM timed_collectives() AS c
+ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND launch_start_ns >= s.start_ns
+WHERE wait_ns > 0
+ORDER BY wait_ns DESC, c.trace_id, c.start_ns, c.event_id
+LIMIT coalesce(getvariable('top'), 20)

@@ -1,0 +1,52 @@
+-- question: Which copies cross between host and device, from pageable or pinned memory, and who asks for
+--     them?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many rows
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column copy_kind (text): HtoD, DtoH, DtoD, PtoP ...
+-- column host_memory (text): pageable, pinned or managed, of the side that is the host's; NULL: neither
+--     side is, or the trace does not say (AMD writes only Host)
+-- column cpu_op (text): the operator around the call; NULL: none
+-- column python_line (text): the Python frame around it; NULL: none recorded
+-- column count (count): copies
+-- column blocking_count (count): those whose call returned only when the copy was done
+-- column bytes (bytes): sum; NULL where the trace does not say
+-- column total_ns (ns): sum of their durations on the device
+-- column bytes_per_s (bytes per second): bytes over total_ns, of the copies that tell their bytes
+-- column host_ns (ns): sum of the durations of the calls that asked for them; 0: the calls are not in the
+--     trace
+-- column gpu_idle_ns (ns): time for which a device waited because its launching thread was in such a call
+-- doubts: no_copies, unlinked_gpu_ops, no_stacks
+-- A copy from or to pageable memory is staged through a pinned buffer, and blocks the host in most cases:
+-- https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
+WITH copy AS (
+    SELECT trace_id, event_id, device_id, copy_kind, bytes, dur_ns,
+           lower(nullif(regexp_extract(name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS host_memory
+    FROM memcpys WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+call AS (
+    SELECT c.trace_id, c.event_id AS copy_id, l.launch_id AS event_id, l.launch_name AS name,
+           l.launch_end_ns - l.launch_start_ns AS dur_ns, is_blocking
+    FROM copy AS c JOIN gpu_op_launch AS l USING (trace_id, event_id)
+),
+-- One call may ask for several copies: a graph's launch. Its time counts with the first.
+once AS (SELECT DISTINCT trace_id, event_id, name, dur_ns FROM call),
+costed AS (FROM costed_calls('once')),
+asked AS (
+    SELECT c.trace_id, c.copy_id, c.is_blocking, s.cpu_op, s.python_line,
+           CASE WHEN c.copy_id = min(c.copy_id) OVER same THEN c.dur_ns ELSE 0 END AS host_ns,
+           CASE WHEN c.copy_id = min(c.copy_id) OVER same THEN s.gpu_idle_ns ELSE 0 END AS gpu_idle_ns
+    FROM call AS c JOIN costed AS s USING (trace_id, event_id)
+    WINDOW same AS (PARTITION BY c.trace_id, c.event_id)
+)
+SELECT
+    c.trace_id, device_id, copy_kind, host_memory, cpu_op, python_line, count(*) AS count,
+    count(*) FILTER (is_blocking) AS blocking_count, sum(bytes)::BIGINT AS bytes,
+    sum(c.dur_ns)::BIGINT AS total_ns,
+    sum(bytes) * 1e9 / nullif(sum(c.dur_ns) FILTER (bytes IS NOT NULL), 0) AS bytes_per_s,
+    coalesce(sum(a.host_ns), 0)::BIGINT AS host_ns, coalesce(sum(a.gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
+FROM copy AS c LEFT JOIN asked AS a ON c.trace_id = a.trace_id AND c.event_id = a.copy_id
+GROUP BY c.trace_id, device_id, copy_kind, host_memory, cpu_op, python_line
+ORDER BY c.trace_id, total_ns DESC, device_id, copy_kind, host_memory, cpu_op, python_line
+LIMIT coalesce(getvariable('top'), 20)

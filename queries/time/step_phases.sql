@@ -1,0 +1,76 @@
+-- question: How is each step split between forward, backward and optimizer, on the host and on the GPU?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column step (text): the profiler step in which the host launched it; NULL: outside all, or no steps were
+--     recorded
+-- column phase (text): forward, backward, optimizer or zero_grad; other: launched in none of them (losses,
+--     metrics, data), or not told apart in this trace; unlinked: the launch is not in the trace
+-- column host_ns (ns): time for which some thread was in this phase; phases may overlap, since autograd has
+--     threads of its own; NULL for other and unlinked
+-- column gpu_ops (count): kernels, copies and fills launched in it
+-- column gpu_ns (ns): sum of their durations
+-- column share_of_gpu_time (fraction of the step's summed GPU time): gpu_ns over the sum over the step's
+--     phases
+-- doubts: no_gpu_ops, no_operators, no_modules, unlinked_gpu_ops, absurd_duration
+-- Backward is what autograd's engine runs (autograd::engine::evaluate_function, recomputed activations
+-- included), forward what is inside a module, a range of DistributedDataParallel or an operator that
+-- autograd numbers (Sequence number), optimizer what Optimizer.step annotates, without a forward or
+-- backward that it calls (a closure). Annotated ranges with forward or backward in their names count as
+-- well. Of nested ones the outermost decides.
+-- Names: torch/csrc/autograd/engine.cpp and torch/optim/optimizer.py in https://github.com/pytorch/pytorch
+WITH mark AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns,
+           CASE WHEN is_backward_operator(name) THEN 'backward'
+               WHEN kind IN ('cpu_op', 'python') THEN 'forward'
+               WHEN starts_with(name, 'Optimizer.step#') THEN 'optimizer'
+               WHEN starts_with(name, 'Optimizer.zero_grad#') THEN 'zero_grad'
+               WHEN regexp_matches(name, '(?i)backward') THEN 'backward' ELSE 'forward' END AS name
+    FROM slices
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND dur_ns > 0 AND CASE kind
+        WHEN 'cpu_op' THEN is_backward_operator(name) OR args->>'Sequence number' IS NOT NULL
+        WHEN 'python' THEN is_module_frame(name)
+        WHEN 'annotation' THEN regexp_matches(name, '^Optimizer\.(step|zero_grad)#')
+            OR regexp_matches(name, '(?i)\bforward\b') <> regexp_matches(name, '(?i)\bbackward\b') END
+),
+computing AS (FROM mark WHERE name IN ('forward', 'backward')),
+updating AS (FROM mark WHERE name NOT IN ('forward', 'backward')),
+model AS (FROM outermost('computing')),
+optimizer AS (FROM outermost('updating')),
+op AS (
+    SELECT g.trace_id, g.dur_ns, l.launch_start_ns AS at_ns,
+           CASE WHEN l.launch_id IS NULL THEN 'unlinked' WHEN at_ns < m.end_ns THEN m.name
+               WHEN at_ns < o.end_ns THEN o.name ELSE 'other' END AS phase
+    FROM (FROM gpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)) AS g
+    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    ASOF LEFT JOIN model AS m
+      ON l.trace_id = m.trace_id AND l.pid = m.pid AND l.tid = m.tid AND l.launch_start_ns >= m.start_ns
+    ASOF LEFT JOIN optimizer AS o
+      ON l.trace_id = o.trace_id AND l.pid = o.pid AND l.tid = o.tid AND l.launch_start_ns >= o.start_ns
+),
+launched AS (
+    SELECT op.trace_id, CASE WHEN at_ns < s.end_ns THEN s.name END AS step, phase, count(*) AS gpu_ops,
+           sum(op.dur_ns)::BIGINT AS gpu_ns
+    FROM op ASOF LEFT JOIN steps AS s ON op.trace_id = s.trace_id AND at_ns >= s.start_ns
+    GROUP BY ALL
+),
+ran AS (
+    SELECT {'trace_id': m.trace_id, 'step': CASE WHEN m.start_ns < s.end_ns THEN s.name END,
+            'phase': m.name} AS key,
+           m.start_ns, m.end_ns
+    FROM (FROM model UNION ALL FROM optimizer) AS m
+    ASOF LEFT JOIN steps AS s ON m.trace_id = s.trace_id AND m.start_ns >= s.start_ns
+),
+host AS (
+    SELECT key.trace_id AS trace_id, key.step AS step, key.phase AS phase,
+           sum(end_ns - start_ns)::BIGINT AS host_ns
+    FROM interval_union('ran') GROUP BY ALL
+)
+SELECT
+    coalesce(l.trace_id, h.trace_id) AS trace_id, coalesce(l.step, h.step) AS step,
+    coalesce(l.phase, h.phase) AS phase, host_ns, coalesce(gpu_ops, 0) AS gpu_ops,
+    coalesce(gpu_ns, 0) AS gpu_ns,
+    coalesce(gpu_ns, 0) / nullif(sum(gpu_ns) OVER (PARTITION BY coalesce(l.trace_id, h.trace_id),
+        coalesce(l.step, h.step)), 0) AS share_of_gpu_time
+FROM launched AS l FULL JOIN host AS h
+  ON l.trace_id = h.trace_id AND l.step IS NOT DISTINCT FROM h.step AND l.phase = h.phase
+ORDER BY trace_id, step NULLS FIRST, gpu_ns DESC, phase

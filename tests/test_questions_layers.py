@@ -1,0 +1,82 @@
+"""Layers found by repeating sequences of kernels."""
+
+import pytest
+
+from tests import traces
+from tests.conftest import trace_file
+from tests.traces import gpu_op, recorded
+
+
+def in_a_row(names, dur_us=2, gap_us=1, **more):
+    """Kernels of these names, one after another."""
+    pace = dur_us + gap_us
+    return [gpu_op(pace * i, dur_us, name=name, **more) for i, name in enumerate(names)]
+
+
+LAYER = ["norm", "qkv", "attention", "norm", "up", "gelu", "down"]
+
+
+def test_a_sequence_that_repeats_back_to_back_is_a_layer(tmp_path):
+    events = in_a_row(["embed", *LAYER * 6, "head", "loss"])
+    events[1 + 7 * 3]["dur"] = 2.5
+    with traces.load(tmp_path, events) as run:
+        (row,) = run.ask("repeated_layers")
+    assert (row["kernels"], row["length"], row["runs"], row["count"]) == (LAYER, 7, 1, 6)
+    assert (row["total_ns"], row["share_of_kernel_time"]) == (84_500, 84.5 / 90.5)
+    assert (row["min_ns"], row["p50_ns"], row["max_ns"]) == (20_000, 20_000, 20_000)
+    assert row["slow_count"] == 0
+
+
+def test_layers_of_several_steps_and_streams_are_told_apart(tmp_path):
+    step = ["embed", *LAYER * 4, "head", "loss", "sgd"]
+    events = in_a_row([*step * 2, *step[:-1]])
+    # The third layer of the second step takes 50 us longer.
+    late = len(step) + 1 + 2 * len(LAYER) + 3
+    for event in events[late:]:
+        event["ts"] += 50
+    other = in_a_row(["a", "b"] * 6, stream=9)
+    with traces.load(tmp_path, [*events, *other]) as run:
+        rows = {(row["stream"], row["length"]): row for row in run.ask("repeated_layers")}
+        fewer = run.ask("repeated_layers", repeats=5)
+    layer = rows[7, 7]
+    assert (layer["kernels"], layer["runs"], layer["count"]) == (LAYER, 3, 12)
+    assert (layer["p50_ns"], layer["max_ns"]) == (20_000, 70_000)
+    assert (layer["slow_count"], layer["slow_ns"], layer["slowest_number"]) == (1, 50_000, 3)
+    assert (rows[9, 2]["kernels"], rows[9, 2]["count"]) == (["a", "b"], 6)
+    assert [row["stream"] for row in fewer] == [9]
+
+
+def test_kernels_that_do_not_repeat_are_no_layers(tmp_path):
+    names = [f"kernel{i * i % 101}" for i in range(60)]
+    with traces.load(tmp_path, in_a_row(names)) as run:
+        assert run.ask("repeated_layers") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "length"),
+    [
+        ("h100-bert-small", 4, 12),
+        ("h100-timesformer", 12, 36),
+        ("b200-vllm-eager", 18, 42),
+        ("mi300x-sglang-graph-decode", 36, 15),
+        ("a100-transformer-batch512", 8, 42),
+    ],
+)
+def test_layers_are_those_of_the_recorded_kernels(name, layers, length, shared_database):
+    row = shared_database(f"{name}.json.gz").ask("repeated_layers")[0]
+    assert (row["runs"], row["count"], row["length"]) == (1, layers, length)
+    kernels = [
+        e for e in recorded(trace_file(f"{name}.json.gz"))
+        if e.get("cat") == "kernel" and e["args"]["stream"] == row["stream"]
+    ]  # fmt: skip
+    kernels.sort(key=lambda each: each["begin"])
+    names = [each["name"] for each in kernels]
+    whole = row["kernels"] * layers
+    (begin,) = [i for i in range(len(names)) if names[i : i + len(whole)] == whole]
+    assert names[begin + len(whole) : begin + len(whole) + length] != row["kernels"]
+    repeats = [kernels[begin + i * length :][:length] for i in range(layers)]
+    spans = [max(e["end"] for e in each) - each[0]["begin"] for each in repeats]
+    assert (row["min_ns"], row["max_ns"]) == (min(spans), max(spans))
+    assert row["p50_ns"] == sorted(spans)[layers // 2]
+    assert row["slowest_number"] == spans.index(max(spans)) + 1
+    assert row["total_ns"] == sum(e["end"] - e["begin"] for each in repeats for e in each)
