@@ -1,9 +1,10 @@
--- The parts of each window, one row per activity, idle class and cause: its time `ns`, and `gaps`, the number
--- of late gaps that contain it. Windows may overlap: the borders of all windows cut the timeline into cells,
--- and a window is the difference of two running sums over the cells.
-CREATE OR REPLACE TABLE window_timeline_parts AS
+-- The parts of each window of a relation (trace_id, device_id, kind, name, start_ns, end_ns), one row per
+-- activity, idle class and cause: its time `ns`, and `gaps`, the number of late gaps that contain it. Windows
+-- may overlap: the borders of all windows cut the timeline into cells, and a window is the difference of two
+-- running sums over the cells.
+CREATE OR REPLACE MACRO parts_of(some_windows) AS TABLE
 WITH border AS (
-    SELECT DISTINCT trace_id, device_id, unnest([start_ns, end_ns]) AS at_ns FROM windows
+    SELECT DISTINCT trace_id, device_id, unnest([start_ns, end_ns]) AS at_ns FROM query_table(some_windows)
 ),
 cell AS (
     SELECT trace_id, device_id, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns,
@@ -102,7 +103,7 @@ so_far AS MATERIALIZED (
 known AS (SELECT DISTINCT trace_id, device_id, part, activity, idle_class, cause FROM part),
 framed AS (
     SELECT w.*, k.* EXCLUDE (trace_id, device_id), f.number AS first_number, l.number AS end_number
-    FROM windows AS w JOIN known AS k USING (trace_id, device_id)
+    FROM query_table(some_windows) AS w JOIN known AS k USING (trace_id, device_id)
     JOIN cell AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id AND w.start_ns = f.start_ns
     JOIN cell AS l ON w.trace_id = l.trace_id AND w.device_id = l.device_id AND w.end_ns = l.start_ns
 )
@@ -121,10 +122,12 @@ LEFT JOIN cut_at AS c ON w.trace_id = c.trace_id AND w.device_id = c.device_id A
     AND w.first_number = c.number
 WHERE coalesce(l.ns, 0) > coalesce(f.ns, 0);
 
+CREATE OR REPLACE TABLE window_timeline_parts AS FROM parts_of('windows');
+
 -- How long each window's device computed, communicated, copied and was idle: these four add up to the window,
 -- and the classes of idle time add up to `idle_ns`. `device_in_launch_ns` is the part of `device_ns` during
 -- which the op's launch call was in progress: nothing was queued.
-CREATE OR REPLACE VIEW window_partition AS
+CREATE OR REPLACE MACRO partition_of(some_parts) AS TABLE
 SELECT
     trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
     window_end_ns - window_start_ns AS span_ns,
@@ -138,5 +141,7 @@ SELECT
     sum_where(ns, idle_class = 'unlinked') AS unlinked_ns,
     sum_where(ns, idle_class = 'after_last_op') AS after_last_op_ns,
     sum_where(ns, activity <> 'idle') AS busy_ns
-FROM window_timeline_parts
+FROM query_table(some_parts)
 GROUP BY ALL;
+
+CREATE OR REPLACE VIEW window_partition AS FROM partition_of('window_timeline_parts');

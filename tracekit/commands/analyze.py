@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tracekit.commands.options import resource_options, threshold_option
+from tracekit.commands.options import resource_options, threshold_option, window_option
 
 
 @click.command()
@@ -21,7 +21,7 @@ from tracekit.commands.options import resource_options, threshold_option
 @click.option(
     "--trace-id", type=int, help="Which trace of a database.  [default: all, side by side]"
 )
-@click.option("--window", help="gpu_active, trace, or a step's name.  [default: gpu_active]")
+@window_option
 @threshold_option
 @resource_options
 def analyze(

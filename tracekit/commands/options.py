@@ -125,3 +125,9 @@ threshold_option = click.option(
     metavar="NAME=VALUE",
     help="Set a threshold (tracekit/thresholds.py lists them).",
 )
+
+window_option = click.option(
+    "--window",
+    help="gpu_active, trace, a step's name, or the name of annotated ranges (the one of median "
+    "length; NAME@2: the second).  [default: gpu_active]",
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tracekit.commands.options import resource_options, threshold_option
+from tracekit.commands.options import resource_options, threshold_option, window_option
 from tracekit.replay.grammar import HELP
 
 
@@ -16,7 +16,7 @@ from tracekit.replay.grammar import HELP
 @click.argument("changes", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--trace-id", type=int, help="Which trace of a database.  [default: its only one]")
-@click.option("--window", help="gpu_active, trace, or a step's name.  [default: gpu_active]")
+@window_option
 @threshold_option
 @resource_options
 def whatif(

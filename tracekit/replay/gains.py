@@ -16,9 +16,10 @@ from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.critical_path import Path
 from tracekit.replay.graph.arrays import sums
+from tracekit.replay.ranges import Ranges
 from tracekit.replay.simulator import Run
 from tracekit.replay.whatif import Replay
-from tracekit.replay.windows import Bounds, gpu_active_lengths
+from tracekit.replay.windows import Bounds, Steps, gpu_active_lengths
 
 _HALF = 0.5
 # Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
@@ -116,9 +117,9 @@ class WindowGains:
         """The gains in a window.
 
         Args:
-            kind: `gpu_active`, `trace` or `step`.
-            number: of the device (`gpu_active`) or of the step; unused for `trace`, which is one
-                window for all devices.
+            kind: `gpu_active`, `trace`, `step` or `range`.
+            number: of the device (`gpu_active`), of the step or of the range; unused for `trace`,
+                which is one window for all devices.
         """
         key = ("trace", 0) if kind == "trace" else (kind, number)
         measured = self._runs["measured"][key]
@@ -143,7 +144,7 @@ class WindowGains:
     def causal(self, kind: str, number: int) -> Causal:
         """The gains with the critical path and the speed at which the verdict flips."""
         gains = self.gains(kind, number)
-        window = _Window(self.replay, self._bounds(kind, number), number)
+        window = self._window(kind, number)
         path = window.path(self.replay.run(steady=self.steady))
         total = sum(path.by_cause.values())
         graph = self.replay.graph
@@ -164,17 +165,23 @@ class WindowGains:
             scale_cause(what, factor, scale, self.replay.graph)
         return self.replay.simulator.run(scale)
 
-    def _bounds(self, kind: str, number: int) -> Bounds | None:
+    def _window(self, kind: str, number: int) -> _Window:
         if kind == "trace":
-            return self._whole
-        return self.replay.bounds(kind, number) if kind == "gpu_active" else None
+            return _Window(self._whole, number)
+        if kind == "gpu_active":
+            return _Window(self.replay.bounds(kind, number), number)
+        ranges = self.replay.steps if kind == "step" else self.replay.ranges
+        assert ranges is not None
+        return _Window(ranges, number)
 
     def _lengths(self, run: Run) -> dict[tuple[str, int], int]:
         active = gpu_active_lengths(run)
         found = {("gpu_active", device): length for device, length in active.items()}
         found["trace", 0] = self._whole.length(run)
-        steps = self.replay.steps.lengths(run).tolist()
-        return found | {("step", number): length for number, length in enumerate(steps)}
+        steps, ranges = self.replay.steps.lengths(run).tolist(), self.replay.ranges
+        found |= {("step", number): length for number, length in enumerate(steps)}
+        named = [] if ranges is None else ranges.lengths(run).tolist()
+        return found | {("range", number): length for number, length in enumerate(named)}
 
     def _flip(self, window: _Window, side: str) -> float | None:
         """How many times faster `side` has to be before halving the other side gains more."""
@@ -208,16 +215,15 @@ class WindowGains:
 class _Window:
     """A window with its length and critical path in any replay."""
 
-    replay: Replay
-    bounds: Bounds | None
-    step: int
+    of: Bounds | Steps | Ranges
+    number: int
 
     def length(self, run: Run) -> int:
-        if self.bounds is not None:
-            return self.bounds.length(run)
-        return int(self.replay.steps.lengths(run)[self.step])
+        if isinstance(self.of, Bounds):
+            return self.of.length(run)
+        return int(self.of.lengths(run)[self.number])
 
     def path(self, run: Run) -> Path:
-        if self.bounds is not None:
-            return self.bounds.path(run)
-        return self.replay.steps.path(run, self.step)
+        if isinstance(self.of, Bounds):
+            return self.of.path(run)
+        return self.of.path(run, self.number)

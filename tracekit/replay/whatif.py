@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracekit.errors import TracekitError
 from tracekit.replay.changes import apply
 from tracekit.replay.grammar import STEADY, parse
 from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
+from tracekit.replay.ranges import range_of, ranges_of, typical
 from tracekit.replay.scaling import Scale
 from tracekit.replay.simulator import Run, Simulator
 from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
@@ -66,7 +66,11 @@ class Replay:
     """The graph of one trace, which can be replayed with changes."""
 
     def __init__(
-        self, database: Reader, trace_id: int, thresholds: Thresholds | None = None
+        self,
+        database: Reader,
+        trace_id: int,
+        thresholds: Thresholds | None = None,
+        ranges: str | None = None,
     ) -> None:
         self.database = database
         self.trace_id = trace_id
@@ -74,8 +78,12 @@ class Replay:
         _return_freed_arrays()
         self.graph = build(database, trace_id, self.thresholds)
         self.steps: Steps = steps_of(database, trace_id, self.graph)
+        self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
+        """The annotated ranges that can be windows."""
         ends = whole(self.graph)
         watched = [ends.first_keys, ends.last_keys, self.steps.instants]
+        if self.ranges is not None:
+            watched.append(self.ranges.instants)
         self.simulator = Simulator(self.graph, np.concatenate(watched))
 
     def measured(self) -> Run:
@@ -139,13 +147,16 @@ def what_if(
     """How long a window would have taken with changes such as `host*0.5`.
 
     `tracekit.replay.grammar.HELP` lists the changes. `window` is `gpu_active` (the default),
-    `trace` or the name of a step. Lengths are in ns.
+    `trace`, the name of a step, or the name of annotated ranges: then the one of median length,
+    or with `NAME@2` the second. Lengths are in ns.
 
     Raises:
         TracekitError: a text is not a change or matches nothing in the trace, the trace has no such
             window, or it has no events with a time.
     """
-    replay = Replay(database, trace_id, thresholds)
+    meant = None if window is None else range_of(database, trace_id, window)
+    ranges, at = meant or (None, None)
+    replay = Replay(database, trace_id, thresholds, ranges)
     before, after = replay.measured(), replay.run(*changes)
     steps = replay.steps
     old, new = steps.lengths(before), steps.lengths(after)
@@ -153,13 +164,17 @@ def what_if(
         bounds = replay.bounds(window)
         name, window_ns, predicted_ns = bounds.name, bounds.length(before), bounds.length(after)
         path = bounds.path(after)
-    elif window in steps.names:
+    elif replay.ranges is None and window in steps.names:
         number = steps.names.index(window)
         name, window_ns, predicted_ns = window, int(old[number]), int(new[number])
         path = steps.path(after, number)
     else:
-        known = ", ".join(["gpu_active", "trace", *dict.fromkeys(steps.names)])
-        raise TracekitError(f"no window is named {window!r}; this trace has: {known}")
+        assert replay.ranges is not None and window is not None
+        lengths = replay.ranges.lengths(before)
+        number = typical(replay.ranges.lengths(replay.run(steady=True)), at)
+        name, window_ns = f"{ranges}@{number + 1}", int(lengths[number])
+        predicted_ns = int(replay.ranges.lengths(after)[number])
+        path = replay.ranges.path(after, number)
     totals = path.by_cause
     return WhatIf(
         trace=database.ask("overview", trace=trace_id)[0]["path"],

@@ -167,10 +167,11 @@ def _windows(out: Console, analysis: Analysis) -> None:
         )
     out.print(table)
     if replayed:
+        is_steady = any(gains.one_offs_ns for _, gains in replayed)
         section(
             out,
-            "Gain from halving each side's work (shares of each window; "
-            "steps from one completion to the next)",
+            "Gain from halving each side's work (shares of each window"
+            f"{' without one-offs' if is_steady else ''}; steps from one completion to the next)",
         )
         table = _table_of("window", ["length", "half host", "half device"], ["regime", "by"])
         for period, gains in replayed:
@@ -205,7 +206,10 @@ def _phases(out: Console, analysis: Analysis) -> None:
     """The longest outermost ranges of a trace without steps."""
     if not analysis.phases:
         return
-    section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")
+    if analysis.window.kind == "range":
+        section(out, "Ranges of this name (from the begin of their work to its completion)")
+    else:
+        section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")
     table = _table_of("range", ["length", "half host", "half device"])
     longest = sorted(analysis.phases, key=lambda phase: -phase.window_ns)
     for phase in longest[:5]:

@@ -57,7 +57,7 @@ QUERIES = (
 
 
 # Kinds of windows; by default the verdict takes the first kind that the trace has.
-_ORDER = ("gpu_active", "host_active", "step", "trace")
+_ORDER = ("range", "gpu_active", "host_active", "step", "trace")
 
 
 def gather(
@@ -87,20 +87,25 @@ def analyze(
 ) -> Analysis:
     """Asks the queries about one trace, replays it, and judges the answers.
 
-    `window` is `gpu_active`, `trace` or the name of a step. The default is the GPU-active span; in
-    a trace without GPU ops, it is the span of the host's busiest thread.
+    `window` is `gpu_active`, `trace`, the name of a step, or the name of annotated ranges: then the
+    one of median length is judged, or with `NAME@2` the second. The default is the GPU-active span;
+    in a trace without GPU ops, it is the span of the host's busiest thread.
 
     Raises:
         TracekitError: the trace has no such window.
     """
     thresholds = thresholds or Thresholds()
-    with database.in_background(lambda: _replay(database, trace_id, thresholds)) as replay:
+    ranges, at = _ranges(database, trace_id, window)
+    with database.in_background(lambda: _replay(database, trace_id, thresholds, ranges)) as replay:
         trace = _trace(database, trace_id)
         periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
-        main = periods[0] if window is None else _chosen(periods, window)
+        main = periods[0] if window is None or ranges is not None else _chosen(periods, window)
         top_kernels = database.ask("top_kernels", trace=trace_id, top=10)
         memory_traffic = database.ask("memory_traffic", trace=trace_id)
         replayed, reason = _replayed(replay, trace, main)
+    if ranges is not None:
+        main = _range_facts(replayed, main, at, reason)
+        periods = [main, *periods]
     others: list[Period] = []
     for each in periods:
         if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
@@ -146,14 +151,55 @@ def _is_about(window: Window, main: Window, thresholds: Thresholds) -> bool:
     return window.kind == "trace" and longer_ns < thresholds.small_gain * window.span_ns
 
 
-def _replay(database: Reader, trace_id: int, thresholds: Thresholds) -> Replay | None:
+def _ranges(
+    database: Reader, trace_id: int, window: str | None
+) -> tuple[str, int | None] | tuple[None, None]:
+    """The name of the ranges that `window` means, and which of them; None if it means no range."""
+    if window in (None, "gpu_active", "host_active", "trace"):
+        return None, None
+    from tracekit.replay.ranges import range_of
+
+    return range_of(database, trace_id, window) or (None, None)
+
+
+def _range_facts(replayed: WindowGains | None, span: Facts, at: int | None, reason: str) -> Facts:
+    """The range of median length, or the one numbered `at`, as a window of the device."""
+    from tracekit.replay.ranges import typical
+
+    if replayed is None or span.gpu is None:
+        raise TracekitError(f"ranges cannot be judged: {reason or 'the trace has no GPU ops'}")
+    replay = replayed.replay
+    assert replay.ranges is not None
+    number = typical(replay.ranges.lengths(replay.run(steady=True)), at)
+    begin, end = replay.ranges.spans(replay.measured())
+    name, device = f"{replay.ranges.name}@{number + 1}", span.gpu.device_id
+    # On the device's clock.
+    origin = replay.graph.host.origin_ns - replay.graph.device.shift_ns.get(device or 0, 0)
+    rows = replay.database.ask(
+        "interval_partition",
+        trace=replay.trace_id,
+        device=device,
+        from_ns=int(begin[number]) + origin,
+        to_ns=int(end[number]) + origin,
+    )
+    if not rows or not rows[0]["gpu_ops"]:
+        raise TracekitError(f"no GPU op runs in the range {name}")
+    row = rows[0]
+    window = Window("range", name, row["start_ns"], row["end_ns"], row["span_ns"])
+    idle = Idle(**_pick(Idle, row, causes=None), causes=row["causes"])
+    return Facts(window, Gpu(**_pick(Gpu, row)), idle, span.launch, None)
+
+
+def _replay(
+    database: Reader, trace_id: int, thresholds: Thresholds, ranges: str | None
+) -> Replay | None:
     """The replay of a trace; None for a trace without GPU ops."""
     query = "SELECT 1 FROM gpu_ops WHERE trace_id = getvariable('trace') LIMIT 1"
     if not database.fetch(query, {"trace": trace_id})[1]:
         return None
     from tracekit.replay.whatif import Replay
 
-    return Replay(database, trace_id, thresholds)
+    return Replay(database, trace_id, thresholds, ranges)
 
 
 def _replayed(
@@ -179,6 +225,8 @@ def _replayed(
 def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:
     """The kind and number by which the replay knows this window."""
     assert facts.gpu is not None
+    if facts.window.kind == "range":
+        return "range", int(facts.window.name.rpartition("@")[2]) - 1
     if facts.window.kind != "step":
         return facts.window.kind, int(facts.gpu.device_id or 0)
     return "step", replayed.replay.steps.numbers[facts.window.name, facts.window.start_ns]
@@ -246,8 +294,14 @@ def _name(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
 
 
 def _phases(replayed: WindowGains) -> list[Phase]:
-    steps = replayed.replay.steps
+    ranges, steps = replayed.replay.ranges, replayed.replay.steps
     found = []
+    if ranges is not None:
+        for number in range(len(ranges)):
+            gains = replayed.gains("range", number)
+            name = f"{ranges.name}@{number + 1}"
+            found.append(Phase(name, gains.window_ns, gains.host, gains.device))
+        return found
     for number in range(len(steps) if "phase" in steps.kinds else 0):
         gains = replayed.gains("step", number)
         found.append(Phase(steps.names[number], gains.window_ns, gains.host, gains.device))

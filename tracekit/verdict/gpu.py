@@ -196,8 +196,8 @@ def _replayed_window(facts: Facts, gains: Gains) -> str:
 
 
 def _called(window: Window) -> str:
-    """The window in a sentence: a step by its name, the others with an article."""
-    return window.name if window.kind == "step" else f"the {window.name}"
+    """The window in a sentence: a step or range by its name, the others with an article."""
+    return window.name if window.kind in ("step", "range") else f"the {window.name}"
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[str]:

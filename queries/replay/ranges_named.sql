@@ -1,0 +1,15 @@
+-- question: Where on the host are the annotated ranges of a name?
+-- param trace (integer, default all): the trace_id to look at
+-- param range (text, default ''): the ranges' name
+-- column trace_id (id): the trace
+-- column name (text): their name
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where the range begins
+-- column dur_ns (ns): how long it takes on the host
+-- doubts: no_annotations
+SELECT trace_id, name, pid, tid, start_ns, dur_ns
+FROM annotations
+WHERE side = 'host' AND name = getvariable('range') AND dur_ns > 0
+    AND trace_id = coalesce(getvariable('trace'), trace_id)
+ORDER BY trace_id, start_ns, event_id

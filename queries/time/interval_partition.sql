@@ -1,0 +1,52 @@
+-- question: How much of an interval was a device computing, communicating, copying, idle, and why idle?
+-- param trace (integer, default all): the trace_id to look at
+-- param device (integer, default all): the device
+-- param from_ns (integer, default all): where the interval begins; by default where the device's ops begin
+-- param to_ns (integer, default all): where it ends; by default where they end
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column start_ns (ns): where the interval begins, not before the device's first op
+-- column end_ns (ns): where it ends, not after its last
+-- column span_ns (ns): its length; the next four add up to it exactly
+-- column compute_ns (ns): union of kernels that are not communication
+-- column exposed_comm_ns (ns): communication not covered by compute
+-- column exposed_memcpy_ns (ns): copies and fills covered by neither
+-- column idle_ns (ns): nothing ran; the next four add up to it exactly
+-- column host_late_ns (ns): the op that ended the gap was launched after the gap began
+-- column device_ns (ns): it had been launched before: dependency, launch latency, event wait
+-- column device_in_launch_ns (ns): of device_ns, while the op's launch call was under way: nothing was queued
+-- column unlinked_ns (ns): its launch is not in the trace
+-- column after_last_op_ns (ns): no op followed
+-- column busy_ns (ns): union of all GPU ops: the interval less idle
+-- column kernels (count): kernels that start in it
+-- column gpu_ops (count): kernels, copies and fills that start in it
+-- column linked (count): those of them whose launch is in the trace
+-- column causes (map of text to ns): the parts of host_late_ns by cause
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
+WITH clipped AS MATERIALIZED (
+    SELECT trace_id, device_id, 'range' AS kind, '' AS name,
+           greatest(start_ns, coalesce(getvariable('from_ns')::BIGINT, start_ns)) AS start_ns,
+           least(end_ns, coalesce(getvariable('to_ns')::BIGINT, end_ns)) AS end_ns
+    FROM windows
+    WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND device_id = coalesce(getvariable('device'), device_id)
+),
+the_interval AS MATERIALIZED (FROM clipped WHERE start_ns < end_ns),
+part AS MATERIALIZED (FROM parts_of('the_interval')),
+late AS (
+    SELECT trace_id, device_id, map_from_entries(list((cause::VARCHAR, ns) ORDER BY ns DESC)) AS causes
+    FROM part WHERE idle_class = 'host_late' GROUP BY trace_id, device_id
+),
+counted AS (
+    SELECT a.trace_id, a.device_id, count(*) FILTER (o.kind = 'kernel') AS kernels,
+           count(o.event_id) AS gpu_ops, count(l.event_id) AS linked
+    FROM the_interval AS a LEFT JOIN gpu_ops AS o
+      ON a.trace_id = o.trace_id AND a.device_id = o.device_id AND o.start_ns >= a.start_ns
+        AND o.start_ns < a.end_ns
+    LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    GROUP BY a.trace_id, a.device_id
+)
+SELECT p.* EXCLUDE (kind, name), kernels, gpu_ops, linked, coalesce(causes, MAP {}) AS causes
+FROM partition_of('part') AS p JOIN counted USING (trace_id, device_id)
+LEFT JOIN late USING (trace_id, device_id)
+ORDER BY p.trace_id, p.device_id
