@@ -1,4 +1,4 @@
-"""Every command, query and program in the README runs, in order."""
+"""Every command, query and program in the README and the pages beside it runs, in order."""
 
 import os
 import re
@@ -14,23 +14,26 @@ import pytest
 from tests.conftest import SHARED_TRACES
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+PAGES = {
+    name: (ROOT / name).read_text()
+    for name in (
+        "README.md",
+        "examples/walkthrough.md",
+        "queries/README.md",
+        "workloads/README.md",
+    )
+}
+QUERIES = PAGES["queries/README.md"]
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    text = "\n".join(PAGES.values())
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def tour() -> list[tuple[str, str]]:
-    """The commands and programs, with their language."""
-    return re.findall(r"^```(sh|python)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-
-
-def halves() -> list[list[tuple[str, str]]]:
-    """The tour in two: what follows the sweep uses nothing that was made before it."""
-    ordered = tour()
-    at = next(i for i, (_, text) in enumerate(ordered) if text.startswith("tracekit sweep"))
-    return [ordered[:at], ordered[at:]]
+def tour(page: str) -> list[tuple[str, str]]:
+    """The commands and programs of a page, with their language."""
+    return re.findall(r"^```(sh|python)\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE)
 
 
 def commands(language: str, text: str) -> list[list[str]]:
@@ -46,13 +49,14 @@ def commands(language: str, text: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("half", halves(), ids=["to the sweep", "from the sweep"])
-def test_the_tour_runs_from_top_to_bottom(half, run, tmp_path):
+@pytest.mark.parametrize("page", ["README.md", "workloads/README.md"])
+def test_the_tour_runs_from_top_to_bottom(page, run, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    assert len(half) >= 4
-    for command in (each for language, text in half for each in commands(language, text)):
+    blocks = tour(page)
+    assert len(blocks) >= 2
+    for command in (each for language, text in blocks for each in commands(language, text)):
         if command[0] == "tracekit":
             done = run(*command[1:])
         else:
@@ -89,7 +93,7 @@ def test_its_tour_shows_what_is_printed(block, run, tmp_path):
 
 
 def test_its_vocabulary_is_that_of_a_database(shared_database):
-    table = README.split("## The SQL vocabulary")[1].split("Relations that are costly")[0]
+    table = QUERIES.split("## The SQL vocabulary")[1].split("Relations that are costly")[0]
     names = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     _, rows = shared_database("simulated-overhead-bound.json.gz").fetch("SHOW TABLES")
     assert sorted(names) == sorted(row[0] for row in rows)
@@ -97,7 +101,7 @@ def test_its_vocabulary_is_that_of_a_database(shared_database):
 
 def definitions() -> list[tuple[list[str], list[str], str]]:
     """The table of numbers: words that are printed, patterns of JSON keys, and a file."""
-    table = README.split("### Where each number is defined")[1].split("Three queries")[0]
+    table = QUERIES.split("### Where each number is defined")[1].split("Three queries")[0]
     rows = re.findall(r"^\| (.*?) \| (`.*?) \| (\S+) \|$", table, re.MULTILINE)
     return [
         (*(re.findall(r"`(.*?)`", cell) for cell in (said, keys)), file)
