@@ -160,3 +160,15 @@ def _disturb(events: list[dict[str, Any]], plants: frozenset[str], rng: random.R
             for each in events
             if each["cat"] != "cuda_runtime" or each["args"].get("correlation") not in lost
         ]
+
+
+# Where the sides gain about as much as each other, either regime is right.
+CLOSE = 0.05
+
+
+def is_right(program: Planted, regime: str) -> bool:
+    """Whether a regime is that of the program without what is planted in it."""
+    host, device = program.gains()
+    if abs(host - device) <= CLOSE:
+        return regime != "unknown"
+    return regime == ("overhead-bound" if host > device else "compute-bound")

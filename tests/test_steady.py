@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 import pytest
 
 import tracekit
 from tests.atoms import MS, US, Launch, Sync, Work, operator, step
-from tests.planted import planted
+from tests.bench.confidence import expected
+from tests.planted import is_right, planted
 from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tests.traces import slice_event
 
-CLOSE = 0.05
 SEEDS = sample("random programs with planted one-offs", range(1000), range(24))
 
 
@@ -22,12 +25,10 @@ def test_the_regime_is_that_of_the_part_that_repeats(first, tmp_path):
     wrong = []
     for seed in SEEDS[first : first + 8]:
         program = planted(seed)
-        host, device = program.gains()
         with tracekit.load(program.write(tmp_path / f"{seed}.json")) as database:
-            found = database.verdict().verdict
-        true = "overhead-bound" if host > device else "compute-bound"
-        if found.regime != true and abs(host - device) > CLOSE and found.confidence != "low":
-            wrong.append((seed, sorted(program.plants), host, device, found.regime))
+            verdict = database.verdict().verdict
+        if verdict.confidence != "low" and not is_right(program, verdict.regime):
+            wrong.append((seed, sorted(program.plants), verdict.regime, verdict.confidence))
     assert not wrong
 
 
@@ -53,10 +54,7 @@ def analyzed(tmp_path, atoms, more=()):
     simulation.recorded = list(simulation.events())
     path = write(tmp_path / "t.json", simulation)
     if more:
-        text = path.read_text()
-        import json
-
-        trace = json.loads(text)
+        trace = json.loads(path.read_text())
         trace["traceEvents"] += more
         path.write_text(json.dumps(trace))
     with tracekit.load(path) as database:
@@ -163,3 +161,12 @@ def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_d
     verdict = shared_database("mtia-inference.json.gz").verdict().verdict
     assert verdict.regime == "compute-bound"
     assert any("idle for only" in why for why in verdict.why)
+
+
+@pytest.mark.parametrize("name", sorted(expected()))
+def test_the_verdict_on_a_real_trace_is_the_one_that_an_expert_agreed_to(name, shared_database):
+    analysis, row = shared_database(f"{name}.json.gz").verdict(), expected()[name]
+    verdict, once = analysis.verdict, Counter(each.cause for each in analysis.one_offs)
+    listed = ", ".join(f"{cause} {count}" for cause, count in sorted(once.items())) or "-"
+    found = (verdict.regime, verdict.bottleneck or "-", verdict.confidence, listed)
+    assert found == (row["regime"], row["bottleneck"], row["confidence"], row["one-offs"])
