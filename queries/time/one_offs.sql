@@ -98,23 +98,16 @@ range AS (
         AND end_ns - start_ns >= thresholds().long_share * span_ns
         AND end_ns - start_ns >= thresholds().one_range_ratio * usual_ns
 ),
--- Captures of graphs.
-border AS (
-    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, is_begin,
-           lead(start_ns) OVER turn AS next_ns, lead(end_ns) OVER turn AS closed_ns,
-           lead(is_begin) OVER turn AS next_is_begin
-    FROM (SELECT *, name LIKE '%StreamBeginCapture%' AS is_begin FROM runtime_calls
-        WHERE regexp_matches(name, 'Stream(Begin|End)Capture') AND trace_id IN (SELECT trace_id FROM span))
-    WINDOW turn AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns)
-),
+-- Captures of graphs, with the calls right after them that make a graph of what was captured.
 captured AS (
-    SELECT b.trace_id, b.event_id, b.pid, b.tid, b.start_ns,
-           max(greatest(b.closed_ns, coalesce(c.end_ns, 0))) AS end_ns
-    FROM border AS b LEFT JOIN runtime_calls AS c
-      ON c.trace_id = b.trace_id AND c.pid = b.pid AND c.tid = b.tid AND c.start_ns >= b.next_ns
+    SELECT b.trace_id, b.capture_id AS event_id, b.pid, b.tid, b.start_ns,
+           max(greatest(b.end_ns, coalesce(c.end_ns, 0))) AS end_ns
+    FROM graph_captures AS b LEFT JOIN runtime_calls AS c
+      ON c.trace_id = b.trace_id AND c.pid = b.pid AND c.tid = b.tid AND c.start_ns >= b.end_ns
+        AND c.start_ns < b.end_ns + thresholds().after_capture_ns
         AND regexp_matches(c.name, 'Graph(Instantiate|GetNodes|Destroy|Upload)')
-        AND c.start_ns < b.next_ns + thresholds().after_capture_ns
-    WHERE b.is_begin AND NOT b.next_is_begin GROUP BY ALL
+    WHERE b.trace_id IN (SELECT trace_id FROM span)
+    GROUP BY ALL
 ),
 around AS (
     SELECT c.trace_id, c.event_id AS capture_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.end_ns
