@@ -49,7 +49,9 @@ def share(part: int | float, whole: int | float) -> str:
     if not whole:
         return "-"
     found = 100 * part / whole
-    return "<0.1 %" if 0 < found < 0.05 else f"{found:.1f} %"
+    if 0 < found < 0.05:
+        return "<0.1 %"
+    return f"{0.0 if abs(found) < 0.05 else found:.1f} %"
 
 
 def percent(fraction: float) -> str:

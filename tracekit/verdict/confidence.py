@@ -11,7 +11,7 @@ from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.verdict.cpu import host_doubts
 from tracekit.verdict.model import Beside, Facts, Finding, Verdict
 from tracekit.verdict.regime import accounted, host_gain
-from tracekit.verdict.steady import repetition_doubts
+from tracekit.verdict.steady import repeats_nothing, repetition_doubts
 
 _SERIOUS = {
     "truncated": "The trace is cut off; the missing part could change the verdict.",
@@ -56,7 +56,7 @@ def doubted(
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     plain = abs(margin) >= thresholds.plain_margin
     level = min(2, len(doubts) + (0 if plain else 1))
-    if ops < thresholds.few_ops:
+    if ops < thresholds.few_ops or repeats_nothing(beside.repetition):
         level = 2
     confidence = ("high", "medium", "low")[level]
     return replace(verdict, confidence=confidence, why=verdict.why + doubts)

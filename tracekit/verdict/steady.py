@@ -61,7 +61,7 @@ def repetition_doubts(
 ) -> list[str]:
     """Why the recorded part may not be typical of the run."""
     doubts = []
-    if repetition is not None and 2 * repetition.repeated < repetition.gpu_ops:
+    if repeats_nothing(repetition):
         doubts.append(
             "Nothing repeats: most kernels ran once or twice, so the trace does not show a steady "
             "state."
@@ -74,25 +74,28 @@ def repetition_doubts(
     return doubts
 
 
+def repeats_nothing(repetition: Repetition | None) -> bool:
+    """Whether most GPU ops have a name that hardly occurs again."""
+    return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
+
+
 def step_sentences(steps: Sequence[Period], regime: str) -> list[str]:
     """The typical step, the steps that differ from it and how, and the steps' regimes if they
     differ from the verdict's."""
     sentences = []
     if len(steps) >= QueryThresholds().fewest_alike:
-        typical_ns = median_low(step.window.span_ns for step in steps)
-        typical = next(step for step in steps if step.window.span_ns == typical_ns)
+        typical_ns = median_low(_length(step) for step in steps)
+        typical = next(step for step in steps if _length(step) == typical_ns)
         ratio = QueryThresholds().cold_step_ratio
         odd = [
-            step
-            for step in steps
-            if not typical_ns <= ratio * step.window.span_ns <= ratio**2 * typical_ns
+            step for step in steps if not typical_ns / ratio <= _length(step) <= typical_ns * ratio
         ]
         named = "; ".join(_difference(step, typical) for step in odd[:_NAMED])
         more = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
         if odd:
             sentences.append(
-                f"The typical step is {typical.window.name} ({duration(typical_ns)}, the median "
-                f"on the host). Steps that differ: {named}{more}."
+                f"The typical step is {typical.window.name} ({duration(typical_ns)}, the median). "
+                f"Steps that differ: {named}{more}."
             )
     differing = Counter(step.regime for step in steps if step.regime != regime)
     if differing:
@@ -103,13 +106,23 @@ def step_sentences(steps: Sequence[Period], regime: str) -> list[str]:
     return sentences
 
 
+def _length(step: Period) -> int:
+    """A step's recorded length: between completions if it was replayed, else the host's."""
+    if step.gains is None:
+        return step.window.span_ns
+    return step.gains.window_ns + step.gains.one_offs_ns
+
+
 def _difference(step: Period, typical: Period) -> str:
-    """A step's length and the part of it that differs most from the typical step's."""
+    """A step's length, and the part of the host's step that differs most from the typical one's if
+    the host's step differs as well."""
+    longer = _length(step) > _length(typical)
+    said = f"{step.window.name} took {duration(_length(step))}"
     grown = Counter(_parts(step))
     grown.subtract(_parts(typical))
-    longer = step.window.span_ns > typical.window.span_ns
-    said = f"{step.window.name} took {duration(step.window.span_ns)}"
-    if not grown:
+    host_ns = step.window.span_ns - typical.window.span_ns
+    differs = 2 * abs(host_ns) > abs(_length(step) - _length(typical))
+    if not grown or not differs or (host_ns > 0) != longer:
         return said
     name, ns = max(grown.items(), key=lambda item: item[1] if longer else -item[1])
     return f"{said} ({duration(abs(ns))} {'more' if longer else 'less'} {name})"
