@@ -19,11 +19,11 @@
 -- column short_ops (count): GPU ops that took less time than the call that launched them
 -- column slow_launches (count): launch calls of slow_ns or more
 -- column late_ops (count): launch delays of late_ns or more
--- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
 -- column graph_share (fraction of gpu_ops): ops that graph launches ran
 -- column compiled_share (fraction of the kernels that can be fused): of the kernels that are no matrix
 --     product, attention, convolution or communication, those that Inductor wrote (torch.compile); NULL: no
 --     such kernel
+-- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (

@@ -7,7 +7,6 @@ event takes no longer than its like usually does (queries/time/one_offs.sql).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,22 +104,26 @@ def _slow_steps(replay: Replay) -> list[OneOff]:
     graph, steps = replay.graph, replay.steps
     if len(steps) < QueryThresholds().fewest_alike or "phase" in steps.kinds:
         return []
+    host = graph.host
     launching = graph.device.thread[graph.device.linked]
-    threads = np.union1d(launching, graph.host.thread_of(steps.begin)).tolist()
-    spans = list(zip(steps.names, steps.began_ns, steps.lasted_ns, strict=True))
-    works = [[_work(graph, each, begun, ns)[2] for each in threads] for _, begun, ns in spans]
-    usual = [median_low(each) for each in zip(*works, strict=True)]
-    slow = [number for number, work in enumerate(works) if sum(work) >= SLOW * sum(usual)]
+    threads = np.union1d(launching, host.thread_of(steps.begin))
+    began, lasted = np.array(steps.began_ns), np.array(steps.lasted_ns)
+    # A row for each step, a column for each thread.
+    begin = host.key(threads[None, :], began[:, None])
+    end = host.key(threads[None, :], (began + lasted)[:, None])
+    work = host.work_between(begin.ravel(), end.ravel()).reshape(begin.shape)
+    usual = np.sort(work, axis=0)[(len(work) - 1) // 2]
+    slow = np.flatnonzero(work.sum(axis=1) >= SLOW * usual.sum())
     if 2 * len(slow) > len(steps):
         return []
     found = []
-    for number in slow:
-        name, begun, ns = spans[number]
-        row = {"kind": "step", "event_id": None, "start_ns": begun, "dur_ns": ns, "name": name}
-        for thread, work, typical in zip(threads, works[number], usual, strict=True):
-            begin, end, _ = _work(graph, thread, begun, ns)
-            row["cause"] = _main_cause(graph, begin, end)
-            found.append(_one_off(row, typical, work, begin, end))
+    for number in slow.tolist():
+        row: dict[str, Any] = {"kind": "step", "event_id": None, "name": steps.names[number]}
+        row |= {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
+        for thread in np.flatnonzero(work[number] > usual).tolist():
+            keys = int(begin[number, thread]), int(end[number, thread])
+            row["cause"] = _main_cause(graph, *keys)
+            found.append(_one_off(row, int(usual[thread]), int(work[number, thread]), *keys))
     return found
 
 
