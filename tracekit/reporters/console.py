@@ -154,7 +154,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
     replayed = [(period, period.gains) for period in periods if period.gains]
     section(out, "Window by window (shares of each window; steps as the host ran them)")
     figures = ["length", "busy", "host late"] if analysis.gpu else ["length", "compute"]
-    table = _table_of("window", figures, [] if replayed else ["regime", "by"])
+    table = _table_of("window", figures, [] if replayed else ["regime", "bottleneck"])
     for period in periods:
         span = period.window.span_ns
         late = [share(period.idle.host_late_ns, span)] if period.idle else []
@@ -173,7 +173,9 @@ def _windows(out: Console, analysis: Analysis) -> None:
             "Gain from halving each side's work (shares of each window"
             f"{' without one-offs' if is_steady else ''}; steps from one completion to the next)",
         )
-        table = _table_of("window", ["length", "half host", "half device"], ["regime", "by"])
+        table = _table_of(
+            "window", ["length", "half host", "half device"], ["regime", "bottleneck"]
+        )
         for period, gains in replayed:
             table.add_row(
                 clipped(period.window.name, 32),

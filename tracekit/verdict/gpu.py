@@ -172,8 +172,10 @@ def _gain_sentences(
             if name != bottleneck and gain >= thresholds.named_gain
         ][:3]
         rest = f" Removing other causes: {', '.join(others)}." if others else ""
+        # Where kernels of unknown limit may count as well, the next sentence gives the bound.
+        bound = "" if gains.removed_at_most.get(bottleneck, 0.0) > saved else "at most "
         sentences.append(
-            f"Removing {bottleneck} would save at most {percent(saved)} "
+            f"Removing {bottleneck} would save {bound}{percent(saved)} "
             f"({duration(round(saved * gains.window_ns))}).{rest}"
         )
     captured = is_captured(facts.launch, thresholds)

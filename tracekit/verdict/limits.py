@@ -27,10 +27,11 @@ def limit_sentences(gains: Gains, regime: str, thresholds: Thresholds) -> list[s
         for name, most in gains.removed_at_most.items()
     ]
     return [
-        f"{share(doubtful, 1)} is kernels whose limit is not known (no shapes): "
-        f"removing {', '.join(ranges)}."
+        f"The trace does not show whether math or memory limits kernels worth "
+        f"{share(doubtful, 1)}: removing {', '.join(ranges)}."
     ]
 
 
 def _range(least: float, most: float) -> str:
-    return f"{share(max(least, 0.0), 1)} to {share(max(most, 0.0), 1)}"
+    low, high = sorted((max(least, 0.0), max(most, 0.0)))
+    return f"{share(low, 1)} to {share(high, 1)}"
