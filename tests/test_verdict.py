@@ -206,23 +206,36 @@ def test_work_that_was_queued_before_the_gap_is_the_devices_matter(tmp_path):
 @pytest.mark.parametrize(
     ("delay_us", "depth", "said"),
     [
-        (6, 1, "at the device's floor (up to 8 us), so the device is already waiting"),
-        (8, 3, "at the device's floor (up to 8 us), so the device is already waiting"),
-        (15, 1, "above the device's floor (up to 8 us), though the median launch finds its queue"),
-        (15, 4, "above the device's floor (up to 8 us), because work queues up before it runs"),
-        (900, 1, "above the device's floor (up to 8 us), though the median launch finds its queue"),
-        (900, 200, "above the device's floor (up to 8 us), because work queues up"),
+        (6, 1, "median delay 6 us (floor: up to 8 us): the device waits when work arrives"),
+        (8, 3, "median delay 8 us (floor: up to 8 us): the device waits when work arrives"),
+        (15, 1, "median delay 15 us with an empty queue"),
+        (15, 4, "median delay 15 us: work queues up before it runs (3 ahead)"),
+        (900, 1, "median delay 900 us with an empty queue"),
+        (900, 200, "median delay 900 us: work queues up before it runs (199 ahead)"),
+        (-95, 1, "median delay -95 us: device and host clocks differ"),
     ],
 )
 def test_a_launch_delay_is_near_the_floor_or_a_queue_only_where_it_is(delay_us, depth, said):
     given = replace(facts(10, 90), launch=Launch(1000, 1000 * delay_us, 0, depth, None))
     why = judge(given, found=causal(host=0.45)).why
-    assert any(f"median launch delay {delay_us} us: {said}" in each for each in why)
-    assert depth < 4 or any(f"(median: {depth - 1} ahead)" in each for each in why)
+    assert any(said in each for each in why)
 
 
 def test_the_floor_that_a_launch_delay_is_held_against_is_the_one_that_judges():
     slow = Thresholds().updated(["launch_floor_ns=20000"])
     given = replace(facts(10, 90), launch=Launch(1000, 15_000, 0, 1, None))
     why = judge_by(given, [], causal(host=0.45), slow).why
-    assert any("at the device's floor (up to 20 us)" in each for each in why)
+    assert any("(floor: up to 20 us)" in each for each in why)
+
+
+def test_a_cause_that_gains_next_to_nothing_is_no_bottleneck():
+    # Copies are on the critical path by chance; the device spends its time on math.
+    found = causal(host=0.01, device=0.02, copy=0.001, work={"math": 90 * MS, "copy": 1 * MS})
+    verdict = judge(facts(95, 5), found=found)
+    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math")
+
+
+def test_a_faster_host_gains_no_more_than_the_idle_time():
+    verdict = judge(facts(97, 3), found=causal(host=0.3, device=0.1, math=0.2, python=0.4))
+    assert verdict.regime == "compute-bound"
+    assert any("idle for only 3.0 %" in why for why in verdict.why)

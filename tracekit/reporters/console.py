@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
@@ -88,7 +89,9 @@ def _headline(out: Console, analysis: Analysis) -> None:
         )
     out.print(line)
     rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
-    devices = ", ".join(trace.devices) or ("CPU only" if analysis.host else "no device")
+    alike = Counter(trace.devices)
+    named = (name if count == 1 else f"{count} x {name}" for name, count in alike.items())
+    devices = ", ".join(named) or ("CPU only" if analysis.host else "no device")
     out.print(Text(printable(f"{trace.path}: {devices}{rank}, {trace.events:,} events"), "dim"))
 
 

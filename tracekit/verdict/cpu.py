@@ -13,8 +13,7 @@ from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
 from tracekit.verdict.model import Facts, HostThread, Saving, Verdict
 
 _RECORD_DEVICE = (
-    "Record the GPU, too: torch.profiler.profile(activities=[ProfilerActivity.CPU, "
-    "ProfilerActivity.CUDA])."
+    "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
 )
 _WORK = ("compute", "communication")
 
@@ -44,8 +43,8 @@ def judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdic
     ]
     if host.launches:
         why.append(
-            f"{host.launches:,} calls launched work on a device, but none of that work was "
-            "recorded: the trace cannot tell whether the device or the host is the bottleneck."
+            f"{host.launches:,} calls launched work on a device that was not recorded: the trace "
+            "cannot tell which side is the bottleneck."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [_RECORD_DEVICE])
     if host.device_evidence:

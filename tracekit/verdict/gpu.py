@@ -97,8 +97,9 @@ def _judge_gpu(
         for name, gain in gains.removed.items()
         if gain > 0
     ]
-    why = [_busy_sentence(facts, gpu)]
-    why += steady_sentences(facts, gains, beside.one_offs, thresholds)
+    why = steady_sentences(facts, gains, beside.one_offs, thresholds) or [
+        _busy_sentence(facts, gpu)
+    ]
     if not gains.window_ns or not span:
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, None, [])
     margin = gains.device - host_gain(facts, gains)
@@ -137,10 +138,7 @@ def _gain_sentences(
 ) -> list[str]:
     gains, window = causal.gains, _replayed_window(facts, causal.gains)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
-    sentences = [
-        f"In a replay with the host's work halved, {window} is {host}; "
-        f"with the device's work halved, {device}."
-    ]
+    sentences = [f"Half the host's work makes {window} {host}; half the device's, {device}."]
     if max(host_gain(facts, gains), gains.device) < thresholds.small_gain:
         if busy >= thresholds.busy_share:
             sentences.append(
@@ -179,7 +177,7 @@ def _gain_sentences(
             f"({duration(round(saved * gains.window_ns))}).{rest}"
         )
     captured = is_captured(facts.launch, thresholds)
-    if regime == OVERHEAD and gains.cuda_graph > 0 and not captured:
+    if regime == OVERHEAD and gains.cuda_graph >= thresholds.named_gain and not captured:
         sentences.append(
             f"With free launches, as in a CUDA graph, {_called(facts.window)} would be "
             f"{_gained(gains.cuda_graph, thresholds)}."
@@ -225,21 +223,14 @@ def _launch_sentence(facts: Facts, thresholds: Thresholds) -> str:
     launch = facts.launch
     assert launch is not None
     delay, waiting = launch.delay_p50_ns, launch.queue_depth_p50 - 1
+    floor_ns = thresholds.launch_floor_ns
     if delay < 0:
-        return (
-            f"{launch.count:,} launches, median launch delay {duration(delay)}: the device's clock "
-            "is behind the host's, so delays do not tell who waits."
-        )
-    floor = f"the device's floor (up to {duration(thresholds.launch_floor_ns)})"
-    if delay <= thresholds.launch_floor_ns:
-        meaning = f"at {floor}, so the device is already waiting when work arrives"
+        meaning = ": device and host clocks differ, so delays do not tell who waits"
+    elif delay <= floor_ns:
+        meaning = f" (floor: up to {duration(floor_ns)}): the device waits when work arrives"
     elif waiting > 0:
-        ahead = f"(median: {waiting:,} ahead)"
-        meaning = f"above {floor}, because work queues up before it runs {ahead}"
+        meaning = f": work queues up before it runs ({waiting:,} ahead)"
     else:
-        meaning = (
-            f"above {floor}, though the median launch finds its queue empty: launch calls are "
-            "slow, or the op waits for something else"
-        )
+        meaning = " with an empty queue: launch calls are slow, or ops wait for something else"
     calls = "launch" if launch.count == 1 else "launches"
-    return f"{launch.count:,} {calls}, median launch delay {duration(delay)}: {meaning}."
+    return f"{launch.count:,} {calls}, median delay {duration(delay)}{meaning}."

@@ -31,11 +31,14 @@ def steady_sentences(
         for name, ns in longest
     )
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+    busy_ns, span_ns, left_ns = facts.gpu.busy_ns, facts.window.span_ns, gains.window_ns
+    name = (
+        facts.window.name if facts.window.kind in ("step", "range") else f"the {facts.window.name}"
+    )
     return [
-        f"One-off events were taken out: {duration(gains.one_offs_ns)} of "
-        f"{duration(gains.one_offs_ns + gains.window_ns)} ({named}{more}). The GPU is busy for "
-        f"{share(steady_busy_ns(facts, one_offs), gains.window_ns)} of the rest "
-        f"({duration(gains.window_ns)})."
+        f"The GPU was busy for {share(busy_ns, span_ns)} of {name} ({duration(span_ns)}), and for "
+        f"{share(steady_busy_ns(facts, one_offs), left_ns)} of the {duration(left_ns)} "
+        f"without one-off events ({named}{more})."
     ]
 
 
