@@ -1,10 +1,14 @@
 """Questions about bytes and FLOPs: work from shapes, compared with known peaks."""
 
+import json
+
 import pytest
 
 import tracekit
 from tests import traces
-from tests.traces import device, gpu_op, launch, launched, operator
+from tests.conftest import trace_file
+from tests.test_limits import captured, replayed
+from tests.traces import device, gpu_op, launch, launched, launches_of, operator, recorded
 
 BF16 = "c10::BFloat16"
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -316,3 +320,33 @@ def test_the_peak_says_which_operators_hold_the_memory(tmp_path):
     assert rows["aten::empty"]["tensors"] == 2
     assert rows["before recording"]["live_bytes"] == 500
     assert {(r["peak_bytes"], r["peak_at_ns"]) for r in rows.values()} == {(900, 23_000)}
+
+
+def test_the_work_of_graph_replays_is_that_of_their_capture(shared_database):
+    run = shared_database("a100-vit-recapture.json.gz")
+    events = recorded(trace_file("a100-vit-recapture.json.gz"))
+    ran = [op for op, call in launches_of(events) if "GraphLaunch" in call["name"]]
+    rows = [row for row in run.ask("roofline", top=100) if row["known_from"] == "capture"]
+    for row in (row for row in rows if row["operator"] == "aten::mm"):
+        (m, k), (_, n) = json.loads(row["shapes"])[:2]
+        # A replay runs 12 layers.
+        assert row["calls"] == 12 * sum("GraphLaunch" in e["name"] for e in events) == 60
+        assert row["flops"] == row["calls"] * 2 * m * k * n
+    gpu_ns = sum(row["gpu_ns"] for row in rows if "attention" in row["operator"])
+    assert gpu_ns == sum(op["end"] - op["begin"] for op in ran if "flash_fwd" in op["name"])
+    whole = next(row for row in run.ask("mfu") if row["kind"] == "trace")
+    flops = sum(row["flops"] for row in rows)
+    assert whole["captured_flops"] == whole["flops"] == flops == 175_630_602_240
+
+
+def test_a_step_has_the_work_of_the_replays_that_it_launches(tmp_path):
+    # Replayed in the second step, run on the device after it.
+    events = [*captured(0, [2224, 16]), *replayed(1000, [100, 100], 1)]
+    events += [traces.step(1, 0, 900), traces.step(2, 990, 20), traces.step(3, 1020, 1000)]
+    with traces.load(tmp_path, events, **device(A100)) as run:
+        row = next(row for row in run.ask("mfu", kind="step") if row["flops"])
+        rows = run.ask("roofline")
+    assert row["name"] == "ProfilerStep#2"
+    assert row["flops"] == row["captured_flops"] == 2 * 2224**3 + 2 * 16**3
+    assert row["share_counted"] == 1
+    assert [(r["known_from"], r["calls"]) for r in rows] == [("capture", 1)] * 2

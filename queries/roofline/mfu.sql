@@ -8,25 +8,36 @@
 -- column span_ns (ns): its length
 -- column device (text): the device's name in the trace
 -- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: those
---     that the host calls in a step, those whose GPU ops begin in another window
+--     that the host calls in a step (a graph's replays that it launches there), those whose GPU ops begin in
+--     another window
 -- column tflop_per_s (10^12 operations per second): flops over span_ns
 -- column share_of_peak (fraction of the dense peak): time that flops would take at the peaks of their
 --     formats, over span_ns; NULL: peaks unknown
 -- column share_counted (fraction of kernel time): of the kernels counted for the window, time of those
 --     whose operator's FLOPs are known; the others add no FLOPs
+-- column captured_flops (floating-point operations): those of graph replays among flops, by the operators
+--     and shapes of the graph's capture
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work
 -- done, recomputation included (there: hardware FLOPs utilization).
-WITH work AS MATERIALIZED (FROM measured_work()),
+WITH work AS MATERIALIZED (
+    SELECT trace_id, device_id, flops, 0 AS captured_flops, peak, is_matrix, gpu_op_ids, first_ns,
+           start_ns AS host_ns
+    FROM measured_work()
+    UNION ALL
+    SELECT r.trace_id, r.device_id, flops, flops, peak, is_matrix, gpu_op_ids, k.start_ns, l.launch_start_ns
+    FROM replayed_work() AS r JOIN gpu_ops AS k ON r.trace_id = k.trace_id AND gpu_op_ids[1] = k.event_id
+    JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
+),
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (
-    SELECT w.trace_id, w.device_id, first_ns AS at_ns, w.start_ns AS host_ns, flops,
+    SELECT w.trace_id, w.device_id, first_ns AS at_ns, host_ns, flops, captured_flops,
            math_roof_ns(flops, p.flop_per_s, w.peak, is_matrix) AS peak_ns,
            0 AS kernel_ns, 0 AS counted_ns
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_matrix
     UNION ALL
-    SELECT k.trace_id, k.device_id, k.start_ns, launch_start_ns, 0, 0, dur_ns,
+    SELECT k.trace_id, k.device_id, k.start_ns, launch_start_ns, 0, 0, 0, dur_ns,
            CASE WHEN w.event_id IS NULL THEN 0 ELSE dur_ns END
     FROM gpu_ops AS k LEFT JOIN counted AS w ON k.trace_id = w.trace_id AND k.event_id = w.event_id
     LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
@@ -34,7 +45,7 @@ done AS (
 ),
 measured AS (
     SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns, w.end_ns, sum(flops) AS flops,
-           count(*) FILTER (peak_ns IS NULL) AS unknown,
+           sum(captured_flops) AS captured_flops, count(*) FILTER (peak_ns IS NULL) AS unknown,
            sum(peak_ns) AS peak_ns, sum(kernel_ns) AS kernel_ns, sum(counted_ns) AS counted_ns
     FROM windows AS w JOIN done AS d ON w.trace_id = d.trace_id AND w.device_id = d.device_id
      AND CASE kind WHEN 'step' THEN d.host_ns ELSE d.at_ns END >= w.start_ns
@@ -46,6 +57,6 @@ SELECT
     m.trace_id, m.device_id, kind, m.name, m.end_ns - m.start_ns AS span_ns, p.device, flops,
     flops / (m.end_ns - m.start_ns) / 1e3 AS tflop_per_s,
     CASE WHEN unknown = 0 THEN peak_ns / (m.end_ns - m.start_ns) END AS share_of_peak,
-    counted_ns / nullif(kernel_ns, 0) AS share_counted
+    counted_ns / nullif(kernel_ns, 0) AS share_counted, captured_flops
 FROM measured AS m LEFT JOIN device_peaks AS p ON m.trace_id = p.trace_id AND m.device_id = p.device_id
 ORDER BY m.trace_id, m.device_id, kind, m.start_ns

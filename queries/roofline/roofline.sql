@@ -8,10 +8,13 @@
 -- column device_id (id): the device
 -- column operator (text): the operator that does the work
 -- column shapes (JSON): dimensions of its inputs
+-- column known_from (text): where operator and shapes are known from: call (the host's own) or capture (the
+--     kernels are of a graph's replays, operator and shapes of the graph's capture)
 -- column format (text): the number format whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64,
 --     int8 ...
--- column calls (count): how often
--- column gpu_ns (ns): sum over calls of the union of each call's GPU ops
+-- column calls (count): how often; of a capture, how often replays ran it
+-- column gpu_ns (ns): sum over calls of the union of each call's GPU ops; of a capture, the sum of its
+--     kernels
 -- column flops (floating-point operations): of all calls, by shapes. A multiply-add counts as two; a
 --     convolution's backward pass as one forward pass for each wanted gradient of input and weight, the
 --     bias's as none; normalization as 8 an element, twice that backward; softmax as 5; else one an element
@@ -28,11 +31,20 @@
 -- Roofline: Williams, Waterman, Patterson 2009 (https://doi.org/10.1145/1498765.1498785). Work that is no
 -- matrix product is held against the vector units' fp32 peak.
 WITH work AS (
-    SELECT trace_id, device_id, name, dims, is_matrix, roof_format(peak, is_matrix) AS format,
+    SELECT trace_id, device_id, name, dims, known_from, is_matrix, roof_format(peak, is_matrix) AS format,
            count(*) AS calls,
            sum(busy_ns)::BIGINT AS gpu_ns,
            sum(flops) AS flops, sum(read_bytes + written_bytes)::BIGINT AS moved_bytes
-    FROM measured_work() GROUP BY ALL
+    FROM (
+        SELECT trace_id, device_id, name, dims, 'call' AS known_from, is_matrix, peak, busy_ns, flops,
+               read_bytes, written_bytes
+        FROM measured_work()
+        UNION ALL
+        SELECT trace_id, device_id, name, dims, 'capture', is_matrix, peak, busy_ns, flops, read_bytes,
+               written_bytes
+        FROM replayed_work()
+    )
+    GROUP BY ALL
 ),
 held AS (
     SELECT w.*, math_roof_ns(flops, p.flop_per_s, format, is_matrix)::BIGINT AS math_ns,
@@ -41,12 +53,13 @@ held AS (
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 )
 SELECT
-    trace_id, device_id, name AS operator, dims AS shapes, format, calls, gpu_ns, flops, moved_bytes,
+    trace_id, device_id, name AS operator, dims AS shapes, known_from, format, calls, gpu_ns, flops,
+    moved_bytes,
     flops / gpu_ns / 1e3 AS tflop_per_s,
     moved_bytes / gpu_ns AS gb_per_s, math_ns, memory_ns,
     roof_bound(math_ns, memory_ns, gpu_ns,
         coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS bound,
     CASE WHEN math_ns IS NOT NULL AND memory_ns IS NOT NULL THEN roof_ns / gpu_ns END AS share_of_roof
 FROM held
-ORDER BY gpu_ns DESC, operator, shapes
+ORDER BY gpu_ns DESC, operator, shapes, known_from
 LIMIT coalesce(getvariable('top'), 20)

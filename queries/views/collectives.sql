@@ -33,6 +33,14 @@ CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
         WHEN type IN ('allgather', 'reducescatter', 'alltoall', 'scatter', 'gather') THEN (n - 1) / n
     WHEN type IN ('broadcast', 'reduce', 'sendrecv') THEN 1 END;
 
+-- The sizes, in rows, of the parts that an all-to-all sends to or receives from each rank. c10 writes [] for
+-- equal parts, and cuts lists of more than 30; both are NULL.
+-- https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.cpp
+CREATE OR REPLACE MACRO split_sizes(text) AS CASE
+    WHEN list_count(integers_of(text)) = nullif(len(integers_of(text)), 0) THEN integers_of(text) END;
+-- How uneven they are: the largest over the mean; 1 is even, their number is all in one.
+CREATE OR REPLACE MACRO imbalance(sizes) AS list_max(sizes) / nullif(list_avg(sizes), 0);
+
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
 -- the kernel, or on the operator that launched it (record_param_comms). Bandwidths are computed from
 -- `message_bytes`, the larger side of the exchange.
@@ -71,6 +79,8 @@ typed AS (
         coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
         nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator,
         TRY_CAST(args->>'Seq' AS BIGINT) AS sequence,
+        split_sizes(args->>'In split size') AS sent_sizes,
+        split_sizes(args->>'Out split size') AS received_sizes,
         list_max(list_transform(
             list_zip(shapes_of(scope_args->'Input Dims'), texts_of(scope_args->'Input type')),
             lambda x: elements(x[1]) * element_bytes(x[2])

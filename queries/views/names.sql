@@ -67,6 +67,47 @@ CREATE OR REPLACE MACRO is_inductor_kernel(name) AS
 -- https://arxiv.org/abs/2405.04434 (multi-head latent attention)
 CREATE OR REPLACE MACRO is_latent_attention(name) AS regexp_matches(name, '(?i)mla');
 
+-- What a kernel does in a mixture of experts, by its name: experts (their products, or the whole fused layer)
+-- or routing (choosing experts, sorting tokens by expert, preparing the products, summing up). NULL: the name
+-- does not tell; plain products (cuBLAS, CUTLASS, TensorRT-LLM's bmm_*) may be experts all the same.
+-- vLLM and SGLang (fused_moe_kernel, moe_align_block_size_kernel, topkGating, moe_wna16, marlin_moe_wna16):
+--     https://github.com/vllm-project/vllm/tree/main/csrc/moe
+--     https://github.com/sgl-project/sglang/tree/main/sgl-kernel/csrc/moe
+-- TensorRT-LLM and FlashInfer (MoeFCGemm, moe::dev, expandInputRows, finalizeMoeRouting):
+--     https://github.com/NVIDIA/TensorRT-LLM/tree/main/cpp/tensorrt_llm/kernels/cutlass_kernels/moe_gemm
+-- CUTLASS: GemmGrouped (2.x), GroupProblemShape (3.x). PyTorch: aten/src/ATen/native/cuda/GroupMM.cu
+-- DeepGEMM's GemmType, all but Normal (0) and Batched (4):
+--     https://github.com/deepseek-ai/DeepGEMM/blob/main/deep_gemm/include/deep_gemm/common/types.cuh
+-- AITER and Composable Kernel (fmoe_*, kernel_moe_gemm, MoeFlatmm, MoeSortingKernel):
+--     https://github.com/ROCm/aiter
+-- Triton's own (_matmul_ogs, _combined_routing):
+--     https://github.com/triton-lang/triton/tree/main/python/triton_kernels
+CREATE OR REPLACE MACRO expert_part(name) AS CASE
+    -- Inductor's kernels bear the names of the operators beside them.
+    WHEN is_inductor_kernel(name) THEN CASE WHEN regexp_matches(name, '^triton_tem_.*grouped_mm')
+        THEN 'experts' END
+    -- The arguments' types of these contain the names of products.
+    WHEN regexp_matches(name,
+        '(?i)moe_?(align|sort|sum|permute|unpermute|routing)|topk_?gating|grouped_topk|'
+        || 'expandInputRows|finalizeMoe|moe::dev::|cutlass_kernels::doActivation|'
+        || 'computeStridesTmaWarp|(get|compute)_group_gemm|prepare_grouped_gemm|expert_?offsets|'
+        || 'count_and_sort_expert|_fwd_kernel_ep_(scatter|gather)|_combined_routing|'
+        || 'routingIndices|_finalize_matmul_(scatter|reduce)|marlin_moe_wna16::permute') THEN 'routing'
+    WHEN regexp_matches(name,
+        '(?i)(fused|mega)_?moe|moe_?(fc)?_?(gemm|gemv|mxgemm|flatmm|wna16|bmm)|(^|[^a-z])fmoe|moe_?stage[12]|'
+        || '_moe[12]_|moe_(ck_?)?2stages?|(^|[^p])group(ed)?_?(gemm|mat_?mul)|grouped_mm|gemm_?grouped|'
+        || 'GroupProblemShape|^_(p_)?matmul_ogs|_scatter2scatter|deep_gemm::.*gemm.*GemmType\)[12356]\b')
+        THEN 'experts'
+    WHEN regexp_matches(name, '(?i)(^|[^a-z])moe(_|:|[0-9]|$)|(?-i:Mo[eE][A-Z])|(^|[^a-z])experts?(_|$)')
+        THEN 'routing' END;
+-- Operators of which the kernels without another operator of their own belong to a mixture of experts.
+CREATE OR REPLACE MACRO is_expert_operator(name) AS regexp_matches(name,
+    '(?i)(^|[^a-z])f?moe(_|:|$)|_moe$|(?-i:Mo[eE][A-Z])|fused_(moe|experts)|(^|[^a-z])grouped_(mm|gemm)');
+-- Communication kernels that send tokens to their experts and back, by the name alone.
+-- https://github.com/deepseek-ai/DeepEP and those that kernel_patterns.csv names beside it
+CREATE OR REPLACE MACRO is_expert_exchange(name) AS regexp_matches(name,
+    '(?i)dispatch|combine|cached_notify|clean_low_latency|moe_?(A2A|comm|all)|(deep_?ep|hybrid_?ep|pplx)::');
+
 -- What a host slice is busy with, by its kind and name.
 -- CUDA runtime and driver API: https://docs.nvidia.com/cuda/cuda-runtime-api
 -- HIP: https://rocm.docs.amd.com/projects/HIP   Level Zero and SYCL's Unified Runtime for XPU

@@ -1,0 +1,118 @@
+-- question: What do a mixture of experts' kernels and its exchange of tokens take, and how even are they?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many rows
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column part (text): experts (their products, or the whole layer fused), routing (choosing experts, sorting
+--     tokens by expert, preparing the products, summing up) or exchange (tokens sent between devices)
+-- column part_share (fraction of summed kernel time): of all kernels of this part on the device, over all its
+--     kernels; an exchange's time includes waiting for other ranks
+-- column name (text): the kernel
+-- column operator (text): the operator around its launch, or around the captured launch of a graph's replay;
+--     NULL: the trace does not tell
+-- column module (text): the innermost nn.Module around its launch; NULL: the trace does not tell, or
+--     a graph's replay ran it
+-- column placed_by (text): what it is counted in: module (a call of that module), graph (a replay) or step
+--     (of the profiler); NULL: none of them was recorded
+-- column place (count): its place there among the calls of the same kernel, from 1: layer by layer in a graph
+--     or a step; NULL: not placed
+-- column grid (text): its launch grid; calls of other grids have rows of their own, since they have other
+--     work; NULL: not recorded, or an exchange
+-- column count (count): calls at this place
+-- column total_ns (ns): sum of their durations
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
+--     durations on the device
+-- column min_ns (ns): the shortest
+-- column p50_ns (ns): half are shorter
+-- column max_ns (ns): the longest
+-- column anywhere_p50_ns (ns): half of the calls of this kernel on this grid, at all places, are shorter:
+--     what places (layers) are compared with
+-- column split_calls (count): calls whose split sizes the trace has: rows (tokens) sent to each rank, and
+--     received from each
+-- column sent_rows (count): what they sent
+-- column received_rows (count): what they received: of a dispatch, the tokens of this rank's experts, to be
+--     compared between ranks
+-- column sent_imbalance_p50 (ratio): of half of these calls, the largest part sent over the mean part is
+--     smaller; 1 is even; NULL: not recorded
+-- column sent_imbalance_max (ratio): of the most uneven call
+-- column received_imbalance_p50 (ratio): the same of the parts received
+-- column received_imbalance_max (ratio): of the most uneven call
+-- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
+-- Kernels are told by name, or as those that an operator of a mixture of experts launches itself; experts
+-- that run as plain products are not found. Grouped products also serve other ends, and an all-to-all with
+-- split sizes also embeddings. The loads of the experts within one kernel are in no trace: a spread of its
+-- times at one place has the number of tokens, clocks and neighbours as causes too. Split sizes are by rank,
+-- not by expert.
+WITH kernel AS MATERIALIZED (
+    SELECT trace_id, event_id, device_id, activity, name, dur_ns, start_ns, cpu_op, module, module_id, step,
+           CASE WHEN contains(launch_name, 'GraphLaunch') THEN launch_id END AS replay_id
+    FROM gpu_op_origin WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+site AS (SELECT trace_id, event_id, cpu_op FROM graph_sites() WHERE cpu_op IS NOT NULL),
+called AS MATERIALIZED (
+    SELECT k.* REPLACE (CASE WHEN replay_id IS NULL THEN k.cpu_op ELSE s.cpu_op END AS cpu_op)
+    FROM kernel AS k LEFT JOIN site AS s USING (trace_id, event_id)
+),
+-- Names are few, kernels are many.
+known AS MATERIALIZED (
+    SELECT name, cpu_op, coalesce(expert_part(name), CASE WHEN is_expert_operator(cpu_op)
+               THEN CASE kernel_class(name) WHEN 'gemm' THEN 'experts' ELSE 'routing' END END) AS part
+    FROM (SELECT DISTINCT name, cpu_op FROM called WHERE activity = 'compute') WHERE part IS NOT NULL
+),
+compute AS MATERIALIZED (
+    SELECT c.*, part FROM called AS c JOIN known AS n
+      ON c.name = n.name AND c.cpu_op IS NOT DISTINCT FROM n.cpu_op
+    WHERE activity = 'compute'
+),
+exchange AS (
+    SELECT trace_id, event_id, sent_sizes, received_sizes FROM collectives()
+    WHERE is_expert_exchange(name)
+       OR type = 'alltoall' AND (sent_sizes IS NOT NULL OR received_sizes IS NOT NULL
+           OR trace_id IN (SELECT trace_id FROM compute WHERE part = 'experts'))
+),
+call AS (
+    SELECT *, NULL AS sent_sizes, NULL AS received_sizes FROM compute
+    UNION ALL BY NAME
+    SELECT c.*, 'exchange' AS part, sent_sizes, received_sizes
+    FROM called AS c JOIN exchange USING (trace_id, event_id)
+),
+placed AS (
+    SELECT c.*, CASE WHEN part <> 'exchange' THEN grid::VARCHAR END AS grid,
+           CASE WHEN replay_id IS NOT NULL THEN 'graph' WHEN module_id IS NOT NULL THEN 'module'
+               WHEN step IS NOT NULL THEN 'step' END AS placed_by,
+           CASE WHEN placed_by IS NOT NULL THEN row_number() OVER (
+               PARTITION BY c.trace_id, c.device_id, c.name, placed_by, coalesce(replay_id, module_id, step)
+               ORDER BY c.start_ns, c.event_id) END AS place
+    FROM call AS c JOIN kernels AS k ON c.trace_id = k.trace_id AND c.event_id = k.event_id
+),
+balanced AS (
+    SELECT trace_id, device_id, part, name, cpu_op AS operator,
+           CASE WHEN placed_by IS DISTINCT FROM 'graph' THEN module END AS module, placed_by, place,
+           grid, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, min(dur_ns) AS min_ns,
+           percentile(list(dur_ns), 50) AS p50_ns, max(dur_ns) AS max_ns,
+           count(coalesce(sent_sizes, received_sizes)) AS split_calls,
+           TRY_CAST(sum(list_sum(sent_sizes)) AS BIGINT) AS sent_rows,
+           TRY_CAST(sum(list_sum(received_sizes)) AS BIGINT) AS received_rows,
+           list(imbalance(sent_sizes)) FILTER (imbalance(sent_sizes) IS NOT NULL) AS sent,
+           list(imbalance(received_sizes)) FILTER (imbalance(received_sizes) IS NOT NULL) AS received,
+           min(start_ns) AS start_ns
+    FROM placed GROUP BY ALL
+),
+anywhere AS (
+    SELECT trace_id, device_id, part, name, grid, percentile(list(dur_ns), 50) AS anywhere_p50_ns
+    FROM placed GROUP BY ALL
+),
+device_time AS (SELECT trace_id, device_id, sum(dur_ns) AS ns FROM kernel GROUP BY ALL)
+SELECT
+    trace_id, device_id, part,
+    sum(total_ns) OVER (PARTITION BY trace_id, device_id, part) / nullif(ns, 0) AS part_share,
+    name, operator, module, placed_by, place, b.grid, count, total_ns,
+    total_ns / nullif(ns, 0) AS share_of_kernel_time, min_ns, p50_ns, max_ns, anywhere_p50_ns, split_calls,
+    sent_rows, received_rows, percentile(sent, 50) AS sent_imbalance_p50,
+    list_max(sent) AS sent_imbalance_max, percentile(received, 50) AS received_imbalance_p50,
+    list_max(received) AS received_imbalance_max
+FROM balanced AS b JOIN anywhere AS a USING (trace_id, device_id, part, name)
+JOIN device_time USING (trace_id, device_id)
+WHERE a.grid IS NOT DISTINCT FROM b.grid
+ORDER BY trace_id, device_id, total_ns DESC, name, start_ns
+LIMIT coalesce(getvariable('top'), 20)
