@@ -10,6 +10,6 @@
 -- doubts: no_annotations
 SELECT trace_id, name, pid, tid, start_ns, dur_ns
 FROM annotations
-WHERE side = 'host' AND name = getvariable('range') AND dur_ns > 0
+WHERE side = 'host' AND name = coalesce(getvariable('range'), '') AND dur_ns > 0
     AND trace_id = coalesce(getvariable('trace'), trace_id)
 ORDER BY trace_id, start_ns, event_id

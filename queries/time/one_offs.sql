@@ -14,6 +14,8 @@
 --     capture, or of the kernels of that name
 -- column cause (text): what the host does meanwhile, or communication
 -- column name (text): the slice or kernel; NULL: none was recorded
+-- column at_place (list of start_ns and dur_ns): of what recurs, all stretches at this place of the program;
+--     usual_ns is their median
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run
 -- (by launches), or twice at the same place of the program after the run's first quarter. A trace of one or
@@ -74,12 +76,12 @@ stretch AS (
     SELECT l.trace_id, 'stretch' AS kind, l.event_id, l.pid, l.tid, l.start_ns, l.end_ns, l.activity,
            u.usual_ns, name, l.ns AS span_ns,
            folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, '')) AS place,
-           CASE WHEN name IS NULL OR slice_kind = 'annotation' THEN place ELSE folded_name(name) END AS alike
+           CASE WHEN name IS NULL OR slice_kind = 'annotation' THEN place ELSE folded_name(name) END AS alike,
+           l.end_ns - l.start_ns >= thresholds().one_off_ratio * u.usual_ns AS is_far
     FROM long AS l JOIN usual AS u USING (thread, activity_code) JOIN named USING (thread, segment)
     LEFT JOIN stepped USING (trace_id)
-    WHERE l.end_ns - l.start_ns >= thresholds().one_off_ratio * u.usual_ns
-        -- A graph's launch takes longer than a kernel's.
-        AND coalesce(name NOT LIKE '%GraphLaunch%', TRUE)
+    -- A graph's launch takes longer than a kernel's.
+    WHERE coalesce(name NOT LIKE '%GraphLaunch%', TRUE)
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
 ),
 -- Ranges.
@@ -170,7 +172,7 @@ op AS (
         AND dur_ns >= thresholds().one_off_ratio * usual_ns
 ),
 candidate AS MATERIALIZED (
-    SELECT *, row_number() OVER () AS number
+    SELECT * REPLACE (coalesce(is_far, TRUE) AS is_far), row_number() OVER () AS number
     FROM (FROM stretch UNION ALL BY NAME FROM range UNION ALL BY NAME FROM compilation
         UNION ALL BY NAME FROM op)
 ),
@@ -184,19 +186,30 @@ in_step AS (
 ),
 counted AS (
     SELECT c.*, steps, done,
-           count(*) OVER (PARTITION BY c.trace_id, kind, alike, place) AS times_at_place,
-           max(done) OVER (PARTITION BY c.trace_id, kind, alike, place) AS last_at_place,
-           count(DISTINCT step) OVER like_it AS steps_with,
-           count(DISTINCT floor(done * 4)) OVER like_it AS quarters_with
+           count(*) OVER at_place AS times_at_place,
+           max(done) OVER at_place AS last_at_place,
+           median(end_ns - start_ns) OVER at_place AS usual_at_place_ns,
+           list({'start_ns': start_ns, 'dur_ns': end_ns - start_ns}) OVER at_place AS at_place,
+           count(DISTINCT step) FILTER (is_far) OVER like_it AS steps_with,
+           count(DISTINCT floor(done * 4)) FILTER (is_far) OVER like_it AS quarters_with
     FROM candidate AS c JOIN reached USING (number) LEFT JOIN in_step USING (number)
     LEFT JOIN stepped USING (trace_id)
-    WINDOW like_it AS (PARTITION BY c.trace_id, kind, alike)
+    WINDOW like_it AS (PARTITION BY c.trace_id, kind, alike),
+           at_place AS (PARTITION BY c.trace_id, kind, alike, place)
 ),
 once AS (
     SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name FROM counted
-    WHERE (times_at_place = 1 OR last_at_place < thresholds().early_share)
+    WHERE is_far AND (times_at_place = 1 OR last_at_place < thresholds().early_share)
         AND CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with < steps
                  ELSE quarters_with < thresholds().recurring_quarters END
+    UNION ALL BY NAME
+    -- What recurs, but took far longer once.
+    SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_at_place_ns AS usual_ns, activity,
+           name, at_place
+    FROM counted
+    WHERE kind = 'stretch' AND times_at_place >= thresholds().fewest_alike
+        AND end_ns - start_ns >= thresholds().one_range_ratio * usual_at_place_ns
+    QUALIFY count(*) OVER (PARTITION BY trace_id, alike, place) = 1
     UNION ALL BY NAME
     FROM capture
     UNION ALL BY NAME
@@ -205,6 +218,6 @@ once AS (
 SELECT o.trace_id, o.kind, o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
        o.usual_ns::BIGINT AS usual_ns,
        CASE o.activity WHEN 'communication' THEN 'communication' ELSE host_cause(o.activity) END AS cause,
-       coalesce(o.name, e.name) AS name
+       coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place
 FROM once AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
 ORDER BY o.trace_id, o.start_ns, o.kind, o.event_id

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import tracekit
@@ -27,25 +28,29 @@ def expected() -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
 
 
+def of_program(seed: int) -> tuple[int, str, str, bool]:
+    """The verdict on a random program: its seed, confidence and regime, and whether it is right."""
+    program = planted(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        with tracekit.load(program.write(Path(folder) / "t.json")) as database:
+            verdict = database.verdict().verdict
+    return seed, verdict.confidence, verdict.regime, is_right(program, verdict.regime)
+
+
 def main(programs: int) -> None:
     """Prints the table."""
     right: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(programs):
-            program = planted(seed)
-            with tracekit.load(program.write(Path(folder) / "t.json")) as database:
-                verdict = database.verdict().verdict
-            fits = is_right(program, verdict.regime)
-            right["programs", verdict.confidence].append(fits)
+    with ProcessPoolExecutor() as pool:
+        for seed, confidence, regime, fits in pool.map(of_program, range(programs), chunksize=10):
+            right["programs", confidence].append(fits)
             if not fits:
-                print(f"seed {seed}: {verdict.confidence} {verdict.regime}", file=sys.stderr)
+                print(f"seed {seed}: {confidence} {regime}", file=sys.stderr)
     for name, row in expected().items():
         file = SHARED_TRACES / f"{name}.json.gz"
         if file.exists():
             with tracekit.load(file) as database:
                 verdict = database.verdict().verdict
-            fits = verdict.regime == row["regime"]
-            right["real traces", verdict.confidence].append(fits)
+            right["real traces", verdict.confidence].append(verdict.regime == row["regime"])
     print("| | high | medium | low | no regime |\n|---|---|---|---|---|")
     for kind in ("programs", "real traces"):
         cells = [right[kind, level] for level in ("high", "medium", "low", "none")]

@@ -7,6 +7,7 @@ event takes no longer than its like usually does (queries/time/one_offs.sql).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +96,12 @@ def _priced(replay: Replay) -> list[OneOff]:
             continue
         thread = number[row["pid"], row["tid"]]
         begin, end, work = _work(graph, thread, row["start_ns"], row["dur_ns"])
-        found.append(_one_off(row, row["usual_ns"], work, begin, end))
+        usual = row["usual_ns"]
+        if row["at_place"]:
+            # The waits in what recurs are not its work.
+            alike = (_work(graph, thread, *each.values())[2] for each in row["at_place"])
+            usual = median_low(alike)
+        found.append(_one_off(row, usual, work, begin, end))
     return [each for each in [*found, *_slow_steps(replay)] if each.excess_ns > 0]
 
 

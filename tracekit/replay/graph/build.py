@@ -80,16 +80,27 @@ def _finished(
     latest = np.full(len(time), NEVER)
     latest[0] = 0
     np.maximum.at(latest, edges.target, reached)
-    # A node without an edge keeps its measured time: an edge from the trace's start leads to it.
     orphans = np.flatnonzero(latest == NEVER)
-    latest[orphans] = 0
     if len(orphans):
-        edges = joined([edges, Edges.make(EdgeKind.HOST, np.zeros_like(orphans), orphans)])
+        source = _before(time, orphans, len(device.start))
+        latest[orphans] = time[source]
+        edges = joined([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
     # In topological order of the targets, and of one target by kind.
     edges = edges.take(
         np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
     )
     return Graph(causes, host, device, edges, time, time - latest, joins, *ends, rejected)
+
+
+def _before(time: Ints, orphans: Ints, ops: int) -> Ints:
+    """For each node without an edge, the op that started last before it, or the trace's start.
+
+    The node follows that op at the measured distance, so that it stays in its place where changes
+    move the ops around it.
+    """
+    ordered = np.argsort(time[1 : 1 + ops], kind="stable")
+    place = np.searchsorted(time[1 : 1 + ops][ordered], time[orphans], "left") - 1
+    return np.where(place >= 0, 1 + np.append(ordered, 0)[place], 0)
 
 
 def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -> tuple[Ints, Ints]:
