@@ -170,3 +170,8 @@ def test_the_verdict_on_a_real_trace_is_the_one_that_an_expert_agreed_to(name, s
     listed = ", ".join(f"{cause} {count}" for cause, count in sorted(once.items())) or "-"
     found = (verdict.regime, verdict.bottleneck or "-", verdict.confidence, listed)
     assert found == (row["regime"], row["bottleneck"], row["confidence"], row["one-offs"])
+
+
+def test_phases_that_overlap_are_not_listed(shared_database):
+    phases = shared_database("mtia-inference.json.gz").verdict().phases
+    assert all(min(each.host_gain, each.device_gain) > -0.1 for each in phases)

@@ -145,6 +145,9 @@ class Thresholds:
     told_share: float = _limit(
         0.80, "one-offs inside an event stand for it if this share of its excess is theirs"
     )
+    longer_phase: float = _limit(
+        0.10, "phases of which one gets this much longer where a side is faster are not listed"
+    )
     fastest: float = _limit(
         64.0, "the search for the verdict's flip makes a side at most this many times faster"
     )

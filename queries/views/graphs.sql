@@ -123,34 +123,18 @@ SELECT k.trace_id, k.event_id, k.launch_id, k.device_id, k.place, k.name, k.dur_
 FROM taken AS t JOIN replayed_kernels AS k USING (trace_id, launch_id, device_id)
 JOIN site AS s ON t.capture_trace_id = s.trace_id AND t.capture_id = s.capture_id AND k.place = s.place;
 
--- The operators that a graph's replay ran, with their work, by the shapes of the capture, and the sum of
--- their kernels' times: measured_work() of replays.
-CREATE OR REPLACE MACRO replayed_work() AS TABLE
-WITH run AS MATERIALIZED (
+-- The operators that a graph's replay ran, with their work (a relation like worked_operators(), by its name)
+-- by the shapes of the capture, and the sum of their kernels' times: measured_work_of() for replays.
+CREATE OR REPLACE MACRO replayed_work_of(worked) AS TABLE
+WITH run AS (
     SELECT trace_id, launch_id, device_id, capture_trace_id, cpu_op_id, sum(dur_ns)::BIGINT AS busy_ns,
            list(event_id ORDER BY place) AS gpu_op_ids, bool_or(is_tf32_kernel(name)) AS is_tf32
     FROM graph_sites() WHERE cpu_op_id IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
-),
-call AS MATERIALIZED (
-    SELECT trace_id, event_id, name, kind, said[1] AS dims, said[2] AS types, said[3] AS concrete
-    FROM (
-        SELECT c.trace_id, c.event_id, name, o.kind,
-               json_extract(args, ['$."Input Dims"', '$."Input type"', '$."Concrete Inputs"']) AS said
-        FROM (SELECT DISTINCT capture_trace_id AS trace_id, cpu_op_id AS event_id FROM run)
-        JOIN cpu_ops AS c USING (trace_id, event_id) JOIN operator_name AS o USING (name)
-    )
-    WHERE said[1] IS NOT NULL
-),
-shape AS (SELECT DISTINCT name, kind, dims, types, concrete FROM call),
-work AS (
-    SELECT *, peak_name(type) AS peak FROM shape_work('shape')
-    WHERE read_bytes IS NOT NULL AND written_bytes IS NOT NULL
 )
-SELECT r.trace_id, r.launch_id, c.name, w.dims, is_matrix, flops, read_bytes, written_bytes, r.device_id,
+SELECT r.trace_id, r.launch_id, o.name, o.dims, is_matrix, flops, read_bytes, written_bytes, r.device_id,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
        gpu_op_ids, busy_ns
-FROM run AS r JOIN call AS c ON r.capture_trace_id = c.trace_id AND r.cpu_op_id = c.event_id
-JOIN work AS w ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT
-    FROM w.types AND c.concrete IS NOT DISTINCT FROM w.concrete
+FROM run AS r JOIN query_table(worked) AS o
+  ON r.capture_trace_id = o.trace_id AND r.cpu_op_id = o.event_id
 WHERE busy_ns > 0;

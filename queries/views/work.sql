@@ -61,7 +61,8 @@ FROM (SELECT DISTINCT name, work_kind(name) AS kind FROM slice_label WHERE slice
 WHERE kind IS NOT NULL;
 
 -- Their calls, where the inputs were recorded.
-CREATE OR REPLACE MACRO operator_shapes() AS TABLE
+-- With `also_captures`, those of other traces as well that captured graphs.
+CREATE OR REPLACE MACRO operator_shapes(also_captures := FALSE) AS TABLE
 SELECT * EXCLUDE said, said[1] AS dims, said[2] AS types, said[3] AS concrete
 FROM (
     -- Parses the arguments once, and only those of the operators in question.
@@ -69,6 +70,7 @@ FROM (
            json_extract(args, ['$."Input Dims"', '$."Input type"', '$."Concrete Inputs"']) AS said
     FROM cpu_ops JOIN operator_name AS o USING (name)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        OR also_captures AND trace_id IN (SELECT trace_id FROM graph_captures)
 )
 WHERE said[1] IS NOT NULL;
 
@@ -281,21 +283,25 @@ SELECT name, dims, types, concrete, type, is_matrix, flops::DOUBLE AS flops,
        TRY_CAST(written AS BIGINT) AS written_bytes
 FROM work WHERE isfinite(flops::DOUBLE);
 
--- Operators with their work and the time in which the device did it: the union of the GPU ops that were
--- launched during one and not by another inside it, per device. Each GPU op counts for one operator.
-CREATE OR REPLACE MACRO measured_work() AS TABLE
-WITH call AS MATERIALIZED (FROM operator_shapes()),
+-- Operators with their work.
+CREATE OR REPLACE MACRO worked_operators(also_captures := FALSE) AS TABLE
+WITH call AS MATERIALIZED (FROM operator_shapes(also_captures := also_captures)),
 shape AS (SELECT DISTINCT name, kind, dims, types, concrete FROM call),
-work AS MATERIALIZED (
-    SELECT row_number() OVER () AS shape_id, *, peak_name(type) AS peak FROM shape_work('shape')
+work AS (
+    SELECT *, peak_name(type) AS peak FROM shape_work('shape')
     WHERE read_bytes IS NOT NULL AND written_bytes IS NOT NULL
-),
-operator AS MATERIALIZED (
-    SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, w.shape_id
-    FROM call AS c JOIN work AS w
-      ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT
-      FROM w.types AND c.concrete IS NOT DISTINCT FROM w.concrete
-),
+)
+SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, c.dims, c.types,
+       is_matrix, peak, flops, read_bytes, written_bytes
+FROM call AS c JOIN work AS w
+  ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types
+    AND c.concrete IS NOT DISTINCT FROM w.concrete;
+
+-- Operators with their work (a relation like worked_operators(), by its name) and the time in which the
+-- device did it: the union of the GPU ops that were launched during one and not by another inside it, per
+-- device. Each GPU op counts for one operator.
+CREATE OR REPLACE MACRO measured_work_of(worked) AS TABLE
+WITH operator AS (FROM query_table(worked)),
 slice AS MATERIALIZED (
     SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator
     UNION ALL
@@ -327,14 +333,17 @@ busy AS (
     UNION ALL
     SELECT key, sum(end_ns - start_ns)::BIGINT FROM interval_union('several') GROUP BY key
 )
-SELECT o.trace_id, o.event_id, w.name, o.kind, w.dims, w.types, is_matrix,
+SELECT o.trace_id, o.event_id, o.name, o.kind, o.dims, o.types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
        flops, read_bytes, written_bytes, key.device_id AS device_id, stream, o.start_ns, is_kernels,
        gpu_op_ids, first_ns, busy_ns
-FROM operator AS o JOIN work AS w USING (shape_id) JOIN named ON o.trace_id = key.trace_id
-    AND o.event_id = key.event_id
+FROM operator AS o JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
 JOIN busy USING (key)
 WHERE busy_ns > 0 AND NOT crosses;
+
+CREATE OR REPLACE MACRO measured_work() AS TABLE
+WITH with_work AS MATERIALIZED (FROM worked_operators())
+FROM measured_work_of('with_work');
 
 -- Adjacent operators that pass an intermediate through memory.
 -- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction

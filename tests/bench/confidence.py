@@ -31,9 +31,11 @@ def expected() -> dict[str, dict[str, str]]:
 def of_program(seed: int) -> tuple[int, str, str, bool]:
     """The verdict on a random program: its seed, confidence and regime, and whether it is right."""
     program = planted(seed)
-    with tempfile.TemporaryDirectory() as folder:
-        with tracekit.load(program.write(Path(folder) / "t.json")) as database:
-            verdict = database.verdict().verdict
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tracekit.load(program.write(Path(folder) / "t.json")) as database,
+    ):
+        verdict = database.verdict().verdict
     return seed, verdict.confidence, verdict.regime, is_right(program, verdict.regime)
 
 

@@ -115,7 +115,7 @@ def analyze(
                 regime = (others[0].regime, others[0].bottleneck)
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
-    phases = _phases(replayed) if replayed else []
+    phases = _phases(replayed, thresholds) if replayed else []
     found = replayed.replay.one_offs if replayed else []
     # Frees the graph, which is large, before the next queries run.
     del replayed
@@ -293,7 +293,7 @@ def _name(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
             link[key] = site.get(key)
 
 
-def _phases(replayed: WindowGains) -> list[Phase]:
+def _phases(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
     ranges, steps = replayed.replay.ranges, replayed.replay.steps
     found = []
     if ranges is not None:
@@ -305,6 +305,10 @@ def _phases(replayed: WindowGains) -> list[Phase]:
     for number in range(len(steps) if "phase" in steps.kinds else 0):
         gains = replayed.gains("step", number)
         found.append(Phase(steps.names[number], gains.window_ns, gains.host, gains.device))
+    # A phase that gets longer where a side is faster overlaps the phase before it: its length from
+    # one completion to the next means nothing.
+    if any(min(each.host_gain, each.device_gain) < -thresholds.longer_phase for each in found):
+        return []
     return found
 
 
