@@ -316,3 +316,20 @@ def test_what_makes_a_prediction_doubtful_comes_with_it(tmp_path):
     with tracekit.load(cut) as run:
         doubts = run.whatif("host*0.5").doubts
     assert any(each.startswith("error: the end is missing") for each in doubts)
+
+
+def test_a_late_clock_of_the_device_is_set_back(tmp_path):
+    # Three steps that wait for their kernels; the device's clock is 60 us late.
+    events = []
+    for number in range(3):
+        at = 1000 * number
+        events += [
+            launch(at, 5, 2 * number + 1),
+            gpu_op(at + 8 + 60, 500, 2 * number + 1),
+            launch(at + 6, 505, 2 * number + 2, "cudaDeviceSynchronize"),
+        ]
+    replay = replayed(tmp_path, events)
+    analysis = replay.database.verdict()
+    assert replay.graph.device.shift_ns == {0: -57 * US}
+    assert len(replay.graph.joins) == 3
+    assert any("taken from the device's times" in why for why in analysis.verdict.why)

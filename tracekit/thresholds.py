@@ -183,6 +183,12 @@ class Thresholds:
         1_000_000,
         "an op that starts this long before its launch has a wrong link, not a late clock",
     )
+    fewest_late: int = _limit(
+        3, "fewer synchronizing calls than this do not tell that the device's clock is late"
+    )
+    late_quantile: float = _limit(
+        0.9, "the quantile of their lateness by which the device's clock is set back"
+    )
     queue_depth: int = _limit(512, "a queue with fewer launches than this is not full", in_sql=True)
     full_calls: int = _limit(
         8, "launch calls at the same depth before the queue counts as full", in_sql=True

@@ -71,7 +71,8 @@ class Causal:
     links: list[dict[str, Any]]
     """The longest links of the path (`start_ns` counts from the trace's start)."""
     clock_shift_ns: int
-    """What was added to the device's times so that no op starts before its launch."""
+    """What was added to the device's times so that no op starts before its launch, or, if negative,
+    taken away so that calls return after what they wait for."""
     edges_left_out: int
     """Dependencies that the recorded times contradict, including the links of ops that start long
     before their launch."""
@@ -154,7 +155,7 @@ class WindowGains:
             undilated=self._undilated(window),
             path={cause: ns / total for cause, ns in path.by_cause.items()},
             links=[asdict(link) for link in path.links],
-            clock_shift_ns=max(graph.device.shift_ns.values(), default=0),
+            clock_shift_ns=max(graph.device.shift_ns.values(), key=abs, default=0),
             edges_left_out=graph.rejected + graph.device.wrong_links,
         )
 

@@ -64,7 +64,7 @@ def one_offs_of(replay: Replay) -> list[OneOff]:
         inner = [other for other in kept if _holds(each, other)]
         covered = sum(other.excess_ns for other in inner)
         if each.kind == "step":
-            if each.excess_ns - covered >= (SLOW - 1) * each.usual_ns:
+            if each.excess_ns - covered >= (SLOW - 1) / 2 * each.usual_ns:
                 kept.append(replace(each, excess_ns=each.excess_ns - covered))
         elif covered < replay.thresholds.told_share * each.excess_ns:
             kept = [other for other in kept if other not in inner] + [each]
@@ -129,6 +129,9 @@ def _slow_steps(replay: Replay) -> list[OneOff]:
         for thread in np.flatnonzero(work[number] > usual).tolist():
             keys = int(begin[number, thread]), int(end[number, thread])
             row["cause"] = _main_cause(graph, *keys)
+            # A wait that the trace does not explain is not work.
+            if row["cause"] == "sync":
+                continue
             found.append(_one_off(row, int(usual[thread]), int(work[number, thread]), *keys))
     return found
 

@@ -84,7 +84,12 @@ def _causal_doubts(
                 "By time alone (device busy time against time waiting for the host), the run would "
                 f"be {by_time}."
             )
-    if causal.clock_shift_ns:
+    if causal.clock_shift_ns < -thresholds.wait_ns:
+        doubts.append(
+            f"For the replay, {duration(-causal.clock_shift_ns)} were taken from the device's "
+            "times: calls returned before the ops that they wait for ended."
+        )
+    if causal.clock_shift_ns > 0:
         doubts.append(
             f"For the replay, {duration(causal.clock_shift_ns)} were added to the device's times: "
             "the smallest shift with which no op starts before its launch."

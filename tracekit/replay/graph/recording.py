@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tracekit.causes import CAUSES
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.replay.graph.arrays import Flags, Ints, sums
+from tracekit.replay.graph.arrays import NEVER, Flags, Ints, sums
 from tracekit.replay.graph.device import (
     Device,
     Launched,
@@ -50,6 +50,8 @@ class Recording:
     causes: list[str]
     host: Host
     device: Device
+    calls: dict[str, NDArray[Any]]
+    """The rows of queries/replay/host_waits.sql."""
 
     @cached_property
     def order(self) -> Order:
@@ -146,8 +148,37 @@ def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Rec
     host = host_from(_host_work(database, trace_id, segments), threads, start, origin, until)
     for columns in (_OP, _LAUNCH):
         ops |= database.arrays("device_work", columns, trace=trace_id)
-    device = device_from(ops, host, thresholds)
-    return Recording(database, trace_id, thresholds, causes, host, device)
+    calls = database.arrays("host_waits", trace=trace_id)
+    device = _on_time(device_from(ops, host, thresholds), calls, host.origin_ns, thresholds)
+    return Recording(database, trace_id, thresholds, causes, host, device, calls)
+
+
+def _on_time(
+    device: Device, calls: dict[str, NDArray[Any]], origin_ns: int, thresholds: Thresholds
+) -> Device:
+    """The device with its clock set back if calls return before the ops that they wait for end.
+
+    Most calls have to, and the clock goes back by no more than leaves every op after its launch.
+    """
+    if len(device.shift_ns) != 1 or any(device.shift_ns.values()):
+        return device
+    chosen = np.flatnonzero(calls["scope"].astype(str) != "maybe")
+    end = (calls["start_ns"] + calls["dur_ns"])[chosen] - origin_ns
+    stream = np.ma.filled(calls["stream"], -1).astype(np.int64)[chosen]
+    last = Launched(device).before(
+        calls["until_ns"][chosen] - origin_ns, np.full(len(chosen), -NEVER), stream
+    )[0]
+    late = (np.append(device.end, 0)[last] - end)[last >= 0]
+    linked = device.linked & ~device.is_blocking
+    if len(late) < thresholds.fewest_late or not linked.any():
+        return device
+    # All calls that are late, but for outliers.
+    usual = max(0, int(np.quantile(late, thresholds.late_quantile)))
+    back = int(late[late <= 2 * usual].max(initial=0))
+    back = min(back, int((device.start - device.call)[linked].min()))
+    if 2 * int((late > 0).sum()) <= len(late) or back <= thresholds.clock_tick_ns:
+        return device
+    return replace(device, start=device.start - back, shift_ns={next(iter(device.shift_ns)): -back})
 
 
 def _host_work(

@@ -71,7 +71,7 @@ def waits_of(recorded: Recording) -> Waits:
 
 def _sync_calls(recorded: Recording) -> Waits:
     """Calls that wait for the device, and allocator calls whose times show that they did."""
-    rows = recorded.database.arrays("host_waits", trace=recorded.trace_id)
+    rows = recorded.calls
     origin = recorded.host.origin_ns
     thread = recorded.host.numbers(rows["pid"], rows["tid"])
     begin, end = rows["start_ns"] - origin, rows["start_ns"] - origin + rows["dur_ns"]
