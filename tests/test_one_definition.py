@@ -135,7 +135,7 @@ def test_a_step_is_said_to_be_shorter_than_its_time_from_completion_to_completio
         (analysis,) = gather(database, window="ProfilerStep#2")
     busy, gained = analysis.verdict.why[:2]
     assert busy == "The GPU was busy for 100.0 % of ProfilerStep#2 (10 us of 10 us)."
-    assert "ProfilerStep#2 (100 us, from the previous step's completion to its own) is" in gained
+    assert "ProfilerStep#2 (100 us, from the previous step's completion to its own)" in gained
 
 
 # -- steps -----------------------------------------------------------------------------------------

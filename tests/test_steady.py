@@ -175,3 +175,18 @@ def test_the_verdict_on_a_real_trace_is_the_one_that_an_expert_agreed_to(name, s
 def test_phases_that_overlap_are_not_listed(shared_database):
     phases = shared_database("mtia-inference.json.gz").verdict().phases
     assert all(min(each.host_gain, each.device_gain) > -0.1 for each in phases)
+
+
+def test_a_slow_start_of_a_run_without_steps_is_left_out(tmp_path):
+    first = [
+        atom
+        for _ in range(10)
+        for atom in (
+            operator("aten::mm", 300 * US, Launch(6 * US, (("math", 400 * US),))),
+            Work(5 * US),
+        )
+    ]
+    analysis = analyzed(tmp_path, [*first, *loop(10, marked=False)])
+    assert analysis.verdict.regime == "compute-bound"
+    assert {each.kind for each in analysis.one_offs} == {"start"}
+    assert 1.5 * MS < sum(each.excess_ns for each in analysis.one_offs) < 3 * MS

@@ -59,6 +59,10 @@ class QueryThresholds:
     fewest_calls: int = _asked(
         20, "with fewer launch calls than this, a trace does not tell what is usual"
     )
+    start_parts: int = _asked(
+        32, "a run's launches are looked at in this many parts to tell whether its start was slow"
+    )
+    start_share: float = _asked(0.3, "a slow start is at most this share of the launches")
     early_share: float = _asked(
         0.25, "what recurs at one place is a one-off only before this share of the launches"
     )
