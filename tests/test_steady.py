@@ -190,3 +190,14 @@ def test_a_slow_start_of_a_run_without_steps_is_left_out(tmp_path):
     assert analysis.verdict.regime == "compute-bound"
     assert {each.kind for each in analysis.one_offs} == {"start"}
     assert 1.5 * MS < sum(each.excess_ns for each in analysis.one_offs) < 3 * MS
+
+
+def test_a_trace_that_is_hardly_longer_than_the_span_has_no_row_of_its_own(shared_database, capsys):
+    from tracekit.reporters import console
+
+    analysis = shared_database("a100-vit-recapture.json.gz").verdict()
+    assert [each.window.kind for each in analysis.windows] == ["gpu_active", "trace"]
+    console.render(analysis)
+    assert "Window by window" not in capsys.readouterr().out
+    console.render(shared_database("h100-timesformer.json.gz").verdict())
+    assert "whole trace" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.text import duration, printable, share, size
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Period
 
 WIDTH = 100
@@ -149,7 +150,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
     Busy shares and gains divide by different lengths of a step, so each has its own table.
     """
     periods = sorted(
-        [*analysis.windows, *analysis.steps[:8]],
+        [*(each for each in analysis.windows if _tells(each, analysis)), *analysis.steps[:8]],
         key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
     )
     if len(periods) < 2:
@@ -190,6 +191,18 @@ def _windows(out: Console, analysis: Analysis) -> None:
         out.print(table)
     if len(analysis.steps) > 8:
         out.print(f"... and {len(analysis.steps) - 8} more steps")
+
+
+def _tells(period: Period, analysis: Analysis) -> bool:
+    """Whether a window's row tells more than that of the verdict's window: the whole trace may be
+    hardly longer and judged alike."""
+    longer_ns = period.window.span_ns - analysis.window.span_ns
+    return not (
+        period.window.kind == "trace"
+        and analysis.window.kind != "trace"
+        and period.regime == analysis.verdict.regime
+        and abs(longer_ns) < Thresholds().small_gain * period.window.span_ns
+    )
 
 
 def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> Table:
