@@ -20,10 +20,10 @@ from tracekit.verdict.model import (
     Idle,
     Saving,
     Verdict,
-    Window,
 )
 from tracekit.verdict.regime import host_gain, regime_of
 from tracekit.verdict.steady import (
+    named_window,
     steady_busy_ns,
     steady_sentences,
     step_sentences,
@@ -123,7 +123,7 @@ def _judge_gpu(
 def _busy_sentence(facts: Facts, gpu: Gpu) -> str:
     span = facts.window.span_ns
     return (
-        f"The GPU was busy for {share(gpu.busy_ns, span)} of {_called(facts.window)} "
+        f"The GPU was busy for {share(gpu.busy_ns, span)} of {named_window(facts.window)} "
         f"({duration(gpu.busy_ns)} of {duration(span)})."
     )
 
@@ -179,7 +179,7 @@ def _gain_sentences(
     captured = is_captured(facts.launch, thresholds)
     if regime == OVERHEAD and gains.cuda_graph >= thresholds.named_gain and not captured:
         sentences.append(
-            f"With free launches, as in a CUDA graph, {_called(facts.window)} would be "
+            f"With free launches, as in a CUDA graph, {named_window(facts.window)} would be "
             f"{_gained(gains.cuda_graph, thresholds)}."
         )
     return sentences
@@ -188,16 +188,11 @@ def _gain_sentences(
 def _replayed_window(facts: Facts, gains: Gains) -> str:
     """Names the window whose fractions the gains are; for a step, adds its replayed length."""
     if facts.window.kind != "step":
-        return _called(facts.window)
+        return named_window(facts.window)
     return (
-        f"{_called(facts.window)} ({duration(gains.window_ns)}, from the previous step's "
+        f"{named_window(facts.window)} ({duration(gains.window_ns)}, from the previous step's "
         "completion to its own)"
     )
-
-
-def _called(window: Window) -> str:
-    """The window in a sentence: a step or range by its name, the others with an article."""
-    return window.name if window.kind in ("step", "range") else f"the {window.name}"
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[str]:

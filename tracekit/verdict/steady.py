@@ -10,7 +10,7 @@ from statistics import median_low
 from tracekit.replay.gains import Gains
 from tracekit.text import duration, share
 from tracekit.thresholds import QueryThresholds, Thresholds
-from tracekit.verdict.model import Facts, OneOffEvent, Period, Repetition
+from tracekit.verdict.model import Facts, OneOffEvent, Period, Repetition, Window
 
 _NAMED = 3
 
@@ -32,12 +32,9 @@ def steady_sentences(
     )
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
     busy_ns, span_ns, left_ns = facts.gpu.busy_ns, facts.window.span_ns, gains.window_ns
-    name = (
-        facts.window.name if facts.window.kind in ("step", "range") else f"the {facts.window.name}"
-    )
     return [
-        f"The GPU was busy for {share(busy_ns, span_ns)} of {name} ({duration(span_ns)}), and for "
-        f"{share(steady_busy_ns(facts, one_offs), left_ns)} of the {duration(left_ns)} "
+        f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(facts.window)} "
+        f"({duration(span_ns)}), and for {share(steady_busy_ns(facts, one_offs), left_ns)} of the {duration(left_ns)} "
         f"without one-off events ({named}{more})."
     ]
 
@@ -47,6 +44,11 @@ def steady_busy_ns(facts: Facts, one_offs: Sequence[OneOffEvent]) -> int:
     assert facts.gpu is not None
     long_ops = sum(each.excess_ns for each in one_offs if each.kind == "op")
     return max(0, facts.gpu.busy_ns - long_ops)
+
+
+def named_window(window: Window) -> str:
+    """The window in a sentence: a step or range by its name, the others with an article."""
+    return window.name if window.kind in ("step", "range") else f"the {window.name}"
 
 
 def called(event: OneOffEvent) -> str:
