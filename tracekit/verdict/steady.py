@@ -32,9 +32,10 @@ def steady_sentences(
     )
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
     busy_ns, span_ns, left_ns = facts.gpu.busy_ns, facts.window.span_ns, gains.window_ns
+    left = share(steady_busy_ns(facts, one_offs), left_ns)
     return [
         f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(facts.window)} "
-        f"({duration(span_ns)}), and for {share(steady_busy_ns(facts, one_offs), left_ns)} of the {duration(left_ns)} "
+        f"({duration(span_ns)}), and for {left} of the {duration(left_ns)} "
         f"without one-off events ({named}{more})."
     ]
 
