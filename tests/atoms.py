@@ -35,6 +35,7 @@ class Slice:
     name: str
     category: str
     atoms: tuple[Any, ...]
+    args: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,21 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Op:
+    """A GPU op of another name than its cause's usual one, with arguments (`grid`, `bytes` ...)."""
+
+    cause: str
+    ns: int
+    name: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Launch:
     """A launch call and the work that it puts on a stream: one op, or the ops of a graph."""
 
     ns: int
-    kernels: tuple[tuple[str, int], ...]  # cause, length
+    kernels: tuple[tuple[str, int] | Op, ...]  # cause, length
     stream: int = 7
     name: str = "cudaLaunchKernel"
 
@@ -63,6 +74,8 @@ class BlockingCopy:
     staging_ns: int
     ns: int
     stream: int = 7
+    name: str = NAMES["copy"]
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,10 +123,28 @@ class Freed:
     free: bool
 
 
-def operator(name: str, before_ns: int, *atoms: Any, after_ns: int = 0) -> Slice:
-    """An operator that dispatches for `before_ns`, runs `atoms`, then dispatches for `after_ns`."""
+def operator(
+    name: str,
+    before_ns: int,
+    *atoms: Any,
+    after_ns: int = 0,
+    shapes: list[list[int]] | None = None,
+    types: list[str] | None = None,
+) -> Slice:
+    """An operator that dispatches for `before_ns`, runs `atoms`, then dispatches for `after_ns`.
+
+    `shapes` are recorded as the dimensions of its inputs, `types` as their types, by default float.
+    """
     tail = (Work(after_ns, "dispatch"),) if after_ns else ()
-    return Slice(name, "cpu_op", (Work(before_ns, "dispatch"), *atoms, *tail))
+    args: dict[str, Any] = {}
+    if shapes is not None:
+        args = {"Input Dims": shapes, "Input type": types or ["float"] * len(shapes)}
+    return Slice(name, "cpu_op", (Work(before_ns, "dispatch"), *atoms, *tail), args)
+
+
+def line(name: str, *atoms: Any) -> Slice:
+    """A call of a Python function that is named as Kineto does: `train.py(42): step`."""
+    return Slice(name, "python_function", atoms)
 
 
 def step(number: int, *atoms: Any) -> Slice:

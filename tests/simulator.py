@@ -25,6 +25,7 @@ from tests.atoms import (
     Freed,
     HandOver,
     Launch,
+    Op,
     Slice,
     StreamWait,
     Sync,
@@ -105,12 +106,12 @@ class Simulation:
         match atom:
             case Work(ns, cause):
                 thread.now += self._host(cause, ns)
-            case Slice(name, category, atoms):
+            case Slice(name, category, atoms, args):
                 begin = thread.now
                 if category == "cpu_op":
                     thread.now += self._host("dispatch", self.machine.overhead_ns)
                 yield from self._sequence(atoms, thread)
-                yield _slice(category, name, thread.tid, begin, thread.now)
+                yield _slice(category, name, thread.tid, begin, thread.now, **args)
             case Call(name, ns, cause):
                 yield self._call(name, thread, self._host(cause, ns))
             case Launch():
@@ -157,10 +158,13 @@ class Simulation:
         )
         latency = self._draw(self.machine.latency_ns)
         first = None
-        for cause, ns in launch.kernels:
-            start, end = self._run(launch.stream, thread.now + latency, cause, ns)
+        for each in launch.kernels:
+            op = each if isinstance(each, Op) else Op(*each, NAMES[each[0]])
+            start, end = self._run(launch.stream, thread.now + latency, op.cause, op.ns)
             first = start if first is None else first
-            yield _op(cause, launch.stream, start, end, self.correlation, **graph)
+            yield _op(
+                op.cause, launch.stream, start, end, self.correlation, op.name, **graph, **op.args
+            )
         waiting.append(first or 0)
 
     def _run(self, stream: int, ready: int, cause: str, ns: int) -> tuple[int, int]:
@@ -191,7 +195,8 @@ class Simulation:
             "cuda_runtime", "cudaMemcpyAsync", thread.tid, begin, thread.now,
             correlation=self.correlation,
         )  # fmt: skip
-        yield _op("copy", copy.stream, start, end, self.correlation)
+        args = {} if copy.bytes is None else {"bytes": copy.bytes}
+        yield _op("copy", copy.stream, start, end, self.correlation, copy.name, **args)
 
     def _sync(self, sync: Sync, thread: _Thread) -> Iterator[dict[str, Any]]:
         back = self._draw(self.machine.return_ns)
@@ -254,10 +259,13 @@ def _slice(category: str, name: str, tid: int, begin: int, end: int, **args: Any
 
 
 def _op(
-    cause: str, stream: int, begin: int, end: int, correlation: int, **more: Any
+    cause: str, stream: int, begin: int, end: int, correlation: int, name: str, **more: Any
 ) -> dict[str, Any]:
+    category = "gpu_memcpy" if cause == "copy" else "kernel"
+    if name.startswith("Memset"):
+        category = "gpu_memset"
     return {
-        "cat": "gpu_memcpy" if cause == "copy" else "kernel", "name": NAMES[cause], "pid": 0,
+        "cat": category, "name": name, "pid": 0,
         "tid": stream, "begin": begin, "end": end,
         "args": {"device": 0, "stream": stream, "correlation": correlation, **more},
     }  # fmt: skip

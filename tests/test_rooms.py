@@ -15,8 +15,8 @@ PACKAGE = ROOT / "tracekit"
 # within another one has its own line.
 ROOMS = [
     "errors", "text", "causes", "thresholds", "files", "workloads", "queries", "native", "trace",
-    "database", "ingest", "replay.graph", "replay", "verdict", "compare", "run", "capture",
-    "experiments", "reporters", "commands", "__main__",
+    "database", "ingest", "replay.graph", "replay", "advice", "verdict", "compare", "run",
+    "capture", "experiments", "reporters", "commands", "__main__",
 ]  # fmt: skip
 # What it holds is loaded when it is first used.
 FRONT = "__init__"

@@ -17,7 +17,7 @@ from tracekit.errors import TracekitError
 Value = str | int | float | bool | None
 
 # The version of the tables and views, stored in each database. The queries only work on this one.
-FORMAT = 10
+FORMAT = 11
 
 # The files of queries/views. Each may use what the files before it define.
 VOCABULARY = (
@@ -32,6 +32,7 @@ VOCABULARY = (
     "windows",
     "origin",
     "inside",
+    "places",
     "queue",
     "peaks",
     "graphs",
@@ -54,6 +55,7 @@ TOPICS = {
     "roofline": "Work against what the device could do",
     "communication": "Collectives, and ranks against each other",
     "graphs": "CUDA graphs",
+    "remedies": "What could be changed, and what of the run that would touch",
     "replay": "The run as a graph of host and device work, which what-if replays",
     "counters": "Hardware counters",
     "diff": "One trace against another",
@@ -107,6 +109,16 @@ def fillings() -> dict[str, list[str]]:
             elif selected := _SELECTED.match(definition):
                 found[name].append(f"INSERT INTO {selected[1]} {definition[selected.end() :]}")
     return found
+
+
+def remedy_words() -> dict[str, str]:
+    """The TOML texts of queries/remedies, by file name without its ending."""
+    suffix = ".toml"
+    return {
+        file.name.removesuffix(suffix): file.read_text(encoding="utf-8")
+        for file in sorted((_folder() / "remedies").iterdir(), key=lambda each: each.name)
+        if file.name.endswith(suffix)
+    }
 
 
 def _digest_file() -> Traversable:

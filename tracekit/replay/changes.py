@@ -8,22 +8,36 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.errors import TracekitError
-from tracekit.replay.grammar import PATTERNS, Change
+from tracekit.replay.grammar import PATTERNS, REMEDY, Change
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import Flags, Ints, distinct
+from tracekit.replay.graph.arrays import Ints, distinct
 from tracekit.replay.graph.edges import EdgeKind
+from tracekit.replay.parts import FREED_BY_GRAPHS, Intervals, Parts
+from tracekit.replay.remedies import Remedies
 from tracekit.replay.scaling import Scale
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
-_FREED_BY_GRAPHS = ("launch", "dispatch", "python")
+# What of the run a named change scales.
+_TARGETS = {
+    "kernel": "op", "class": "op", "operator": "call", "module": "call",
+    # A removed wait does not remove the op that its call launched (a copy).
+    "sync": "host",
+}  # fmt: skip
 _BORDERS_OF_GRAPHS = ("input", "compilation")
 # Stretches of host work per block.
 _AT_ONCE = 1 << 18
 
 
-def apply(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id: int) -> None:
+def apply(
+    change: Change,
+    scale: Scale,
+    graph: Graph,
+    database: Reader,
+    trace_id: int,
+    remedies: Remedies,
+) -> None:
     """Applies a change to `scale`, which a replay of `graph` takes.
 
     Raises:
@@ -31,6 +45,12 @@ def apply(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id
     """
     if change.what == "cuda-graph":
         _free_launches(scale, graph)
+    elif change.what == REMEDY:
+        for part in remedies.parts(change):
+            if part.target == "cuda-graph":
+                _free_launches(scale, graph)
+            else:
+                part.apply(scale, graph)
     elif change.what == "fuse":
         _fuse(change, scale, graph, database, trace_id)
     elif change.pattern is not None:
@@ -70,39 +90,13 @@ def _scale_named(
     rows = database.arrays(PATTERNS[change.what], trace=trace_id, pattern=pattern)
     if not len(rows["event_id"]):
         raise TracekitError(f"{change.text!r} names nothing in this trace")
-    if change.what in ("kernel", "class"):
-        scale.op.scale(change.factor, np.isin(graph.device.op_id, rows["event_id"]))
-        return
-    host = graph.host
-    thread = host.numbers(rows["pid"], rows["tid"])
-    known = thread >= 0
-    begin = host.key(thread[known], rows["start_ns"][known])
-    end = host.key(thread[known], (rows["start_ns"] + rows["dur_ns"])[known])
-    scale.host.scale(change.factor, host.within(begin, end))
-    joins = np.flatnonzero(_inside(graph.joins - 1, begin, end))
-    of_join = np.isin(graph.edges.target, 1 + graph.ops + joins)
-    scale.fixed.scale(change.factor, of_join & (graph.edges.kind == EdgeKind.HOST))
-    if change.factor == 0:
-        scale.dropped |= of_join & (graph.edges.kind == EdgeKind.SYNC)
-    # A removed wait does not remove the op that its call launched (a copy).
-    if change.what != "sync":
-        call = host.key(graph.device.thread, host.origin_ns + graph.device.call)
-        scale.op.scale(change.factor, _inside(call, begin, end) & graph.device.linked)
+    Parts.of(rows, _TARGETS[change.what], change.factor).apply(scale, graph)
 
 
 def _glob(change: Change) -> str:
     """The glob that names have to match; text without wildcards matches any part of a name."""
     pattern = change.pattern or "*"
     return pattern if re.search(r"[*?\[]", pattern) else f"*{pattern}*"
-
-
-def _inside(at: Ints, begin: Ints, end: Ints) -> Flags:
-    """Which instants lie in an interval; the intervals of a thread do not overlap."""
-    if not len(begin):
-        return np.zeros(len(at), np.bool_)
-    order = np.argsort(begin, kind="stable")
-    index = np.searchsorted(begin[order], at, "right") - 1
-    return (index >= 0) & (at < end[order][index])
 
 
 def _free_launches(scale: Scale, graph: Graph) -> None:
@@ -137,10 +131,11 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
     last = np.full(len(names), -1)
     np.minimum.at(first, region, done)
     np.maximum.at(last, region, done)
-    free = np.isin(host.cause, [graph.number(name) for name in _FREED_BY_GRAPHS])
+    regions = Intervals.of(first, last, np.zeros(len(first)))
+    free = np.isin(host.cause, [graph.number(name) for name in FREED_BY_GRAPHS])
     for since in range(0, len(host), _AT_ONCE):
         part = slice(since, since + _AT_ONCE)
-        free[part] &= _inside(grouped(host.at[part]), first, last)
+        free[part] &= regions.around(grouped(host.at[part]))[1]
     scale.host.scale(0, free)
     scale.dropped |= edges.kind == EdgeKind.QUEUE
 

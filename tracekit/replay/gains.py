@@ -145,7 +145,7 @@ class WindowGains:
     def causal(self, kind: str, number: int) -> Causal:
         """The gains with the critical path and the speed at which the verdict flips."""
         gains = self.gains(kind, number)
-        window = self._window(kind, number)
+        window = self.window(kind, number)
         path = window.path(self.replay.run(steady=self.steady))
         total = sum(path.by_cause.values())
         graph = self.replay.graph
@@ -166,14 +166,15 @@ class WindowGains:
             scale_cause(what, factor, scale, self.replay.graph)
         return self.replay.simulator.run(scale)
 
-    def _window(self, kind: str, number: int) -> _Window:
+    def window(self, kind: str, number: int) -> Window:
+        """The window that `gains` names, whose length and critical path any replay tells."""
         if kind == "trace":
-            return _Window(self._whole, number)
+            return Window(self._whole, number)
         if kind == "gpu_active":
-            return _Window(self.replay.bounds(kind, number), number)
+            return Window(self.replay.bounds(kind, number), number)
         ranges = self.replay.steps if kind == "step" else self.replay.ranges
         assert ranges is not None
-        return _Window(ranges, number)
+        return Window(ranges, number)
 
     def _lengths(self, run: Run) -> dict[tuple[str, int], int]:
         active = gpu_active_lengths(run)
@@ -184,7 +185,7 @@ class WindowGains:
         named = [] if ranges is None else ranges.lengths(run).tolist()
         return found | {("range", number): length for number, length in enumerate(named)}
 
-    def _flip(self, window: _Window, side: str) -> float | None:
+    def _flip(self, window: Window, side: str) -> float | None:
         """How many times faster `side` has to be before halving the other side gains more."""
         other = "device" if side == "host" else "host"
 
@@ -202,7 +203,7 @@ class WindowGains:
             low, high = (low, middle) if flipped(fastest**middle) else (middle, high)
         return float(fastest**high)
 
-    def _undilated(self, window: _Window) -> tuple[float, float] | None:
+    def _undilated(self, window: Window) -> tuple[float, float] | None:
         if self.dilation is None or self.dilation <= 1:
             return None
         real = 1 / self.dilation
@@ -213,7 +214,7 @@ class WindowGains:
 
 
 @dataclass(frozen=True)
-class _Window:
+class Window:
     """A window with its length and critical path in any replay."""
 
     of: Bounds | Steps | Ranges

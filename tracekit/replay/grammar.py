@@ -19,6 +19,8 @@ PATTERNS = {
 }
 # The change that takes one-offs out.
 STEADY = "steady"
+# The change that a remedy makes, at all its places or at one.
+REMEDY = "remedy"
 HELP = """\
 host*K, device*K: all work of a side takes K times as long.
 CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, communication,
@@ -30,7 +32,8 @@ operator:NAME*K, module:NAME*K: what is in such an operator or module, and the o
 sync:NAME*0: calls of that name, or in an operator of that name, wait no more.
 cuda-graph: launches are free, as in a graph captured between two synchronizations.
 steady: what happened once takes no longer than usual (`tracekit query one_offs`).
-fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip."""
+fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip.
+remedy:NAME, remedy:NAME:PLACE: what `tracekit advise` lists, at all places or at one."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def parse(text: str, causes: list[str]) -> Change:
     what, colon, rest = text.strip().partition(":")
     if what in ("cuda-graph", STEADY) and not colon:
         return Change(text, what)
-    if what == "fuse":
+    if what == "fuse" or (what == REMEDY and rest):
         return Change(text, what, rest or None)
     body, star, number = (rest if colon else what).rpartition("*")
     if not star or not re.fullmatch(r"\d+(\.\d*)?|\.\d+", number):
@@ -65,7 +68,7 @@ def parse(text: str, causes: list[str]) -> Change:
         raise TracekitError(f"{text!r}: the factor is how many times as long it takes")
     if colon:
         if what not in PATTERNS or not body:
-            kinds = ", ".join(f"{kind}:NAME" for kind in PATTERNS)
+            kinds = ", ".join(f"{kind}:NAME" for kind in [*PATTERNS, REMEDY])
             raise TracekitError(f"{text!r} is not a change: what is named is one of {kinds}")
         if what == "sync" and factor:
             raise TracekitError(f"{text!r}: single synchronizations can be removed (*0), not more")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.replay.changes import apply
-from tracekit.replay.grammar import STEADY, parse
+from tracekit.replay.grammar import STEADY, Change, parse
 from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.ranges import range_of, ranges_of, typical
+from tracekit.replay.remedies import Remedies
 from tracekit.replay.scaling import Scale
 from tracekit.replay.simulator import Run, Simulator
 from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
@@ -85,6 +86,7 @@ class Replay:
         if self.ranges is not None:
             watched.append(self.ranges.instants)
         self.simulator = Simulator(self.graph, np.concatenate(watched))
+        self.remedies = Remedies(database, trace_id)
 
     def measured(self) -> Run:
         """The replay without changes. It is large, so it is not cached."""
@@ -112,9 +114,20 @@ class Replay:
         parsed = [parse(text, self.graph.causes) for text in changes]
         scale = self.scale(steady=steady or any(each.what == STEADY for each in parsed))
         for change in parsed:
-            if change.what != STEADY:
-                apply(change, scale, self.graph, self.database, self.trace_id)
+            self._apply(change, scale)
         return self.simulator.run(scale)
+
+    def change(self, scale: Scale, text: str) -> None:
+        """Applies a change to a scale, after those that it holds already.
+
+        Raises:
+            TracekitError: the text is not a change, or matches nothing in the trace.
+        """
+        self._apply(parse(text, self.graph.causes), scale)
+
+    def _apply(self, change: Change, scale: Scale) -> None:
+        if change.what != STEADY:
+            apply(change, scale, self.graph, self.database, self.trace_id, self.remedies)
 
     def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
         """The GPU-active span of a device (by default the main one), or the whole trace."""

@@ -29,6 +29,7 @@ from tracekit.verdict.model import (
 )
 
 if TYPE_CHECKING:
+    from tracekit.advice.model import FixList
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
     from tracekit.replay.one_offs import OneOff
@@ -87,9 +88,25 @@ def analyze(
 ) -> Analysis:
     """Asks the queries about one trace, replays it, and judges the answers.
 
+    See `examined`.
+    """
+    return examined(database, trace_id, window, thresholds)[0]
+
+
+def examined(
+    database: Reader,
+    trace_id: int,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+    *,
+    combine: bool = False,
+) -> tuple[Analysis, FixList | None]:
+    """The analysis of one trace, and what could be changed; None if it cannot be replayed.
+
     `window` is `gpu_active`, `trace`, the name of a step, or the name of annotated ranges: then the
     one of median length is judged, or with `NAME@2` the second. The default is the GPU-active span;
-    in a trace without GPU ops, it is the span of the host's busiest thread.
+    in a trace without GPU ops, it is the span of the host's busiest thread. With `combine`, the
+    list of changes tells what the best combination gives.
 
     Raises:
         TracekitError: the trace has no such window.
@@ -117,8 +134,10 @@ def analyze(
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
     phases = _phases(replayed, thresholds) if replayed else []
     found = replayed.replay.one_offs if replayed else []
+    advised = replayed or _replayed_host(replay)
+    fixes = _fixes(advised, main, thresholds, combine=combine) if advised else None
     # Frees the graph, which is large, before the next queries run.
-    del replayed
+    del replayed, advised, replay
     one_offs = _events(found, database, trace_id)
     if causal:
         _name(causal.links, database, trace_id)
@@ -126,7 +145,7 @@ def analyze(
     windows = [each for each in others if each.window.kind != "step"]
     repetition = _repetition(database, trace_id)
     beside = Beside(one_offs, steps, windows, repetition)
-    return Analysis(
+    analysis = Analysis(
         trace=trace,
         window=main.window,
         gpu=main.gpu,
@@ -142,7 +161,9 @@ def analyze(
         devices=[f.gpu for f in periods if f.gpu and f.window.kind == "gpu_active"],
         top_kernels=top_kernels,
         memory_traffic=memory_traffic,
+        advice=fixes.advice if fixes else [],
     )
+    return analysis, fixes
 
 
 def _is_about(window: Window, main: Window, thresholds: Thresholds) -> bool:
@@ -193,9 +214,8 @@ def _range_facts(replayed: WindowGains | None, span: Facts, at: int | None, reas
 def _replay(
     database: Reader, trace_id: int, thresholds: Thresholds, ranges: str | None
 ) -> Replay | None:
-    """The replay of a trace; None for a trace without GPU ops."""
-    query = "SELECT 1 FROM gpu_ops WHERE trace_id = getvariable('trace') LIMIT 1"
-    if not database.fetch(query, {"trace": trace_id})[1]:
+    """The replay of a trace; None for a trace without events that last."""
+    if database.ask("overview", trace=trace_id)[0]["span_ns"] is None:
         return None
     from tracekit.replay.whatif import Replay
 
@@ -220,6 +240,29 @@ def _replayed(
         return None, str(error)
     assert graph is not None
     return WindowGains(graph, dilation), ""
+
+
+def _replayed_host(replay: Callable[[], Replay | None]) -> WindowGains | None:
+    """The gains in replays of a trace without GPU ops, for its fix list alone."""
+    try:
+        graph = replay()
+    except TracekitError:
+        return None
+    if graph is None or graph.graph.ops:
+        return None
+    from tracekit.replay.gains import WindowGains
+
+    return WindowGains(graph)
+
+
+def _fixes(replayed: WindowGains, main: Facts, thresholds: Thresholds, *, combine: bool) -> FixList:
+    """What could be changed in the window that is judged."""
+    from tracekit.advice.find import Judged, find
+
+    window = main.window
+    known = ("trace", 0) if main.gpu is None else _number(replayed, main)
+    judged = Judged(*known, window.name, window.start_ns, window.end_ns)
+    return find(replayed, judged, thresholds, combine=combine)
 
 
 def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tracekit.advice.model import Advice
     from tracekit.replay.gains import Causal, Gains
 
 SCHEMA = "tracekit/analysis/1"
@@ -251,6 +252,7 @@ class Analysis:
     devices: list[Gpu]
     top_kernels: list[dict[str, Any]]
     memory_traffic: list[dict[str, Any]]
+    advice: list[Advice]
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""

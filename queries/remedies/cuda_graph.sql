@@ -1,0 +1,32 @@
+-- question: Which launches, outside CUDA graphs, come again and again, so that a graph could replay them?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): NULL: the run as a whole, between the places where the host waits for the device
+-- column detail (text): NULL
+-- column target (text): cuda-graph: the change of that name
+-- column event_id (id): the launch call
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long the host worked since the thread's launch before, and in it
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
+-- https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+WITH launched AS (
+    SELECT trace_id, launch_id, any_value(k.name) AS kernel
+    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
+      AND NOT contains(launch_name, 'GraphLaunch')
+    GROUP BY ALL
+),
+counted AS (
+    SELECT c.trace_id, c.event_id, pid, tid, start_ns, end_ns,
+           count(*) OVER (PARTITION BY c.trace_id, kernel) AS alike,
+           lag(end_ns, 1, start_ns) OVER (PARTITION BY c.trace_id, pid, tid ORDER BY start_ns) AS since_ns
+    FROM launches AS c JOIN launched AS l ON c.trace_id = l.trace_id AND c.event_id = l.launch_id
+)
+SELECT trace_id, NULL AS place, NULL AS detail, 'cuda-graph' AS target, event_id, pid, tid, start_ns,
+       end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0.0 AS factor
+FROM counted
+WHERE alike >= thresholds().fewest_alike
+ORDER BY trace_id, start_ns

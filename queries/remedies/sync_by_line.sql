@@ -1,0 +1,30 @@
+-- question: Which calls make the host wait for a device to hand it a value, and on which line?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- column detail (text): the operator that waits
+-- column target (text): host: the call's own time and its wait
+-- column event_id (id): the call
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_gpu_ops, no_runtime_calls, no_stacks
+-- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it:
+-- https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
+WITH call AS (FROM waiting_calls()),
+place AS (FROM places_of('call')),
+-- Operators that copied to the host: the wait in them is for that copy.
+reading AS (
+    SELECT DISTINCT s.trace_id, s.cpu_op_id FROM memcpys AS m
+    JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
+    WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
+)
+SELECT trace_id, place, cpu_op AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0.0 AS factor
+FROM call JOIN place USING (trace_id, event_id)
+WHERE cpu_op IN ('aten::_local_scalar_dense', 'aten::item', 'aten::is_nonzero', 'aten::equal')
+    OR (regexp_matches(cpu_op, '^aten::(copy_|_to_copy|to)$')
+        AND (trace_id, cpu_op_id) IN (SELECT (trace_id, cpu_op_id) FROM reading))
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,75 @@
+"""Each remedy is found where it is planted, at the price that its twin confirms, and only there."""
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import tracekit
+from tests.simulated import write
+from tests.simulator import Machine, Simulation
+from tracekit.advice.catalogue import EFFORTS, catalogue
+from tracekit.causes import CAUSES
+from tracekit.database.catalog import queries
+from tracekit.replay.parts import COLUMNS, TARGETS
+from tracekit.replay.remedies import query_of
+from tracekit.verdict.analyze import examined
+
+QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}
+# A price is this close to what the twin gains.
+CLOSE = 0.05
+
+
+def control(name: str) -> ModuleType:
+    return import_module(f"tests.controls.{name}")
+
+
+def fixes(control: ModuleType, program: list[Any], folder):
+    """What is advised on a run of the program, and the length of its device's span."""
+    machine = getattr(control, "MACHINE", Machine())
+    simulation = Simulation(program, machine)
+    path = write(folder / "trace.json", simulation, **getattr(control, "METADATA", {}))
+    with tracekit.load(path) as run:
+        found = examined(run, 1)[1]
+    assert found is not None
+    return found.advice, simulation.span_ns
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
+    known = control(name)
+    advice, faulty_ns = fixes(known, known.faulty(), tmp_path)
+    others, fixed_ns = fixes(known, known.fixed(), tmp_path)
+    assert query_of(advice[0].remedy) == name or query_of(advice[1].remedy) == name, advice
+    mine = next(each for each in advice if query_of(each.remedy) == name)
+    assert mine.where == known.PLACE
+    real_ns = faulty_ns - fixed_ns
+    assert abs(mine.saves_ns - real_ns) <= CLOSE * real_ns, (mine.saves_ns, real_ns)
+    assert name not in {query_of(each.remedy) for each in others if not each.once}
+
+
+def test_each_query_has_words_and_each_remedy_of_what_recurs_has_a_query():
+    recurring = {query_of(name) for name, each in catalogue().items() if not each.once}
+    assert recurring == QUERIES
+
+
+@pytest.mark.parametrize("name", sorted(catalogue()))
+def test_words_are_whole(name):
+    remedy = catalogue()[name]
+    assert remedy.effort in EFFORTS
+    assert remedy.cause in CAUSES
+    assert set(remedy.once) <= {*CAUSES, "capture"}
+    assert remedy.title and not remedy.title.endswith(".")
+    assert remedy.needs.endswith(".")
+    assert not remedy.doubts or remedy.doubts.endswith(".")
+    assert remedy.before and remedy.after and remedy.risks.endswith(".")
+    assert remedy.check and remedy.sources
+    assert all(each.startswith("https://") for each in remedy.sources)
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_a_query_returns_parts(name):
+    columns = [each.name for each in queries()[name].columns]
+    assert {"trace_id", "place", "detail", *COLUMNS} <= set(columns)
+    assert any(f"'{target}' AS target" in queries()[name].sql for target in TARGETS)

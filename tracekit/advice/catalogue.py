@@ -1,0 +1,83 @@
+"""The catalogue of remedies: each is a query that finds its places, and the words about it.
+
+queries/remedies/NAME.sql answers which parts of a run the remedy changes, and how much; its rows
+are what a replay scales (tracekit/replay/parts.py). queries/remedies/NAME.toml says what to do.
+A remedy of what happens once has no query: its words name the causes of one-off events.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tracekit.database.catalog import query, remedy_words
+from tracekit.errors import TracekitError
+from tracekit.replay.remedies import query_of
+
+EFFORTS = ("low", "medium", "high")
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change to a program, in words."""
+
+    name: str
+    title: str
+    """What to do, as an imperative."""
+    cause: str
+    """The cause of time that it lessens (tracekit/causes.py)."""
+    effort: str
+    needs: str
+    """What has to hold for it to work."""
+    doubts: str
+    """What makes its price doubtful; empty: nothing beyond the replay's own limits."""
+    before: str
+    """Code with the fault."""
+    after: str
+    """The same without it."""
+    risks: str
+    check: str
+    """The command that shows whether it helped."""
+    sources: tuple[str, ...]
+    blind: tuple[str, ...] = ()
+    """Codes of what a trace may lack (queries/trace/missing.sql), without which the remedy cannot
+    be looked for."""
+    once: tuple[str, ...] = ()
+    """The causes of one-off events that it answers."""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Codes of findings that make what its query finds doubtful."""
+        return () if self.once else query(query_of(self.name)).doubts
+
+
+def parse_remedy(name: str, text: str) -> Remedy:
+    """Reads the words of a remedy."""
+    given: dict[str, Any] = tomllib.loads(text)
+    values = {
+        key: tuple(value) if isinstance(value, list) else value.strip()
+        for key, value in given.items()
+    }
+    return Remedy(name=name, **values)
+
+
+@cache
+def catalogue() -> dict[str, Remedy]:
+    """All remedies, by name."""
+    names = {file: file.replace("_", "-") for file in remedy_words()}
+    return {names[file]: parse_remedy(names[file], text) for file, text in remedy_words().items()}
+
+
+def remedy(name: str) -> Remedy:
+    """The remedy called `name`.
+
+    Raises:
+        TracekitError: there is no such remedy.
+    """
+    found = catalogue().get(name)
+    if found is None:
+        known = ", ".join(catalogue())
+        raise TracekitError(f"no remedy is named {name!r}; there are: {known}")
+    return found

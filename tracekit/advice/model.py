@@ -1,0 +1,101 @@
+"""The fix list: what to change, where, and what each change is worth.
+
+The dataclasses here are the JSON of `tracekit advise --json`, key for key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SCHEMA = "tracekit/advice/1"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A change to the program at one place, and what it would save alone."""
+
+    remedy: str
+    """Its name; `tracekit advise --how NAME` tells how to do it."""
+    title: str
+    cause: str
+    """The cause of time that it lessens (tracekit/causes.py)."""
+    where: str | None
+    """A Python line, module, operator or kernel; None: the run as a whole."""
+    detail: str | None
+    """What about it, such as a size."""
+    count: int
+    """How many calls, GPU ops or events of the window it changes."""
+    saves_ns: int
+    """The window's length less its length in a replay with this change alone; of a one-off event,
+    its excess."""
+    share: float | None
+    """saves_ns over the window's length without one-off events; None: it is saved once."""
+    once: bool
+    """Whether it is about what happened once."""
+    effort: str
+    """low, medium or high."""
+    needs: str
+    """What has to hold for it to work."""
+    doubts: list[str]
+    """What makes its price doubtful."""
+    change: str | None
+    """The change as `tracekit whatif` takes it."""
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What one piece of advice adds to those before it."""
+
+    remedy: str
+    where: str | None
+    adds_ns: int
+
+
+@dataclass(frozen=True)
+class Together:
+    """What the best combination gives.
+
+    It is found greedily: at each turn, the advice that then saves most.
+    """
+
+    saves_ns: int
+    share: float
+    """saves_ns over the window's length."""
+    additions: list[Addition]
+    changes: list[str]
+    """The changes as `tracekit whatif` takes them."""
+    bound_by: dict[str, float]
+    """The changed window's critical path by cause: shares of its length."""
+    host_gain: float
+    """What halving the host's work would gain then, as a fraction of the changed window."""
+    device_gain: float
+    """The same with the device's work."""
+
+
+@dataclass(frozen=True)
+class Unlooked:
+    """Remedies that could not be looked for, and what was not recorded."""
+
+    remedies: list[str]
+    missing: str
+
+
+@dataclass(frozen=True)
+class FixList:
+    """What could be changed in a run, most worth first; what happened once comes last."""
+
+    trace: str
+    window: str
+    window_ns: int
+    """The window's length without one-off events."""
+    advice: list[Advice]
+    together: Together | None
+    """None: there is less than two pieces of advice to combine."""
+    unlooked: list[Unlooked]
+    notes: list[str]
+    """How the list and the verdict's bottleneck go together; why the list is empty."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {"schema": SCHEMA} | asdict(self)

@@ -1,0 +1,149 @@
+"""What remedies would save in a window, by replays, alone and combined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.advice.model import Addition, Together
+from tracekit.replay.changes import scale_cause
+from tracekit.replay.remedies import Rows
+
+if TYPE_CHECKING:
+    from tracekit.advice.catalogue import Remedy
+    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.scaling import Scale
+
+
+@dataclass(frozen=True)
+class Place:
+    """A remedy at one place of the program."""
+
+    remedy: Remedy
+    where: str | None
+    detail: str | None
+    count: int
+    at_most_ns: int
+    """An upper bound of the time that it takes away, on any thread or device; of changes that also
+    take away what is not in their rows, none: the window's length."""
+
+    @property
+    def change(self) -> str:
+        """The change as `tracekit whatif` takes it."""
+        name = f"remedy:{self.remedy.name}"
+        return f"{name}:{self.where}" if self.where else name
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A place and what the remedy saves there, in ns of the window."""
+
+    place: Place
+    saves_ns: int
+
+
+class Prices:
+    """Prices of changes to one window of a trace; all replays leave one-off events out."""
+
+    def __init__(self, gains: WindowGains, kind: str, number: int) -> None:
+        """Args:
+        gains: of the trace; its graph is replayed.
+        kind, number: the window, as in `WindowGains.gains`.
+        """
+        self.replay = gains.replay
+        self.window = gains.window(kind, number)
+        self.window_ns = gains.gains(kind, number).window_ns
+
+    def alone(self, place: Place) -> Priced:
+        """What a remedy saves at one place."""
+        return Priced(place, self.window_ns - self._length(self._with(self._plain(), place)))
+
+    def together(self, priced: list[Priced], least_ns: float) -> Together:
+        """The best combination of what was priced alone, found greedily.
+
+        Each turn takes what saves most with what was taken before it; the turns end when nothing
+        saves `least_ns`. What a change saves rarely grows when others are made, so only those whose
+        last known saving could still be the largest are replayed again.
+        """
+        scale, length = self._plain(), self.window_ns
+        taken: list[Addition] = []
+        left = sorted(priced, key=lambda each: -each.saves_ns)
+        changes: list[str] = []
+        is_known = True
+        while left:
+            if not is_known:
+                left = self._repriced(left, scale, length)
+            best = left.pop(0)
+            if best.saves_ns < least_ns:
+                break
+            scale = self._with(scale, best.place)
+            length -= best.saves_ns
+            taken.append(Addition(best.place.remedy.name, best.place.where, best.saves_ns))
+            changes.append(best.place.change)
+            is_known = False
+        path = self.window.path(self.replay.simulator.run(scale)).by_cause
+        total = sum(path.values())
+        halved = {side: self._length(self._scaled(scale, side)) for side in ("host", "device")}
+        return Together(
+            saves_ns=self.window_ns - length,
+            share=(self.window_ns - length) / self.window_ns,
+            additions=taken,
+            changes=changes,
+            bound_by={cause: ns / total for cause, ns in path.items()} if total else {},
+            host_gain=(length - halved["host"]) / length if length else 0.0,
+            device_gain=(length - halved["device"]) / length if length else 0.0,
+        )
+
+    def _repriced(self, left: list[Priced], scale: Scale, length: int) -> list[Priced]:
+        """The same with the first one's saving on top of `scale` known to be the largest."""
+        fresh: list[Priced] = []
+        while left and (not fresh or left[0].saves_ns > fresh[0].saves_ns):
+            place = left.pop(0).place
+            saves_ns = length - self._length(self._with(scale, place))
+            fresh.append(Priced(place, saves_ns))
+            fresh.sort(key=lambda each: -each.saves_ns)
+        return sorted([*fresh, *left], key=lambda each: -each.saves_ns)
+
+    def _plain(self) -> Scale:
+        return self.replay.scale(steady=True)
+
+    def _with(self, scale: Scale, place: Place) -> Scale:
+        changed = scale.copy()
+        self.replay.change(changed, place.change)
+        return changed
+
+    def _scaled(self, scale: Scale, side: str) -> Scale:
+        changed = scale.copy()
+        scale_cause(side, 0.5, changed, self.replay.graph)
+        return changed
+
+    def _length(self, scale: Scale) -> int:
+        return self.window.length(self.replay.simulator.run(scale))
+
+
+def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
+    """The places at which a remedy could save most in a window, at most `most` of them."""
+    start = np.ma.filled(rows["start_ns"], start_ns)
+    inside = (start < end_ns) & (start + np.ma.filled(rows["dur_ns"], 0) >= start_ns)
+    names, place = np.unique(rows["place"][inside].astype(str), return_inverse=True)
+    dur = np.ma.filled(rows["dur_ns"], 0)[inside]
+    factor = np.ma.filled(rows["factor"], 1.0)[inside].astype(np.float64)
+    saved = np.bincount(place, dur * (1 - factor), len(names))
+    if set(rows["target"][inside].tolist()) & {"call", "cuda-graph"}:
+        saved = np.maximum(saved, end_ns - start_ns)
+    first = np.flatnonzero(inside)[np.unique(place, return_index=True)[1]]
+    events = np.ma.filled(rows["event_id"], -1)[inside]
+    counts = np.bincount(np.unique(np.stack([place, events]), axis=1)[0], minlength=len(names))
+    found = [
+        Place(
+            remedy,
+            name or None,
+            str(rows["detail"][first[number]]) or None,
+            int(counts[number]),
+            int(saved[number]),
+        )
+        for number, name in enumerate(names.tolist())
+    ]
+    return sorted(found, key=lambda each: -each.at_most_ns)[:most]

@@ -1,0 +1,63 @@
+"""What remedies change in a run: the rows of queries/remedies, as parts that a replay scales."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.database.catalog import query
+from tracekit.errors import TracekitError
+from tracekit.replay.grammar import Change
+from tracekit.replay.parts import COLUMNS, Parts
+
+if TYPE_CHECKING:
+    from tracekit.database.reader import Reader
+
+Rows = dict[str, NDArray[Any]]
+
+
+def query_of(remedy: str) -> str:
+    """The query that finds a remedy's places: `pinned-copies` is pinned_copies.sql."""
+    return remedy.replace("-", "_")
+
+
+class Remedies:
+    """The rows of the queries of queries/remedies for one trace, each asked once."""
+
+    def __init__(self, database: Reader, trace_id: int) -> None:
+        self._database = database
+        self._trace_id = trace_id
+        self._rows: dict[str, Rows] = {}
+
+    def rows(self, remedy: str) -> Rows:
+        """A remedy's rows; without a place, `place` is empty.
+
+        Raises:
+            TracekitError: there is no such remedy.
+        """
+        if remedy not in self._rows:
+            if query(query_of(remedy)).topic != "remedies":
+                raise TracekitError(f"no remedy is named {remedy!r}")
+            columns = [*COLUMNS, "place", "detail"]
+            found = self._database.arrays(query_of(remedy), columns, trace=self._trace_id)
+            for name in ("place", "detail"):
+                found[name] = np.ma.filled(found[name].astype(object), "")
+            self._rows[remedy] = found
+        return self._rows[remedy]
+
+    def parts(self, change: Change) -> list[Parts]:
+        """The parts that `remedy:NAME` or `remedy:NAME:PLACE` changes.
+
+        Raises:
+            TracekitError: there is no such remedy, or it finds nothing there.
+        """
+        remedy, _, place = (change.pattern or "").partition(":")
+        rows = self.rows(remedy)
+        if place:
+            here = rows["place"] == place
+            rows = {name: values[here] for name, values in rows.items()}
+        if not len(rows["target"]):
+            raise TracekitError(f"{change.text!r} names nothing in this trace")
+        return [Parts.of(rows, target) for target in sorted(set(rows["target"].tolist()))]
