@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tracekit
+from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import write
 from tests.simulator import Machine, Simulation
 from tracekit.advice.catalogue import EFFORTS, catalogue
@@ -50,7 +51,7 @@ def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
 
 
 def test_each_query_has_words_and_each_remedy_of_what_recurs_has_a_query():
-    recurring = {query_of(name) for name, each in catalogue().items() if not each.once}
+    recurring = {query_of(name) for name, each in catalogue().items() if each.has_query}
     assert recurring == QUERIES
 
 
@@ -58,7 +59,7 @@ def test_each_query_has_words_and_each_remedy_of_what_recurs_has_a_query():
 def test_words_are_whole(name):
     remedy = catalogue()[name]
     assert remedy.effort in EFFORTS
-    assert remedy.cause in CAUSES
+    assert remedy.causes and set(remedy.causes) <= set(CAUSES)
     assert set(remedy.once) <= {*CAUSES, "capture"}
     assert remedy.title and not remedy.title.endswith(".")
     assert remedy.needs.endswith(".")
@@ -73,3 +74,21 @@ def test_a_query_returns_parts(name):
     columns = [each.name for each in queries()[name].columns]
     assert {"trace_id", "place", "detail", *COLUMNS} <= set(columns)
     assert any(f"'{target}' AS target" in queries()[name].sql for target in TARGETS)
+
+
+@pytest.mark.parametrize(("kernel_us", "times"), [(2, 8), (4, 4), (40, None)])
+def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, times, tmp_path):
+    def program(batch):
+        kernel = ("memory-bandwidth", kernel_us * batch * US)
+        ops = [operator("aten::add", 15 * US, Launch(5 * US, (kernel,)))] * 40
+        return [step(n, *ops) for n in range(4)] + [Sync(2 * US)]
+
+    advice, span_ns = fixes(ModuleType("plain"), program(1), tmp_path)
+    found = [each for each in advice if each.remedy == "larger-batch"]
+    assert [each.change for each in found] == ([f"batch*{times}"] if times else [])
+    if times:
+        larger = Simulation(program(times))
+        list(larger.events())
+        assert larger.span_ns < 1.05 * span_ns
+        saved_ns = span_ns - larger.span_ns / times
+        assert found[0].saves_ns == pytest.approx(saved_ns, rel=CLOSE)

@@ -18,6 +18,7 @@ from tracekit.errors import TracekitError
 if TYPE_CHECKING:
     import polars
 
+    from tracekit.advice.model import FixList
     from tracekit.compare.diff import Diff
     from tracekit.ingest.resources import LoadProgress, Resources
     from tracekit.replay.whatif import WhatIf
@@ -113,6 +114,28 @@ class Database(Reader):
         from tracekit.replay.whatif import what_if
 
         return what_if(self, changes, self._one(trace), window, thresholds)
+
+    def advise(
+        self,
+        trace: int | None = None,
+        window: str | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> FixList:
+        """What could be changed in this run, where, and what each change would save.
+
+        `trace` is a trace_id, `window` the name of a window, such as "step 9".
+
+        Raises:
+            TracekitError: when there are several traces and `trace` does not choose one, when there
+                is no such trace or window, or when the trace cannot be replayed.
+        """
+        from tracekit.verdict.analyze import examined
+
+        analysis, fixes = examined(self, self._one(trace), window, thresholds, combine=True)
+        if fixes is None:
+            reason = "; ".join(analysis.verdict.why) or "it has no events that last"
+            raise TracekitError(f"{analysis.trace.path}: nothing can be advised: {reason}")
+        return fixes
 
     def _one(self, trace: int | None) -> int:
         """The trace_id that `trace` chooses: with None, that of the only trace.

@@ -146,6 +146,9 @@ class Thresholds:
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
+    free_growth: float = _limit(
+        0.05, "a larger batch is free of charge if it lengthens the step by this share at most"
+    )
     most_places: int = _limit(5, "a remedy is priced at this many places, those with most time")
     most_combined: int = _limit(8, "this many pieces of advice are tried in combination")
     shown_gain: float = _limit(0.0005, "a gain below this share is reported as none")

@@ -2,7 +2,8 @@
 
 queries/remedies/NAME.sql answers which parts of a run the remedy changes, and how much; its rows
 are what a replay scales (tracekit/replay/parts.py). queries/remedies/NAME.toml says what to do.
-A remedy of what happens once has no query: its words name the causes of one-off events.
+A remedy of what happens once has no query: its words name the causes of one-off events. Neither
+has a larger batch, which changes the whole run.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Remedy:
     name: str
     title: str
     """What to do, as an imperative."""
-    cause: str
-    """The cause of time that it lessens (tracekit/causes.py)."""
+    causes: tuple[str, ...]
+    """The causes of time that it lessens (tracekit/causes.py), the main one first."""
     effort: str
     needs: str
     """What has to hold for it to work."""
@@ -46,18 +47,28 @@ class Remedy:
     be looked for."""
     once: tuple[str, ...] = ()
     """The causes of one-off events that it answers."""
+    is_batch: bool = False
+    """Whether it is a larger batch, whose price is one of throughput."""
+
+    @property
+    def has_query(self) -> bool:
+        return not self.once and not self.is_batch
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Codes of findings that make what its query finds doubtful."""
-        return () if self.once else query(query_of(self.name)).doubts
+        """Codes of findings that make its price doubtful."""
+        return query(query_of(self.name)).doubts if self.has_query else ()
 
 
 def parse_remedy(name: str, text: str) -> Remedy:
     """Reads the words of a remedy."""
     given: dict[str, Any] = tomllib.loads(text)
-    values = {
-        key: tuple(value) if isinstance(value, list) else value.strip()
+    values: dict[str, Any] = {
+        key: tuple(value)
+        if isinstance(value, list)
+        else value.strip()
+        if isinstance(value, str)
+        else value
         for key, value in given.items()
     }
     return Remedy(name=name, **values)

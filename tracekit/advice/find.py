@@ -43,7 +43,10 @@ def find(gains: WindowGains, judged: Judged, thresholds: Thresholds, *, combine:
     unlooked: dict[str, list[str]] = {}
     priced: list[Priced] = []
     for remedy in catalogue().values():
-        if remedy.once:
+        if remedy.is_batch:
+            larger = prices.larger_batch(remedy, thresholds.free_growth)
+            priced += [larger] if larger else []
+        if not remedy.has_query or (not replay.graph.ops and "no_gpu_ops" in remedy.codes):
             continue
         lacking = [found[code][1] for code in remedy.blind if code in found]
         if lacking:
@@ -53,13 +56,17 @@ def find(gains: WindowGains, judged: Judged, thresholds: Thresholds, *, combine:
         at = places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
         priced += [prices.alone(each) for each in at if each.at_most_ns >= least_ns]
     worth = sorted(
-        (each for each in priced if each.saves_ns >= max(1, least_ns)), key=lambda p: -p.saves_ns
+        (each for each in priced if each.saves_ns >= max(1, least_ns)),
+        # What a larger batch saves is time per sample, not of this step: it comes last.
+        key=lambda each: (each.place.remedy.is_batch, -each.saves_ns),
     )
     doubted = {code: message for code, (severity, message) in found.items() if severity != "info"}
-    advice = [_advice(each, prices.window_ns, doubted) for each in worth]
+    removed = gains.gains(judged.kind, judged.number).removed
+    advice = [_advice(each, prices.window_ns, removed, doubted) for each in worth]
     together: Together | None = None
-    if combine and len(worth) > 1:
-        together = prices.together(worth[: thresholds.most_combined], max(1, least_ns))
+    steps = [each for each in worth if not each.place.remedy.is_batch]
+    if combine and len(steps) > 1:
+        together = prices.together(steps[: thresholds.most_combined], max(1, least_ns))
     return FixList(
         trace=database.ask("overview", trace=trace_id)[0]["path"],
         window=judged.name,
@@ -78,12 +85,16 @@ def _findings(database: Reader, trace_id: int) -> dict[str, tuple[str, str]]:
     return {row["code"]: (row["severity"], row["message"]) for row in missing + wrong}
 
 
-def _advice(priced: Priced, window_ns: int, doubted: dict[str, str]) -> Advice:
+def _advice(
+    priced: Priced, window_ns: int, removed: dict[str, float], doubted: dict[str, str]
+) -> Advice:
     place, remedy = priced.place, priced.place.remedy
+    # Of equal gains, the first.
+    cause = max(remedy.causes, key=lambda each: removed.get(each, 0.0))
     return Advice(
         remedy=remedy.name,
         title=remedy.title,
-        cause=remedy.cause,
+        cause=cause,
         where=place.where,
         detail=place.detail,
         count=place.count,
@@ -111,7 +122,7 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
             Advice(
                 remedy=remedy.name,
                 title=remedy.title,
-                cause=remedy.cause,
+                cause=longest.cause,
                 where=longest.name,
                 detail=None,
                 count=len(mine),

@@ -19,7 +19,8 @@ class Advice:
     """Its name; `tracekit advise --how NAME` tells how to do it."""
     title: str
     cause: str
-    """The cause of time that it lessens (tracekit/causes.py)."""
+    """The cause of time that it lessens (tracekit/causes.py); of several, the one whose removal
+    gains most in the window."""
     where: str | None
     """A Python line, module, operator or kernel; None: the run as a whole."""
     detail: str | None

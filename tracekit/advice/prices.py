@@ -25,15 +25,11 @@ class Place:
     where: str | None
     detail: str | None
     count: int
+    change: str
+    """The change as `tracekit whatif` takes it."""
     at_most_ns: int
     """An upper bound of the time that it takes away, on any thread or device; of changes that also
     take away what is not in their rows, none: the window's length."""
-
-    @property
-    def change(self) -> str:
-        """The change as `tracekit whatif` takes it."""
-        name = f"remedy:{self.remedy.name}"
-        return f"{name}:{self.where}" if self.where else name
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,29 @@ class Prices:
     def alone(self, place: Place) -> Priced:
         """What a remedy saves at one place."""
         return Priced(place, self.window_ns - self._length(self._with(self._plain(), place)))
+
+    def larger_batch(self, remedy: Remedy, growth: float) -> Priced | None:
+        """The largest batch that the host's slack gives away: as many times larger (a power of two)
+        as lengthens the window by the share `growth` at most.
+
+        What it saves is time for the same number of samples.
+        """
+        best: tuple[int, int] | None = None
+        times = 2
+        while self.replay.graph.ops and times <= self.replay.thresholds.fastest:
+            scale = self._plain()
+            self.replay.change(scale, f"batch*{times}")
+            length = self._length(scale)
+            if length > (1 + growth) * self.window_ns:
+                break
+            best = (times, length)
+            times *= 2
+        if best is None:
+            return None
+        times, length = best
+        detail = f"{times} times as large in {length / self.window_ns:.2f} times the time"
+        place = Place(remedy, None, detail, 1, f"batch*{times}", self.window_ns)
+        return Priced(place, self.window_ns - round(length / times))
 
     def together(self, priced: list[Priced], least_ns: float) -> Together:
         """The best combination of what was priced alone, found greedily.
@@ -142,6 +161,7 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
             name or None,
             str(rows["detail"][first[number]]) or None,
             int(counts[number]),
+            f"remedy:{remedy.name}:{name}" if name else f"remedy:{remedy.name}",
             int(saved[number]),
         )
         for number, name in enumerate(names.tolist())

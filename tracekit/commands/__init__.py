@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tracekit import __version__
+from tracekit.commands.advise import advise
 from tracekit.commands.analyze import analyze
 from tracekit.commands.capture import capture
 from tracekit.commands.crosscheck import crosscheck
@@ -60,7 +61,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    analyze, capture, crosscheck, diff, export, load, probe, query, sql, sweep, whatif, workloads,
+    advise, analyze, capture, crosscheck, diff, export, load, probe, query, sql, sweep, whatif,
+    workloads,
 )  # fmt: skip
 for command in _COMMANDS:
     cli.add_command(command)

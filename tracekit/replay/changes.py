@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.errors import TracekitError
-from tracekit.replay.grammar import PATTERNS, REMEDY, Change
+from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
 from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Ints, distinct
 from tracekit.replay.graph.edges import EdgeKind
@@ -60,7 +60,7 @@ def apply(
 
 
 def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
-    """Scales the work of a side (`host`, `device`) or of a cause, or the `unknown` waits.
+    """Scales the work of a side (`host`, `device`), of a cause or of a `batch`, or `unknown` waits.
 
     Factor 0 removes a cause: its work, and the waits in its calls.
     """
@@ -73,6 +73,10 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
         scale.op.scale(factor)
     elif what == "unknown":
         scale.unknown *= factor
+    elif what == BATCH:
+        scale.op.scale(factor)
+        for rates in (scale.host, scale.fixed):
+            rates.scale_cause(graph.number("input"), factor)
     else:
         cause = graph.number(what)
         for rates in (scale.host, scale.op, scale.fixed):

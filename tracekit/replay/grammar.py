@@ -19,6 +19,8 @@ PATTERNS = {
 }
 # The change that takes one-offs out.
 STEADY = "steady"
+# The change to a batch that many times as large.
+BATCH = "batch"
 # The change that a remedy makes, at all its places or at one.
 REMEDY = "remedy"
 HELP = """\
@@ -33,6 +35,8 @@ sync:NAME*0: calls of that name, or in an operator of that name, wait no more.
 cuda-graph: launches are free, as in a graph captured between two synchronizations.
 steady: what happened once takes no longer than usual (`tracekit query one_offs`).
 fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip.
+batch*K: a batch K times as large: loading and all work of the device take K times as long. What is
+predicted is the longer step of that batch.
 remedy:NAME, remedy:NAME:PLACE: what `tracekit advise` lists, at all places or at one."""
 
 
@@ -74,7 +78,7 @@ def parse(text: str, causes: list[str]) -> Change:
             raise TracekitError(f"{text!r}: single synchronizations can be removed (*0), not more")
         return Change(text, what, body, factor)
     name = _ALIASES.get(body, body)
-    if name not in ("host", "device", *causes) or name == "unknown":
-        known = ", ".join(["host", "device", *causes[:-1]])
+    if name not in ("host", "device", BATCH, *causes) or name == "unknown":
+        known = ", ".join(["host", "device", BATCH, *causes[:-1]])
         raise TracekitError(f"{text!r} is not a change: {body!r} is none of {known}")
     return Change(text, name, None, factor)

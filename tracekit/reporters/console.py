@@ -17,6 +17,7 @@ from tracekit.verdict.model import Analysis, Period
 
 WIDTH = 100
 _BAR = 34
+_ADVISED = 5
 _HOST_COLOUR = {"compute": "green", "communication": "magenta"}
 _COLOURS = {"compute": "green", "communication": "magenta", "copies": "cyan"}
 REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown": "red"}
@@ -47,10 +48,15 @@ def render(analysis: Analysis) -> None:
     _kernels(out, analysis)
     _traffic(out, analysis)
     _health(out, analysis)
-    if analysis.verdict.try_next:
+    if analysis.advice:
+        from tracekit.reporters import advise
+
+        section(out, "What to change (what each saves alone; `tracekit advise` tells more)")
+        advise.table(out, analysis.advice[:_ADVISED])
+    elif analysis.verdict.try_next:
         section(out, "What to try next")
-        for advice in analysis.verdict.try_next:
-            out.print(Text("- " + advice))
+        for sentence in analysis.verdict.try_next:
+            out.print(Text("- " + sentence))
 
 
 def render_side_by_side(analyses: list[Analysis]) -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Launch
+from tracekit.verdict.model import Launch, Verdict
+
+if TYPE_CHECKING:
+    from tracekit.advice.model import FixList
+    from tracekit.database.reader import Reader
 
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 
@@ -66,3 +73,40 @@ def next_step(bottleneck: str, launch: Launch | None, thresholds: Thresholds) ->
     if compiled is not None and compiled > thresholds.most_share and bottleneck in _COMPILED:
         return _COMPILED[bottleneck]
     return NEXT[bottleneck]
+
+
+def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int) -> list[str]:
+    """How the fix list and the bottleneck go together; of an empty list, what is left."""
+    recurring = [each for each in fixes.advice if not each.once]
+    if not recurring:
+        return [
+            "No remedy that tracekit knows would save 1 % of the window or more.",
+            *_reached(database, trace_id),
+        ]
+    saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
+    first = recurring[0]
+    if saving is None or first.cause == verdict.bottleneck or not saving.saves_at_most_ns:
+        return []
+    most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
+    if any(each.cause == verdict.bottleneck for each in recurring):
+        return [
+            f"The bottleneck, {verdict.bottleneck}, would save {most}; the first line, against "
+            f"{first.cause}, saves more than what was found against it."
+        ]
+    return [
+        f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
+        f"found; the first line is against {first.cause}."
+    ]
+
+
+def _reached(database: Reader, trace_id: int) -> list[str]:
+    """How near the device is to its peak in matrix products, if the trace tells."""
+    rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
+    known = [row for row in rows if row["share_of_peak"] and row["share_counted"]]
+    if not known:
+        return []
+    row = known[0]
+    return [
+        f"Matrix products use {percent(row['share_of_peak'])} of the {row['device']}'s peak over "
+        f"the GPU-active span ({percent(row['share_counted'])} of kernel time is counted)."
+    ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import list_notes
 from tracekit.verdict.gpu import judge, judge_briefly
 from tracekit.verdict.model import (
     Analysis,
@@ -145,6 +146,9 @@ def examined(
     windows = [each for each in others if each.window.kind != "step"]
     repetition = _repetition(database, trace_id)
     beside = Beside(one_offs, steps, windows, repetition)
+    verdict = judge(main, trace.health, causal, thresholds, beside, reason)
+    if fixes:
+        fixes = replace(fixes, notes=list_notes(fixes, verdict, database, trace_id))
     analysis = Analysis(
         trace=trace,
         window=main.window,
@@ -152,7 +156,7 @@ def examined(
         idle=main.idle,
         launch=main.launch,
         host=main.host,
-        verdict=judge(main, trace.health, causal, thresholds, beside, reason),
+        verdict=verdict,
         causal=causal,
         one_offs=one_offs,
         steps=steps,

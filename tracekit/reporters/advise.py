@@ -1,0 +1,113 @@
+"""The fix list on a terminal, and how to apply a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tracekit.advice.catalogue import Remedy
+from tracekit.advice.model import Advice, FixList, Together
+from tracekit.reporters.console import clipped, console, section
+from tracekit.text import duration, percent, printable
+
+SHOWN = 10
+_PLACE = 60
+
+
+def render(fixes: FixList, *, every: bool = False) -> None:
+    """Prints the list: the first ten pieces of advice, or every one."""
+    out = console()
+    section(out, f"What to change ({fixes.window}: {duration(fixes.window_ns)} without one-offs)")
+    shown = fixes.advice if every else fixes.advice[:SHOWN]
+    if shown:
+        table(out, shown)
+    if len(shown) < len(fixes.advice):
+        out.print(f"... and {len(fixes.advice) - len(shown)} more (--all)")
+    for note in fixes.notes:
+        out.print(Text(printable(note)))
+    if fixes.together:
+        _together(out, fixes.together)
+    conditions(out, shown)
+    if fixes.unlooked:
+        section(out, "Not looked for")
+        for each in fixes.unlooked:
+            out.print(Text(f"{', '.join(each.remedies)}: {printable(each.missing)}"))
+
+
+def table(out: Console, advice: Sequence[Advice]) -> None:
+    """Prints a line for each piece of advice: what it saves alone, and what to do where."""
+    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for _ in range(2):
+        rows.add_column(justify="right", no_wrap=True)
+    rows.add_column()
+    rows.add_column(no_wrap=True)
+    for each in advice:
+        saved = "once" if each.share is None else percent(each.share)
+        rows.add_row(saved, duration(each.saves_ns), _line(each), f"{each.effort} effort")
+    out.print(rows)
+
+
+def _line(advice: Advice) -> Text:
+    line = Text(advice.title)
+    if advice.where:
+        line.append(f": {clipped(advice.where, _PLACE)}")
+    details = [clipped(advice.detail, _PLACE)] if advice.detail else []
+    if advice.count > 1:
+        details.append(f"{advice.count:,} times")
+    line.append(f" [{advice.remedy}{'; ' if details else ''}{', '.join(details)}]", "dim")
+    return line
+
+
+def _together(out: Console, together: Together) -> None:
+    section(out, "The best of them together")
+    added = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    added.add_column(justify="right")
+    added.add_column()
+    for each in together.additions:
+        place = f": {clipped(each.where, _PLACE)}" if each.where else ""
+        added.add_row(f"+ {duration(each.adds_ns)}", f"{each.remedy}{place}")
+    added.add_row(duration(together.saves_ns), f"in all, {percent(together.share)} of the window")
+    out.print(added)
+    cause, part = max(together.bound_by.items(), key=lambda item: item[1])
+    device, host = together.device_gain, together.host_gain
+    regime, side = ("compute-bound", "device") if device >= host else ("overhead-bound", "host")
+    out.print(
+        f"Then the run is {regime} (halving the {side}'s work would gain "
+        f"{percent(max(device, host))}), and {percent(part)} of its critical path is {cause}."
+    )
+
+
+def conditions(out: Console, advice: Sequence[Advice]) -> None:
+    """Prints what each remedy needs, and what makes its price doubtful."""
+    first = {each.remedy: each for each in reversed(advice)}
+    if not first:
+        return
+    section(out, "What they need, and what is doubtful (tracekit advise --how NAME tells more)")
+    for name in dict.fromkeys(each.remedy for each in advice):
+        each = first[name]
+        out.print(Text(f"{name}: {each.needs}"))
+        for doubt in each.doubts:
+            out.print(Padding(Text(printable(doubt), "dim"), (0, 0, 0, 2)))
+
+
+def render_how(remedy: Remedy) -> None:
+    """Prints how to apply a remedy: code before and after, risks, how to check it, sources."""
+    out = console()
+    out.print(Text(f"{remedy.title}   ({remedy.effort} effort)", "bold"))
+    out.print(Text(remedy.needs))
+    for title, code in (("Before", remedy.before), ("After", remedy.after)):
+        section(out, title)
+        out.print(Padding(Text(code), (0, 0, 0, 2)))
+    parts = [("Risks", remedy.risks), ("To check", remedy.check)]
+    if remedy.doubts:
+        parts.insert(1, ("What makes its price doubtful", remedy.doubts))
+    for title, text in parts:
+        section(out, title)
+        out.print(Text(text))
+    section(out, "Sources")
+    for source in remedy.sources:
+        out.print(Text(source), soft_wrap=True)
