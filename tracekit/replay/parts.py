@@ -95,9 +95,9 @@ class Intervals:
         join, joins = self.around(graph.joins - 1)
         # For each edge, the place of its target among the joins; of a GPU op, a negative one.
         place = edges.target - 1 - graph.ops
-        of_join = (place >= 0) & joins[np.maximum(place, 0)] if len(joins) else place < 0
-        edge = np.flatnonzero(of_join)
-        factor = self.factor[join[place[edge]]] if len(edge) else np.zeros(0)
+        edge = np.flatnonzero(place >= 0)
+        edge = edge[joins[place[edge]]]
+        factor = self.factor[join[place[edge]]]
         waits = np.isin(edges.kind[edge], (EdgeKind.SYNC, EdgeKind.LOADER))
         if target == "wait":
             scale.dropped[edge[waits]] = True
