@@ -12,7 +12,7 @@ from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
 from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Ints, distinct
 from tracekit.replay.graph.edges import EdgeKind
-from tracekit.replay.parts import FREED_BY_GRAPHS, Intervals, Parts
+from tracekit.replay.parts import FREED_BY_GRAPHS, ChangedParts, Intervals
 from tracekit.replay.remedies import Remedies
 from tracekit.replay.scaling import Scale
 
@@ -94,7 +94,7 @@ def _scale_named(
     rows = database.arrays(PATTERNS[change.what], trace=trace_id, pattern=pattern)
     if not len(rows["event_id"]):
         raise TracekitError(f"{change.text!r} names nothing in this trace")
-    Parts.of(rows, _TARGETS[change.what], change.factor).apply(scale, graph)
+    ChangedParts.of(rows, _TARGETS[change.what], change.factor).apply(scale, graph)
 
 
 def _glob(change: Change) -> str:

@@ -166,15 +166,15 @@ class WindowGains:
             scale_cause(what, factor, scale, self.replay.graph)
         return self.replay.simulator.run(scale)
 
-    def window(self, kind: str, number: int) -> Window:
+    def window(self, kind: str, number: int) -> ReplayedWindow:
         """The window that `gains` names, whose length and critical path any replay tells."""
         if kind == "trace":
-            return Window(self._whole, number)
+            return ReplayedWindow(self._whole, number)
         if kind == "gpu_active":
-            return Window(self.replay.bounds(kind, number), number)
+            return ReplayedWindow(self.replay.bounds(kind, number), number)
         ranges = self.replay.steps if kind == "step" else self.replay.ranges
         assert ranges is not None
-        return Window(ranges, number)
+        return ReplayedWindow(ranges, number)
 
     def _lengths(self, run: Run) -> dict[tuple[str, int], int]:
         active = gpu_active_lengths(run)
@@ -185,7 +185,7 @@ class WindowGains:
         named = [] if ranges is None else ranges.lengths(run).tolist()
         return found | {("range", number): length for number, length in enumerate(named)}
 
-    def _flip(self, window: Window, side: str) -> float | None:
+    def _flip(self, window: ReplayedWindow, side: str) -> float | None:
         """How many times faster `side` has to be before halving the other side gains more."""
         other = "device" if side == "host" else "host"
 
@@ -203,7 +203,7 @@ class WindowGains:
             low, high = (low, middle) if flipped(fastest**middle) else (middle, high)
         return float(fastest**high)
 
-    def _undilated(self, window: Window) -> tuple[float, float] | None:
+    def _undilated(self, window: ReplayedWindow) -> tuple[float, float] | None:
         if self.dilation is None or self.dilation <= 1:
             return None
         real = 1 / self.dilation
@@ -214,7 +214,7 @@ class WindowGains:
 
 
 @dataclass(frozen=True)
-class Window:
+class ReplayedWindow:
     """A window with its length and critical path in any replay."""
 
     of: Bounds | Steps | Ranges

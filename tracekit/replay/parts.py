@@ -31,7 +31,7 @@ COLUMNS = ("target", "event_id", "pid", "tid", "start_ns", "dur_ns", "factor")
 
 
 @dataclass(frozen=True)
-class Parts:
+class ChangedParts:
     """Parts of one target. The intervals of a thread do not overlap."""
 
     target: str
@@ -43,14 +43,14 @@ class Parts:
     factor: Floats
 
     @staticmethod
-    def of(rows: dict[str, NDArray[Any]], target: str, factor: float | None = None) -> Parts:
+    def of(rows: dict[str, NDArray[Any]], target: str, factor: float | None = None) -> ChangedParts:
         """The rows with this target; without columns `target` and `factor`, all, by `factor`."""
         chosen = rows["target"] == target if "target" in rows else slice(None)
         plain = {name: np.ma.filled(rows[name], 0)[chosen] for name in COLUMNS[1:6] if name in rows}
         count = len(plain["event_id"])
         given = {name: plain.get(name, np.zeros(count, np.int64)) for name in COLUMNS[1:6]}
         factors = np.full(count, factor) if factor is not None else rows["factor"][chosen]
-        return Parts(target, **given, factor=np.ma.filled(factors, 1.0).astype(np.float64))
+        return ChangedParts(target, **given, factor=np.ma.filled(factors, 1.0).astype(np.float64))
 
     def apply(self, scale: Scale, graph: Graph) -> None:
         """Scales the parts in `scale`, which a replay of `graph` takes."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tracekit.database.catalog import query
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import Change
-from tracekit.replay.parts import COLUMNS, Parts
+from tracekit.replay.parts import COLUMNS, ChangedParts
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
@@ -47,7 +47,7 @@ class Remedies:
             self._rows[remedy] = found
         return self._rows[remedy]
 
-    def parts(self, change: Change) -> list[Parts]:
+    def parts(self, change: Change) -> list[ChangedParts]:
         """The parts that `remedy:NAME` or `remedy:NAME:PLACE` changes.
 
         Raises:
@@ -60,4 +60,4 @@ class Remedies:
             rows = {name: values[here] for name, values in rows.items()}
         if not len(rows["target"]):
             raise TracekitError(f"{change.text!r} names nothing in this trace")
-        return [Parts.of(rows, target) for target in sorted(set(rows["target"].tolist()))]
+        return [ChangedParts.of(rows, target) for target in sorted(set(rows["target"].tolist()))]

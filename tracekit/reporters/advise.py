@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import Remedy
 from tracekit.advice.model import Advice, FixList, Together
-from tracekit.reporters.console import clipped, console, section
+from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, percent, printable
 
 SHOWN = 10

@@ -1,38 +1,25 @@
-"""The verdict on a terminal: verdict, why, where the time went, top kernels, what to try next."""
+"""The verdict on a terminal: verdict, why, where the time went, top kernels, what to change."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from shutil import get_terminal_size
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.reporters.advise import table as advice_table
+from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Period
 
-WIDTH = 100
 _BAR = 34
 _ADVISED = 5
 _HOST_COLOUR = {"compute": "green", "communication": "magenta"}
 _COLOURS = {"compute": "green", "communication": "magenta", "copies": "cyan"}
 REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown": "red"}
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leaves a closed pipe to the command line, which treats it as a normal end."""
-        raise BrokenPipeError
-
-
-def console() -> Console:
-    """Standard output, at most 100 columns wide; colours only on a terminal, no markup."""
-    width = min(get_terminal_size().columns, WIDTH) if sys.stdout.isatty() else WIDTH
-    return _Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def render(analysis: Analysis) -> None:
@@ -49,10 +36,8 @@ def render(analysis: Analysis) -> None:
     _traffic(out, analysis)
     _health(out, analysis)
     if analysis.advice:
-        from tracekit.reporters import advise
-
         section(out, "What to change (what each saves alone; `tracekit advise` tells more)")
-        advise.table(out, analysis.advice[:_ADVISED])
+        advice_table(out, analysis.advice[:_ADVISED])
     elif analysis.verdict.try_next:
         section(out, "What to try next")
         for sentence in analysis.verdict.try_next:
@@ -296,18 +281,6 @@ def _health(out: Console, analysis: Analysis) -> None:
         count = f" ({finding.count:,})" if finding.count > 1 else ""
         line = Text(f"{finding.severity}: ", colour[finding.severity])
         out.print(line.append(printable(finding.message) + count))
-
-
-def clipped(text: str, width: int) -> str:
-    """`text` made safe to print, and cut to `width`."""
-    text = printable(text)
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def section(out: Console, title: str) -> None:
-    """Prints a heading."""
-    out.print()
-    out.print(Text(printable(title), "bold"))
 
 
 def _title(analysis: Analysis) -> str:

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.compare.crosscheck import ANALYSES, Figure, Report, Value
-from tracekit.reporters.console import console
+from tracekit.reporters.page import console
 from tracekit.text import printable
 
 _COLUMNS = ("HTA", "by its rules", "tracekit")

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
-from tracekit.reporters.console import clipped, console, section
+from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, size
 
 _BAR = 30

@@ -12,7 +12,7 @@ from rich.text import Text
 from tracekit.causes import UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.gains import Causal
-from tracekit.reporters.console import clipped, console, section
+from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.analyze import QUERIES

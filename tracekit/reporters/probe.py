@@ -6,7 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.experiments.probing import Experiment, Probe
-from tracekit.reporters.console import REGIME_COLOUR, console, section
+from tracekit.reporters.console import REGIME_COLOUR
+from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
 
 

@@ -24,7 +24,7 @@ from rich.text import Text
 from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, written_whole
-from tracekit.reporters.console import console
+from tracekit.reporters.page import console
 from tracekit.text import printable
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.experiments.points import AXES, Point, Shape, Sweep
-from tracekit.reporters.console import REGIME_COLOUR, clipped, console, section
+from tracekit.reporters.console import REGIME_COLOUR
+from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share, size
 
 _MARKDOWN_WIDTH = 1000

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.replay.whatif import StepLength, WhatIf
-from tracekit.reporters.console import console, section
+from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
 
 _BAR = 34
