@@ -16,7 +16,9 @@ WITH launched AS (
     SELECT trace_id, launch_id, any_value(k.name) AS kernel
     FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
-      AND NOT contains(launch_name, 'GraphLaunch')
+      -- CUDA's and HIP's calls, of a run that captures no graphs: one that does has chosen what to leave out.
+      AND regexp_matches(launch_name, '^(cuda|hip|cu[A-Z])') AND NOT contains(launch_name, 'GraphLaunch')
+      AND trace_id NOT IN (SELECT trace_id FROM graph_captures)
     GROUP BY ALL
 ),
 counted AS (

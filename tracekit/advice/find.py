@@ -42,8 +42,9 @@ def find(gains: WindowGains, judged: Judged, thresholds: Thresholds, *, combine:
     found = _findings(database, trace_id)
     unlooked: dict[str, list[str]] = {}
     priced: list[Priced] = []
+    alone = gains.gains(judged.kind, judged.number)
     for remedy in catalogue().values():
-        if remedy.is_batch:
+        if remedy.is_batch and alone.host >= thresholds.small_gain:
             larger = prices.larger_batch(remedy, thresholds.free_growth)
             priced += [larger] if larger else []
         if not remedy.has_query or (not replay.graph.ops and "no_gpu_ops" in remedy.codes):
@@ -61,8 +62,7 @@ def find(gains: WindowGains, judged: Judged, thresholds: Thresholds, *, combine:
         key=lambda each: (each.place.remedy.is_batch, -each.saves_ns),
     )
     doubted = {code: message for code, (severity, message) in found.items() if severity != "info"}
-    removed = gains.gains(judged.kind, judged.number).removed
-    advice = [_advice(each, prices.window_ns, removed, doubted) for each in worth]
+    advice = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
     together: Together | None = None
     steps = [each for each in worth if not each.place.remedy.is_batch]
     if combine and len(steps) > 1:
