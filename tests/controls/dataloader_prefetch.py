@@ -1,4 +1,4 @@
-"""One worker takes longer to load a batch than a step takes; in the twin, there are enough workers."""
+"""One worker takes longer to load a batch than a step takes; in the twin, there are enough."""
 
 from tests.atoms import US, Fetch, Launch, Sync, Work, line, operator, step
 
