@@ -26,7 +26,7 @@ counted AS (
     FROM launches AS c JOIN launched AS l ON c.trace_id = l.trace_id AND c.event_id = l.launch_id
 )
 SELECT trace_id, NULL AS place, NULL AS detail, 'cuda-graph' AS target, event_id, pid, tid, start_ns,
-       end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0.0 AS factor
+       end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0 AS factor
 FROM counted
 WHERE alike >= thresholds().fewest_alike
 ORDER BY trace_id, start_ns

@@ -12,8 +12,18 @@
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it:
--- https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
-WITH call AS (FROM waiting_calls()),
+-- https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- Those in operators whose result's size depends on values are another remedy's.
+WITH sized AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM slices
+    WHERE kind = 'cpu_op' AND has_data_dependent_size(name)
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+call AS (
+    FROM waiting_calls() AS c
+    WHERE NOT EXISTS (FROM sized AS s WHERE s.trace_id = c.trace_id AND s.pid = c.pid AND s.tid = c.tid
+        AND c.start_ns BETWEEN s.start_ns AND s.end_ns)
+),
 place AS (FROM places_of('call')),
 -- Operators that copied to the host: the wait in them is for that copy.
 reading AS (
@@ -22,7 +32,7 @@ reading AS (
     JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
     WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
 )
-SELECT trace_id, place, cpu_op AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0.0 AS factor
+SELECT trace_id, place, cpu_op AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call JOIN place USING (trace_id, event_id)
 WHERE cpu_op IN ('aten::_local_scalar_dense', 'aten::item', 'aten::is_nonzero', 'aten::equal')
     OR (regexp_matches(cpu_op, '^aten::(copy_|_to_copy|to)$')

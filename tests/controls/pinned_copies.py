@@ -1,4 +1,4 @@
-"""Inputs are copied from pageable memory, labels from pinned memory; in the twin, both are pinned."""
+"""Inputs come from pageable memory, labels from pinned memory; in the twin, both from pinned."""
 
 from tests.atoms import US, BlockingCopy, Launch, Op, Sync, Work, line, operator, step
 
