@@ -120,6 +120,11 @@ class QueryThresholds:
         "a step of fewer tokens than this share of the device's FLOPs per byte reads weights for "
         "longer than it computes, even if a weight has 4 bits",
     )
+    ready_fetch_ns: int = _asked(
+        100_000,
+        "taking a batch that worker processes have loaded takes about this long",
+        "shared traces a100-diff-control, v100-diff-test: 70 and 95 us",
+    )
     graph_match_share: float = _asked(
         0.95, "a graph's replay is of a capture if this share of their kernels' names agree"
     )
@@ -210,7 +215,9 @@ class Thresholds:
         2, "depths within this many launches of the greatest count as the same", in_sql=True
     )
     prefetched_ns: int = _limit(
-        200_000, "a fetch from other processes that takes longer than this found no batch loaded"
+        200_000,
+        "a fetch from other processes that takes longer than this found no batch loaded",
+        in_sql=True,
     )
     handed_over_share: float = _limit(
         0.90, "a thread works for another one that stands still for this share of the work"

@@ -13,7 +13,17 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it:
 -- https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
-WITH call AS (FROM waiting_calls()),
+-- Those in operators whose result's size depends on values are another remedy's.
+WITH sized AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM slices
+    WHERE kind = 'cpu_op' AND has_data_dependent_size(name)
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+call AS (
+    FROM waiting_calls() AS c
+    WHERE NOT EXISTS (FROM sized AS s WHERE s.trace_id = c.trace_id AND s.pid = c.pid AND s.tid = c.tid
+        AND c.start_ns BETWEEN s.start_ns AND s.end_ns)
+),
 place AS (FROM places_of('call')),
 -- Operators that copied to the host: the wait in them is for that copy.
 reading AS (

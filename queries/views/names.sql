@@ -215,6 +215,15 @@ CREATE OR REPLACE MACRO is_calling_operator(name) AS
 CREATE OR REPLACE MACRO is_backward_operator(name) AS
     regexp_matches(name, '^autograd::engine|Backward[0-9]*$|^torch::autograd::|^CompiledFunctionBackward');
 
+-- Operators whose result is as large as the values of an input say, so that the host has to wait for those
+-- values; repeat_interleave and one_hot only where they are not told the size.
+-- https://docs.pytorch.org/docs/stable/export.html (data-dependent shapes), and their implementations:
+-- https://github.com/pytorch/pytorch/tree/main/aten/src/ATen/native/cuda (Nonzero.cu, Unique.cu, ...)
+CREATE OR REPLACE MACRO has_data_dependent_size(name) AS
+    regexp_matches(name,
+        '^(aten::(nonzero|nonzero_numpy|argwhere|masked_select|_?unique|_unique2|unique_(dim|consecutive)|'
+        || 'bincount|repeat_interleave|one_hot|_coalesce|to_sparse|_to_sparse)|torchvision::nms)$');
+
 -- Frames of the Python stack that are calls of modules ("nn.Module: Linear_0"), and the module's name.
 CREATE OR REPLACE MACRO is_module_frame(name) AS starts_with(name, 'nn.Module: ');
 CREATE OR REPLACE MACRO module_name(name) AS substr(name, len('nn.Module: ') + 1);

@@ -1,0 +1,40 @@
+-- question: Where does the host wait to learn how large an operator's result is?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- column detail (text): the operator
+-- column target (text): call: its own time and its wait, and the copy that it asks for
+-- column event_id (id): the operator
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where a call that waits in it begins
+-- column dur_ns (ns): how long the call takes
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_gpu_ops, no_runtime_calls, no_stacks
+-- The size of what a mask selects is known only when the device has computed it; indexing with a mask calls
+-- nonzero.
+WITH named AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, has_data_dependent_size(name) AS is_sized
+    FROM slices
+    WHERE kind = 'cpu_op' AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND (has_data_dependent_size(name)
+            OR name IN ('aten::index', 'aten::index_put_', 'aten::_index_put_impl_', 'aten::where'))
+),
+sized AS (SELECT * FROM named WHERE is_sized),
+asked AS (FROM outermost('named')),
+waiting AS (
+    SELECT c.* FROM waiting_calls() AS c
+    WHERE EXISTS (FROM sized AS s WHERE s.trace_id = c.trace_id AND s.pid = c.pid AND s.tid = c.tid
+        AND c.start_ns BETWEEN s.start_ns AND s.end_ns)
+),
+call AS (
+    SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail,
+           a.event_id AS operator_id
+    FROM outermost('waiting') AS c JOIN asked AS a ON c.trace_id = a.trace_id AND c.pid = a.pid
+        AND c.tid = a.tid AND c.start_ns BETWEEN a.start_ns AND a.end_ns
+),
+place AS (FROM places_of('call'))
+SELECT trace_id, place, min(detail) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,
+       operator_id AS event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM call JOIN place USING (trace_id, event_id)
+ORDER BY trace_id, place, start_ns

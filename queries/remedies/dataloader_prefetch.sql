@@ -1,0 +1,34 @@
+-- question: Which fetches from worker processes find no batch loaded?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
+-- column detail (text): how many of the fetches there wait
+-- column target (text): wait: for the workers
+-- column event_id (id): the fetch
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of the wait: 0
+-- doubts: no_stacks
+-- https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (num_workers, prefetch_factor,
+-- persistent_workers)
+WITH fetched AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices
+    WHERE kind IN ('annotation', 'cpu_op') AND is_prefetched_input(name)
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+place AS (FROM places_of('fetched')),
+counted AS (
+    SELECT trace_id, event_id, place, pid, tid, start_ns, dur_ns,
+           dur_ns > thresholds().prefetched_ns AS is_late,
+           count(*) FILTER (is_late) OVER here AS late, count(*) OVER here AS fetches
+    FROM fetched JOIN place USING (trace_id, event_id)
+    WINDOW here AS (PARTITION BY trace_id, place)
+)
+SELECT trace_id, place,
+       format('{} of {} fetches found no batch loaded', late, fetches) AS detail,
+       'wait' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM counted
+WHERE is_late
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,45 @@
+-- question: Which batches does the program load itself, instead of worker processes?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
+-- column detail (text): how many workers would keep up: loading over the rest of a step, rounded up
+-- column target (text): host: loading
+-- column event_id (id): the fetch: the data loader's annotation, else its frame
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: taking a batch that is loaded
+-- doubts: no_stacks
+-- A data loader without workers loads and collates in the thread that asks for the batch:
+-- https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
+-- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)
+WITH named AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
+    WHERE (kind IN ('annotation', 'cpu_op') AND contains(name, '_SingleProcessDataLoaderIter.__next__')
+        OR kind = 'python' AND regexp_matches(name, '(^|/)torch/utils/data/_utils/fetch\.py\(\d+\): fetch$'))
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+-- A worker process cannot easily load with the device.
+loading AS (
+    FROM outermost('named') AS f
+    WHERE NOT EXISTS (FROM gpu_op_launch AS l WHERE l.trace_id = f.trace_id AND l.pid = f.pid
+        AND l.tid = f.tid AND launch_start_ns BETWEEN f.start_ns AND f.end_ns)
+),
+place AS (FROM places_of('loading')),
+timed AS (
+    SELECT f.*, place,
+           coalesce(lead(f.start_ns) OVER (PARTITION BY f.trace_id, f.pid, f.tid, place ORDER BY f.start_ns),
+               CASE WHEN f.start_ns < s.end_ns THEN greatest(s.end_ns, f.end_ns) END) - f.end_ns AS rest_ns
+    FROM loading AS f JOIN place USING (trace_id, event_id)
+    ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
+),
+needed AS (
+    SELECT trace_id, place, ceil(median(dur_ns) / nullif(median(rest_ns), 0))::BIGINT AS workers
+    FROM timed GROUP BY ALL
+)
+SELECT t.trace_id, t.place, workers || if(workers = 1, ' worker keeps up', ' workers keep up') AS detail,
+       'host' AS target, event_id, pid, tid, start_ns, dur_ns,
+       least(1, thresholds().ready_fetch_ns / nullif(dur_ns, 0)) AS factor
+FROM timed AS t JOIN needed AS n ON t.trace_id = n.trace_id AND t.place IS NOT DISTINCT FROM n.place
+ORDER BY t.trace_id, t.place, start_ns

@@ -1,0 +1,54 @@
+-- question: Where does the program itself tell the host to wait for the device?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around it, else the module; NULL: neither was recorded
+-- column detail (text): what it waits for, and whether a copy to the host came before
+-- column target (text): host: the call's own time and its wait
+-- column event_id (id): the call
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_gpu_ops, no_runtime_calls, no_stacks
+-- A call that no operator makes is the program's. Not in the loop are those with no launch of their thread
+-- before them or after them (the profiler waits where it begins and ends), and those next to a graph's
+-- capture.
+-- https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
+WITH named AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM syncs
+    WHERE side = 'host' AND regexp_matches(name, '^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize')
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+site AS (FROM call_site('named')),
+-- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
+own AS (
+    SELECT n.*, module FROM named AS n LEFT JOIN site AS s USING (trace_id, event_id)
+    WHERE cpu_op IS NULL OR regexp_matches(cpu_op, '^Optimizer\.')
+        OR regexp_matches(python_line, '^<built-in .*[ _]synchronize')
+),
+launched AS (
+    SELECT trace_id, pid, tid, launch_start_ns AS start_ns, event_id
+    FROM gpu_op_launch SEMI JOIN own USING (trace_id, pid, tid)
+),
+call AS (
+    SELECT o.*,
+           CASE WHEN contains(o.name, 'Event') THEN 'waits for an event'
+               WHEN contains(o.name, 'Stream') THEN 'waits for a stream'
+               ELSE 'waits for the whole device' END
+           || if(copy_kind = 'DtoH', ', after a copy to the host', '') AS detail
+    FROM own AS o
+    ASOF JOIN launched AS b ON o.trace_id = b.trace_id AND o.pid = b.pid AND o.tid = b.tid
+        AND o.start_ns > b.start_ns
+    ASOF JOIN launched AS a ON o.trace_id = a.trace_id AND o.pid = a.pid AND o.tid = a.tid
+        AND o.start_ns < a.start_ns
+    LEFT JOIN memcpys AS m ON b.trace_id = m.trace_id AND b.event_id = m.event_id
+    WHERE NOT EXISTS (FROM graph_captures AS c WHERE c.trace_id = o.trace_id AND c.pid = o.pid
+        AND o.start_ns BETWEEN c.start_ns - thresholds().after_capture_ns
+            AND c.end_ns + thresholds().after_capture_ns)
+),
+place AS (FROM places_of('call'))
+SELECT trace_id, nullif(place, cpu_op) AS place, mode(detail) OVER (PARTITION BY trace_id, place) AS detail,
+       'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM call JOIN place USING (trace_id, event_id)
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,88 @@
+-- question: Which copies hold up the host or the link because host memory is pageable or the call waits?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line that asks for the copy; without stacks, the module or operator
+-- column detail (text): the size of the largest, and what is wrong
+-- column target (text): host, wait: the call, and the synchronization that follows it; op: the copy
+-- column event_id (id): the copy
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where the call, the synchronization or the copy begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: the call takes as long as a launch, nothing
+--     waits, and the copy runs at the rate of the largest pinned copy of its direction, if the trace has one
+-- doubts: no_copies, unlinked_gpu_ops, no_stacks
+-- https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
+-- https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
+-- The program reads what is copied to it: that the host waits for those copies is another remedy's.
+WITH copy AS (
+    SELECT m.trace_id, m.event_id AS copy_id, device_id, copy_kind, m.bytes, m.start_ns, m.dur_ns,
+           is_blocking,
+           lower(nullif(regexp_extract(m.name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS memory,
+           l.launch_id AS event_id, l.pid, l.tid, launch_start_ns, launch_end_ns, cpu_op_id
+    FROM memcpys AS m
+    JOIN (SELECT * EXCLUDE (device_id) FROM gpu_op_launch) AS l USING (trace_id, event_id)
+    LEFT JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
+    WHERE copy_kind IN ('HtoD', 'DtoH') AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
+        AND NOT contains(launch_name, 'GraphLaunch')
+),
+-- A copy takes a fixed time and one by its size: the smallest tells the former, the largest the latter.
+pinned AS (
+    SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, bytes) AS bytes_per_ns,
+           greatest(0, arg_min(dur_ns, bytes) - min(bytes) / bytes_per_ns) AS fixed_ns
+    FROM copy WHERE memory = 'pinned' AND bytes > 0 AND dur_ns > 0 GROUP BY trace_id, device_id, copy_kind
+),
+quick AS (
+    SELECT trace_id, median(launch_end_ns - launch_start_ns) AS launch_ns FROM gpu_op_launch
+    WHERE NOT is_copy_call AND trace_id IN (SELECT trace_id FROM copy) GROUP BY ALL
+),
+-- PyTorch waits for the stream in a copy without non_blocking=True.
+-- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/Copy.cu (memcpy_and_sync)
+synced AS (
+    SELECT c.trace_id, copy_id, min(w.start_ns) AS sync_ns, arg_min(w.dur_ns, w.start_ns) AS sync_dur_ns
+    FROM copy AS c
+    JOIN (SELECT trace_id, event_id, end_ns FROM slices
+        WHERE kind = 'cpu_op' AND regexp_matches(name, '^aten::(copy_|_to_copy|to)$')) AS o
+        ON c.trace_id = o.trace_id AND c.cpu_op_id = o.event_id
+    JOIN (SELECT trace_id, pid, tid, start_ns, dur_ns FROM syncs WHERE side = 'host') AS w
+        ON c.trace_id = w.trace_id AND c.pid = w.pid AND c.tid = w.tid
+        AND w.start_ns BETWEEN c.launch_end_ns AND o.end_ns
+    WHERE copy_kind = 'HtoD'
+    GROUP BY ALL
+),
+slow AS (
+    SELECT trace_id, copy_id, event_id, copy_kind, is_blocking, memory, bytes, pid, tid, start_ns, dur_ns,
+           launch_start_ns AS call_ns, launch_end_ns - launch_start_ns AS call_dur_ns, launch_ns,
+           sync_ns, sync_dur_ns,
+           (bytes / bytes_per_ns + fixed_ns) / nullif(dur_ns, 0) AS left_share
+    FROM copy LEFT JOIN synced USING (trace_id, copy_id) LEFT JOIN quick USING (trace_id)
+    LEFT JOIN pinned USING (trace_id, device_id, copy_kind)
+    WHERE memory = 'pageable' OR copy_kind = 'HtoD' AND (is_blocking OR sync_ns IS NOT NULL)
+),
+place AS (FROM places_of('slow')),
+part AS (
+    SELECT trace_id, copy_id, event_id, 'op' AS target, pid, tid, start_ns, dur_ns, left_share AS factor
+    FROM slow WHERE memory = 'pageable'
+    UNION ALL
+    SELECT trace_id, copy_id, event_id, 'host' AS target, pid, tid, call_ns, call_dur_ns,
+           launch_ns / nullif(call_dur_ns, 0)
+    FROM slow WHERE copy_kind = 'HtoD'
+    UNION ALL
+    SELECT trace_id, copy_id, event_id, 'wait', pid, tid, call_ns, call_dur_ns, 0
+    FROM slow WHERE copy_kind = 'HtoD' AND is_blocking
+    UNION ALL
+    SELECT trace_id, copy_id, event_id, 'host', pid, tid, sync_ns, sync_dur_ns, 0
+    FROM slow WHERE sync_ns IS NOT NULL
+),
+size AS (
+    SELECT trace_id, place, max(bytes) AS bytes, bool_or(memory = 'pageable') AS is_pageable
+    FROM slow JOIN place USING (trace_id, event_id) GROUP BY ALL
+)
+SELECT c.trace_id, p.place,
+       concat_ws(', ', 'up to ' || formatReadableDecimalSize(nullif(bytes, 0)),
+           if(is_pageable, 'pageable memory', 'the call waits')) AS detail,
+       target, copy_id AS event_id, pid, tid, start_ns, dur_ns, factor
+FROM part AS c JOIN place AS p USING (trace_id, event_id)
+JOIN size AS s ON c.trace_id = s.trace_id AND p.place IS NOT DISTINCT FROM s.place
+WHERE factor < 1
+ORDER BY c.trace_id, p.place, start_ns, target
