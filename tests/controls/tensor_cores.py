@@ -1,4 +1,4 @@
-"""Products of fp32 on an A100 by FFMA kernels; in the twin, the same in TF32, eight times as fast."""
+"""Products of fp32 on an A100 by FFMA kernels; in the twin the same in TF32, which is faster."""
 
 from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
