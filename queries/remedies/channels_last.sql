@@ -1,0 +1,34 @@
+-- question: Which kernels only change the layout of images for a convolution, and back?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around the launch; without stacks, the module or the outermost
+--     operator; NULL: the trace does not link the kernel to a launch
+-- column detail (text): the kernel that takes most time
+-- column target (text): op: a GPU op
+-- column event_id (id): the kernel
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
+-- cuDNN's nchwToNhwcKernel and nhwcToNchwKernel; MIOpen's batched_transpose_32x32_half:
+-- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/batched_transpose.cpp
+-- https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html
+WITH kernel AS MATERIALIZED (
+    SELECT k.trace_id, k.event_id AS gpu_op_id, launch_id AS event_id, k.start_ns, k.dur_ns,
+           coalesce(nullif(regexp_extract(name, 'batched_transpose|\w+(?i:nhwc)\w*'), ''), name) AS kernel
+    FROM kernels AS k LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
+    WHERE k.trace_id = coalesce(getvariable('trace'), k.trace_id)
+        AND regexp_matches(name, '(?i)nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|^batched_transpose_\d+x\d+_')
+),
+call AS (SELECT trace_id, event_id FROM kernel WHERE event_id IS NOT NULL),
+place AS (FROM places_of('call')),
+summed AS (
+    SELECT k.*, place, sum(dur_ns) OVER (PARTITION BY k.trace_id, place, kernel) AS ns
+    FROM kernel AS k LEFT JOIN place AS p ON k.trace_id = p.trace_id AND k.event_id = p.event_id
+)
+SELECT trace_id, place, arg_max(kernel, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
+       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, 0 AS factor
+FROM summed
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,65 @@
+-- question: Which copies only put a transposed tensor in order, beside a matrix product or attention?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- column detail (text): the operator that copies, and the shape that takes most time
+-- column target (text): call: the copy with its GPU ops
+-- column event_id (id): the copy's aten::clone
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long the host takes
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
+-- contiguous() and reshape() copy only what is not in order: aten::contiguous, aten::clone, aten::copy_, each
+-- in the one before it. On the stream, a product or attention comes right before or after such copies. Those
+-- of the backward pass are left out, since no line of the program makes them.
+-- https://docs.pytorch.org/docs/stable/tensor_view.html
+WITH inner_copy AS (
+    SELECT s.trace_id, s.event_id AS copy_id, clone.event_id, clone.pid, clone.tid, clone.start_ns,
+           clone.dur_ns, whole.name AS operator
+    FROM slices AS s
+    JOIN host_slice AS h ON s.trace_id = h.trace_id AND s.event_id = h.event_id
+    JOIN slices AS clone ON h.trace_id = clone.trace_id AND h.parent_id = clone.event_id
+    JOIN host_slice AS above ON clone.trace_id = above.trace_id AND clone.event_id = above.event_id
+    JOIN slices AS whole ON above.trace_id = whole.trace_id AND above.parent_id = whole.event_id
+    WHERE s.name = 'aten::copy_' AND s.kind = 'cpu_op' AND clone.name = 'aten::clone'
+        AND whole.name IN ('aten::contiguous', 'aten::reshape', 'aten::flatten', 'aten::_reshape_copy')
+        AND s.trace_id = coalesce(getvariable('trace'), s.trace_id)
+),
+-- A copy of what is in order already is a plain memcpy; this one is a kernel.
+moved AS MATERIALIZED (
+    SELECT c.*, l.event_id AS gpu_op_id
+    FROM inner_copy AS c
+    JOIN launch_site AS s ON c.trace_id = s.trace_id AND c.copy_id = s.cpu_op_id
+    JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.launch_id = l.launch_id
+    WHERE l.kind = 'kernel'
+),
+near AS (
+    SELECT g.trace_id, g.event_id, m.gpu_op_id IS NOT NULL AS is_copy,
+           CASE WHEN NOT is_copy THEN class IN ('gemm', 'attention') END AS is_product,
+           last_value(is_product IGNORE NULLS) OVER (stream ROWS UNBOUNDED PRECEDING) AS follows,
+           first_value(is_product IGNORE NULLS) OVER (
+               stream ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS precedes
+    FROM gpu_ops AS g LEFT JOIN moved AS m ON g.trace_id = m.trace_id AND g.event_id = m.gpu_op_id
+    WHERE g.trace_id IN (SELECT trace_id FROM moved)
+    WINDOW stream AS (PARTITION BY g.trace_id, device_id, stream ORDER BY g.start_ns, g.event_id)
+),
+found AS MATERIALIZED (
+    SELECT m.* FROM moved AS m JOIN near AS n ON m.trace_id = n.trace_id AND m.gpu_op_id = n.event_id
+    WHERE follows OR precedes
+),
+place AS (FROM places_of('found')),
+shaped AS (
+    SELECT f.*, place,
+           operator || coalesce(', mostly ' || (e.args->'Input Dims'->>0), '') AS told,
+           sum(g.dur_ns) OVER (PARTITION BY f.trace_id, place, told) AS ns
+    FROM found AS f JOIN place AS p ON f.trace_id = p.trace_id AND f.event_id = p.event_id
+    JOIN gpu_ops AS g ON f.trace_id = g.trace_id AND f.gpu_op_id = g.event_id
+    JOIN event_row AS e ON f.trace_id = e.trace_id AND f.copy_id = e.event_id
+    WHERE NOT is_backward_operator(place)
+)
+SELECT trace_id, place, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,
+       event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM shaped
+ORDER BY trace_id, place, start_ns

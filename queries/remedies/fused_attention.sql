@@ -1,0 +1,80 @@
+-- question: Which attention is written as products and softmax, where one fused kernel could do all?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around the softmax; without stacks, the module or the outermost
+--     operator
+-- column detail (text): the shape of the scores
+-- column target (text): op: a GPU op
+-- column event_id (id): a GPU op of the products, of the softmax, or of what works on the scores between them
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left: both products' FLOPs, or reading query, key and
+--     value and writing the output, at the share of the roofs that the products reach now
+-- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
+-- On one stream: a batched product, a softmax of its result, a batched product with the softmax's result.
+-- https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
+-- https://arxiv.org/abs/2205.14135 (FlashAttention)
+WITH work AS MATERIALIZED (
+    SELECT *, shapes_of(dims) AS d FROM measured_work()
+    WHERE kind IN ('bmm', 'baddbmm', 'softmax', 'elementwise', 'comparison', 'copy')
+        AND name NOT IN ('aten::log_softmax', 'aten::_log_softmax')
+),
+product AS MATERIALIZED (
+    SELECT trace_id, event_id, w.device_id, stream, first_ns, busy_ns,
+           CASE kind WHEN 'bmm' THEN d[1] ELSE d[2] END AS a,
+           CASE kind WHEN 'bmm' THEN d[2] ELSE d[3] END AS b,
+           a[1] * a[2] * b[3] AS made, elements(a) AS taken, elements(b) AS other,
+           (read_bytes + written_bytes) / (elements(a) + elements(b) + made) AS bytes_each,
+           math_roof_ns(flops, flop_per_s, peak, TRUE) AS math_ns,
+           greatest(math_ns, memory_roof_ns(read_bytes + written_bytes, memory_bytes_per_s)) AS roof_ns,
+           memory_bytes_per_s
+    FROM work AS w JOIN device_peaks USING (trace_id, device_id) WHERE is_matrix
+),
+softmax AS (
+    SELECT trace_id, event_id, device_id, stream, first_ns, d[1] AS shape, elements(d[1]) AS scores
+    FROM work WHERE kind = 'softmax' AND len(d[1]) >= 2
+),
+triple AS (
+    SELECT s.trace_id, s.event_id, s.device_id, s.stream, s.shape, s.scores, q.first_ns AS from_ns,
+           v.first_ns AS to_ns, q.math_ns + v.math_ns AS math_ns,
+           least(1, (q.roof_ns + v.roof_ns) / (q.busy_ns + v.busy_ns)) AS reached,
+           memory_roof_ns(q.bytes_each * (q.taken + q.other) + v.bytes_each * (v.other + v.made),
+               q.memory_bytes_per_s) AS memory_ns,
+           q.event_id AS q_id, v.event_id AS v_id
+    FROM softmax AS s
+    ASOF JOIN product AS q ON s.trace_id = q.trace_id AND s.device_id = q.device_id AND s.stream = q.stream
+        AND s.scores = q.made AND s.shape[-1] = q.b[3] AND s.first_ns > q.first_ns
+    ASOF JOIN product AS v ON s.trace_id = v.trace_id AND s.device_id = v.device_id AND s.stream = v.stream
+        AND s.scores = v.taken AND s.shape[-1] = v.a[3] AND s.first_ns < v.first_ns
+    -- Each product belongs to the softmax next to it.
+    QUALIFY row_number() OVER (PARTITION BY s.trace_id, q.event_id ORDER BY s.first_ns) = 1
+        AND row_number() OVER (PARTITION BY s.trace_id, v.event_id ORDER BY s.first_ns DESC) = 1
+),
+part AS (
+    SELECT t.*, w.busy_ns, w.gpu_op_ids
+    FROM triple AS t JOIN work AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id
+        AND t.stream = w.stream AND w.first_ns BETWEEN from_ns AND to_ns
+    WHERE w.event_id IN (q_id, v_id)
+        OR (NOT is_matrix AND list_contains(list_transform(d, lambda each: elements(each)), scores))
+),
+priced AS MATERIALIZED (
+    SELECT trace_id, event_id, shape, unnest(gpu_op_ids) AS gpu_op_id,
+           greatest(math_ns, memory_ns) / reached
+               / sum(busy_ns) OVER (PARTITION BY trace_id, event_id) AS factor
+    FROM part
+),
+place AS (FROM places_of('priced')),
+summed AS (
+    SELECT p.trace_id, place, shape, gpu_op_id, g.start_ns, g.dur_ns, factor,
+           sum(g.dur_ns) OVER (PARTITION BY p.trace_id, place, shape) AS ns
+    FROM priced AS p JOIN place ON p.trace_id = place.trace_id AND p.event_id = place.event_id
+    JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
+    WHERE factor < 1
+)
+SELECT trace_id, place,
+       'scores ' || arg_max(shape::VARCHAR, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
+       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
+FROM summed
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,61 @@
+-- question: Which products and convolutions of fp32 run without tensor cores on a device that has them?
+-- param trace (integer, default all): the trace_id to look at
+-- param latency_percent (integer, default thresholds().latency_percent): a product that reaches less of its
+--     roof is left out: it would gain little
+-- column trace_id (id): the trace
+-- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- column detail (text): the format to take, and the factors' shapes that take most time
+-- column target (text): op: a GPU op
+-- column event_id (id): the kernel
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left if it reaches the same share of the faster peak,
+--     but never less than reading its inputs and writing its output takes
+-- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
+-- The faster format is TF32, or bf16, or fp16 where the device has no other that is faster than fp32.
+-- Kernels are known by name: cuBLAS and cuDNN (sgemm, scudnn, f32f32_f32f32, ffma, simt), rocBLAS (SB).
+-- https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
+WITH work AS MATERIALIZED (FROM measured_work() WHERE is_matrix AND peak IN ('fp32', 'tf32')),
+-- Where some products run in TF32, it is allowed already. Convolutions have a switch of their own.
+allowed AS (
+    SELECT DISTINCT trace_id, device_id, contains(kind, 'convolution') AS is_convolution
+    FROM work WHERE peak = 'tf32'
+),
+faster AS (
+    SELECT *, flop_per_s['tf32'] > peak_of(flop_per_s, 'fp32', TRUE) AS has_tf32,
+           CASE WHEN has_tf32 THEN 'tf32' WHEN flop_per_s['bf16'] IS NOT NULL THEN 'bf16' ELSE 'fp16' END
+               AS format
+    FROM device_peaks
+),
+held AS (
+    SELECT w.trace_id, w.event_id, w.dims, w.busy_ns, unnest(w.gpu_op_ids) AS gpu_op_id, format,
+           math_roof_ns(flops, flop_per_s, 'fp32', TRUE) AS math_ns,
+           math_roof_ns(flops, flop_per_s, format, TRUE) AS fast_ns,
+           memory_roof_ns(read_bytes + written_bytes, memory_bytes_per_s) AS memory_ns,
+           roof_bound(math_ns, memory_ns, busy_ns,
+               coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS bound,
+           greatest(memory_ns, fast_ns / (math_ns / busy_ns)) / busy_ns AS factor
+    FROM work AS w JOIN faster AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id
+    WHERE peak = 'fp32' AND (w.trace_id, w.device_id, contains(kind, 'convolution')) NOT IN (FROM allowed)
+),
+kernel AS MATERIALIZED (
+    SELECT h.*, g.start_ns, g.dur_ns
+    FROM held AS h JOIN gpu_ops AS g ON h.trace_id = g.trace_id AND h.gpu_op_id = g.event_id
+    WHERE bound = 'math' AND factor < 1
+        AND regexp_matches(g.name, '(?i)sgemm|scudnn|f32f32_f32f32|ffma|simt|^Cijk_\w*?_SB_|fp32')
+),
+place AS (FROM places_of('kernel')),
+placed AS (
+    SELECT k.*, place, array_to_string(list_transform(
+               list_filter(shapes_of(dims), lambda each: len(each) > 1)[:2], lambda each: each::VARCHAR
+           ), ' by ') AS factors,
+           sum(dur_ns) OVER (PARTITION BY k.trace_id, place, factors) AS ns
+    FROM kernel AS k JOIN place AS p ON k.trace_id = p.trace_id AND k.event_id = p.event_id
+)
+SELECT trace_id, place,
+       arg_max(format || ', mostly ' || factors, ns) OVER (PARTITION BY trace_id, place) AS detail,
+       'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
+FROM placed
+ORDER BY trace_id, place, start_ns
