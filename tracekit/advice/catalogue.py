@@ -45,6 +45,9 @@ class Remedy:
     blind: tuple[str, ...] = ()
     """Codes of what a trace may lack (queries/trace/missing.sql), without which the remedy cannot
     be looked for."""
+    seen: str = ""
+    """A regular expression that the name of some event matches where the remedy applies: its query
+    is not asked of other traces."""
     once: tuple[str, ...] = ()
     """The causes of one-off events that it answers."""
     is_batch: bool = False

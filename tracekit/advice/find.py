@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ from tracekit.advice.prices import Priced, Prices, places
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
     from tracekit.replay.one_offs import OneOff
+    from tracekit.replay.whatif import Replay
     from tracekit.thresholds import Thresholds
 
 
@@ -29,60 +30,79 @@ class Judged:
     end_ns: int
 
 
-def find(gains: WindowGains, judged: Judged, thresholds: Thresholds, *, combine: bool) -> FixList:
+def find(
+    gains: WindowGains,
+    judged: Judged,
+    findings: Sequence[tuple[str, str, str]],
+    thresholds: Thresholds,
+    *,
+    combine: bool,
+) -> FixList:
     """What could be changed in a window of a trace, most worth first.
 
-    Advice is listed if it saves the share `advised_gain` of the window. With `combine`, the list
-    also tells what the best combination gives.
+    `findings` are code, severity and message of what is wrong with the trace. Advice is listed if
+    it saves the share `advised_gain` of the window. With `combine`, the list also tells what the
+    best combination gives.
     """
     replay = gains.replay
-    database, trace_id = replay.database, replay.trace_id
     prices = Prices(gains, judged.kind, judged.number)
-    least_ns = thresholds.advised_gain * prices.window_ns
-    found = _findings(database, trace_id)
-    unlooked: dict[str, list[str]] = {}
-    priced: list[Priced] = []
     alone = gains.gains(judged.kind, judged.number)
-    for remedy in catalogue().values():
-        if remedy.is_batch and alone.host >= thresholds.small_gain:
-            larger = prices.larger_batch(remedy, thresholds.free_growth)
-            priced += [larger] if larger else []
-        if not remedy.has_query or (not replay.graph.ops and "no_gpu_ops" in remedy.codes):
-            continue
-        lacking = [found[code][1] for code in remedy.blind if code in found]
-        if lacking:
-            unlooked.setdefault("; ".join(lacking), []).append(remedy.name)
-            continue
+    least_ns = max(1, thresholds.advised_gain * prices.window_ns)
+    looked, unlooked = _applicable(replay, findings)
+    replay.remedies.ask(each.name for each in looked)
+    priced: list[Priced] = []
+    for remedy in looked:
         rows = replay.remedies.rows(remedy.name)
         at = places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
         priced += [prices.alone(each) for each in at if each.at_most_ns >= least_ns]
     worth = sorted(
-        (each for each in priced if each.saves_ns >= max(1, least_ns)),
-        # What a larger batch saves is time per sample, not of this step: it comes last.
-        key=lambda each: (each.place.remedy.is_batch, -each.saves_ns),
+        (each for each in priced if each.saves_ns >= least_ns), key=lambda each: -each.saves_ns
     )
-    doubted = {code: message for code, (severity, message) in found.items() if severity != "info"}
-    advice = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
     together: Together | None = None
-    steps = [each for each in worth if not each.place.remedy.is_batch]
-    if combine and len(steps) > 1:
-        together = prices.together(steps[: thresholds.most_combined], max(1, least_ns))
+    if combine and len(worth) > 1:
+        together = prices.together(worth[: thresholds.most_combined], least_ns)
+    # What a larger batch saves is time per sample, not of this step: it comes last.
+    if alone.host >= thresholds.small_gain:
+        batches = (each for each in catalogue().values() if each.is_batch)
+        larger = (prices.larger_batch(each, thresholds.free_growth) for each in batches)
+        worth += [each for each in larger if each and each.saves_ns >= least_ns]
+    doubted = {code: message for code, severity, message in findings if severity != "info"}
     return FixList(
-        trace=database.ask("overview", trace=trace_id)[0]["path"],
+        trace=replay.database.name,
         window=judged.name,
         window_ns=prices.window_ns,
-        advice=advice + _once(replay.one_offs, least_ns),
+        advice=[_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
+        + _once(replay.one_offs, least_ns),
         together=together,
-        unlooked=[Unlooked(names, missing) for missing, names in unlooked.items()],
+        unlooked=unlooked,
         notes=[],
     )
 
 
-def _findings(database: Reader, trace_id: int) -> dict[str, tuple[str, str]]:
-    """Severity and message of what is wrong with a trace, or missing in it, by code."""
-    wrong = database.ask("health", trace=trace_id)
-    missing = [{"severity": "info"} | row for row in database.ask("missing", trace=trace_id)]
-    return {row["code"]: (row["severity"], row["message"]) for row in missing + wrong}
+def _applicable(
+    replay: Replay, findings: Sequence[tuple[str, str, str]]
+) -> tuple[list[Remedy], list[Unlooked]]:
+    """The remedies to look for, and those that cannot be looked for in this trace."""
+    database = replay.database
+    _, rows = database.fetch("SELECT DISTINCT name FROM label")
+    names = "\n".join(str(name) for (name,) in rows)
+    missing = {
+        row["code"]: row["message"] for row in database.ask("missing", trace=replay.trace_id)
+    }
+    missing |= {code: message for code, _, message in findings}
+    looked = []
+    unlooked: dict[str, list[str]] = {}
+    for remedy in catalogue().values():
+        if not remedy.has_query or (not replay.graph.ops and "no_gpu_ops" in remedy.codes):
+            continue
+        if not re.search(remedy.seen, names, re.MULTILINE):
+            continue
+        lacking = [missing[code] for code in remedy.blind if code in missing]
+        if lacking:
+            unlooked.setdefault("; ".join(lacking), []).append(remedy.name)
+        else:
+            looked.append(remedy)
+    return looked, [Unlooked(names, message) for message, names in unlooked.items()]
 
 
 def _advice(
@@ -115,7 +135,7 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
     for remedy in catalogue().values():
         mine = [each for each in one_offs if _answers(remedy, each)]
         saves_ns = sum(each.excess_ns for each in mine)
-        if not mine or saves_ns < max(1, least_ns):
+        if not mine or saves_ns < least_ns:
             continue
         longest = max(mine, key=lambda each: each.excess_ns)
         found.append(

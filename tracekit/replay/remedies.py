@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +16,9 @@ from tracekit.replay.parts import COLUMNS, ChangedParts
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
+
+# Queries at once.
+_AT_ONCE = 2
 
 Rows = dict[str, NDArray[Any]]
 
@@ -38,14 +43,23 @@ class Remedies:
             TracekitError: there is no such remedy.
         """
         if remedy not in self._rows:
-            if query(query_of(remedy)).topic != "remedies":
-                raise TracekitError(f"no remedy is named {remedy!r}")
-            columns = [*COLUMNS, "place", "detail"]
-            found = self._database.arrays(query_of(remedy), columns, trace=self._trace_id)
-            for name in ("place", "detail"):
-                found[name] = np.ma.filled(found[name].astype(object), "")
-            self._rows[remedy] = found
+            self._rows[remedy] = self._asked(remedy)
         return self._rows[remedy]
+
+    def ask(self, remedies: Iterable[str]) -> None:
+        """Asks several queries side by side: most take longer to plan than to run."""
+        new = [each for each in remedies if each not in self._rows]
+        with ThreadPoolExecutor(_AT_ONCE, "tracekit-remedies") as threads:
+            self._rows |= zip(new, threads.map(self._asked, new), strict=True)
+
+    def _asked(self, remedy: str) -> Rows:
+        if query(query_of(remedy)).topic != "remedies":
+            raise TracekitError(f"no remedy is named {remedy!r}")
+        columns = [*COLUMNS, "place", "detail"]
+        found = self._database.arrays(query_of(remedy), columns, trace=self._trace_id)
+        for name in ("place", "detail"):
+            found[name] = np.ma.filled(found[name].astype(object), "")
+        return found
 
     def parts(self, change: Change) -> list[ChangedParts]:
         """The parts that `remedy:NAME` or `remedy:NAME:PLACE` changes.

@@ -136,7 +136,7 @@ def examined(
     phases = _phases(replayed, thresholds) if replayed else []
     found = replayed.replay.one_offs if replayed else []
     advised = replayed or _replayed_host(replay)
-    fixes = _fixes(advised, main, thresholds, combine=combine) if advised else None
+    fixes = _fixes(advised, main, trace, thresholds, combine=combine) if advised else None
     # Frees the graph, which is large, before the next queries run.
     del replayed, advised, replay
     one_offs = _events(found, database, trace_id)
@@ -259,14 +259,18 @@ def _replayed_host(replay: Callable[[], Replay | None]) -> WindowGains | None:
     return WindowGains(graph)
 
 
-def _fixes(replayed: WindowGains, main: Facts, thresholds: Thresholds, *, combine: bool) -> FixList:
+def _fixes(
+    replayed: WindowGains, main: Facts, trace: Trace, thresholds: Thresholds, *, combine: bool
+) -> FixList:
     """What could be changed in the window that is judged."""
     from tracekit.advice.find import Judged, find
 
     window = main.window
     known = ("trace", 0) if main.gpu is None else _number(replayed, main)
     judged = Judged(*known, window.name, window.start_ns, window.end_ns)
-    return find(replayed, judged, thresholds, combine=combine)
+    findings = [(each.code, each.severity, each.message) for each in trace.health]
+    found = find(replayed, judged, findings, thresholds, combine=combine)
+    return replace(found, trace=trace.path)
 
 
 def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:
