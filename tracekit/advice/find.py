@@ -59,8 +59,10 @@ def find(
         (each for each in priced if each.saves_ns >= least_ns), key=lambda each: -each.saves_ns
     )
     together: Together | None = None
-    if combine and len(worth) > 1:
-        together = prices.together(worth[: thresholds.most_combined], least_ns)
+    if combine:
+        # Also what saves nothing alone: it may stand in the shadow of something else.
+        others = sorted((each for each in priced if each not in worth), key=_potential)
+        together = prices.together([*worth, *others][: thresholds.most_combined], least_ns)
     # What a larger batch saves is time per sample, not of this step: it comes last.
     if alone.host >= thresholds.small_gain:
         batches = (each for each in catalogue().values() if each.is_batch)
@@ -77,6 +79,10 @@ def find(
         unlooked=unlooked,
         notes=[],
     )
+
+
+def _potential(priced: Priced) -> int:
+    return -priced.place.at_most_ns
 
 
 def _applicable(

@@ -92,7 +92,7 @@ class FixList:
     """The window's length without one-off events."""
     advice: list[Advice]
     together: Together | None
-    """None: there is less than two pieces of advice to combine."""
+    """None: no combination saves more than its best part."""
     unlooked: list[Unlooked]
     notes: list[str]
     """How the list and the verdict's bottleneck go together; why the list is empty."""

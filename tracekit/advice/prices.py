@@ -79,51 +79,45 @@ class Prices:
         place = Place(remedy, None, detail, 1, f"batch*{times}", self.window_ns)
         return Priced(place, self.window_ns - round(length / times))
 
-    def together(self, priced: list[Priced], least_ns: float) -> Together:
-        """The best combination of what was priced alone, found greedily.
+    def together(self, priced: list[Priced], least_ns: float) -> Together | None:
+        """The best combination of what was priced alone, found greedily; None: nothing to combine.
 
         Each turn takes what saves most with what was taken before it; the turns end when nothing
-        saves `least_ns`. What a change saves rarely grows when others are made, so only those whose
-        last known saving could still be the largest are replayed again.
+        saves `least_ns`. All that is left is priced again in each turn: of two waits in a row, the
+        second one costs nothing until the first one is gone.
         """
         scale, length = self._plain(), self.window_ns
-        taken: list[Addition] = []
-        left = sorted(priced, key=lambda each: -each.saves_ns)
-        changes: list[str] = []
-        is_known = True
+        taken: list[Priced] = []
+        left = list(priced)
         while left:
-            if not is_known:
-                left = self._repriced(left, scale, length)
-            best = left.pop(0)
+            if taken:
+                left = [
+                    Priced(each.place, length - self._length(self._with(scale, each.place)))
+                    for each in left
+                ]
+            best = max(left, key=lambda each: each.saves_ns)
             if best.saves_ns < least_ns:
                 break
+            left.remove(best)
             scale = self._with(scale, best.place)
             length -= best.saves_ns
-            taken.append(Addition(best.place.remedy.name, best.place.where, best.saves_ns))
-            changes.append(best.place.change)
-            is_known = False
+            taken.append(best)
+        if len(taken) < 2:
+            return None
         path = self.window.path(self.replay.simulator.run(scale)).by_cause
         total = sum(path.values())
         halved = {side: self._length(self._scaled(scale, side)) for side in ("host", "device")}
         return Together(
             saves_ns=self.window_ns - length,
             share=(self.window_ns - length) / self.window_ns,
-            additions=taken,
-            changes=changes,
+            additions=[
+                Addition(each.place.remedy.name, each.place.where, each.saves_ns) for each in taken
+            ],
+            changes=[each.place.change for each in taken],
             bound_by={cause: ns / total for cause, ns in path.items()} if total else {},
             host_gain=(length - halved["host"]) / length if length else 0.0,
             device_gain=(length - halved["device"]) / length if length else 0.0,
         )
-
-    def _repriced(self, left: list[Priced], scale: Scale, length: int) -> list[Priced]:
-        """The same with the first one's saving on top of `scale` known to be the largest."""
-        fresh: list[Priced] = []
-        while left and (not fresh or left[0].saves_ns > fresh[0].saves_ns):
-            place = left.pop(0).place
-            saves_ns = length - self._length(self._with(scale, place))
-            fresh.append(Priced(place, saves_ns))
-            fresh.sort(key=lambda each: -each.saves_ns)
-        return sorted([*fresh, *left], key=lambda each: -each.saves_ns)
 
     def _plain(self) -> Scale:
         return self.replay.scale(steady=True)

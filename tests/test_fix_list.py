@@ -1,0 +1,193 @@
+"""The fix list as a whole: several faults at once, what is combined, and what a user sees of it."""
+
+import json
+import random
+
+import pytest
+
+import tracekit
+from tests.atoms import US, BlockingCopy, Fetch, Launch, Op, Slice, Sync, Work, line, operator, step
+from tests.sampling import sample
+from tests.simulated import write
+from tests.simulator import Simulation
+from tracekit.advice.catalogue import catalogue
+from tracekit.verdict.analyze import examined
+
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+SMALL = 8_000_000
+READ = operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7)))
+# By remedy, a fault in a step and what is there without it.
+FAULTS = {
+    "dataloader-workers": (
+        [Slice(LOADER, "user_annotation", (Work(1500 * US, "input"),))],
+        [Fetch(100 * US, 500 * US, ahead=4)],
+    ),
+    "sync-by-line": (
+        [
+            operator(
+                "aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7))
+            )
+        ],
+        [operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US))],
+    ),
+    "explicit-synchronize": (
+        [line("<built-in function _cuda_synchronize>", Sync(3 * US))],
+        [],
+    ),
+    "pinned-copies": (
+        [operator("aten::copy_", 3 * US, BlockingCopy(400 * US, 900 * US, bytes=SMALL))],
+        [
+            operator(
+                "aten::copy_",
+                3 * US,
+                Launch(5 * US, (Op("copy", 320 * US, "Memcpy HtoD (Pinned -> Device)"),)),
+            )
+        ],
+    ),
+}
+PINNED = Op("copy", 320 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": SMALL})
+SEEDS = sample("pairs and triples of planted faults", list(range(40)), list(range(8)))
+
+
+def program(seed, planted, kept):
+    """Steps with operators before, between and after the planted faults; those in `kept` are there,
+    the others are mended."""
+    rng = random.Random(seed)
+    host_us, op_us = rng.randint(10, 25), rng.randint(4, 30)
+
+    def stretch():
+        ops = (("math", op_us * US),)
+        return [operator("aten::mm", host_us * US, Launch(5 * US, ops))] * rng.randint(15, 40)
+
+    # Labels come from pinned memory: what copies from there take is known.
+    atoms = [line("data.py(3): labels", operator("aten::copy_", 3 * US, Launch(5 * US, (PINNED,))))]
+    atoms += stretch()
+    for name in planted:
+        atoms += [line(f"train.py(7): {name}", *FAULTS[name][name not in kept]), *stretch()]
+    return [step(n, *atoms, Work(10 * US)) for n in range(4)] + [Sync(2 * US)]
+
+
+def span(seed, planted, kept):
+    simulation = Simulation(program(seed, planted, kept), seed=seed)
+    list(simulation.events())
+    return simulation.span_ns
+
+
+def faulty_trace(seed, planted, folder):
+    return write(folder / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_path):
+    rng = random.Random(seed)
+    planted = rng.sample(sorted(FAULTS), rng.choice([2, 3]))
+    faulty_ns, fixed_ns = span(seed, planted, planted), span(seed, planted, [])
+    trace = write(tmp_path / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
+    with tracekit.load(trace) as run:
+        fixes = run.advise()
+        together = run.whatif(*(f"remedy:{name}" for name in planted))
+    saved_ns = together.window_ns - together.predicted_ns
+    assert saved_ns == pytest.approx(faulty_ns - fixed_ns, rel=0.05), planted
+    # Of a fault that costs something while the others are gone, the list tells.
+    costly = [
+        name
+        for name in planted
+        if span(seed, planted, [name]) - fixed_ns > 0.015 * faulty_ns
+        and faulty_ns - span(seed, planted, set(planted) - {name}) > 0.015 * faulty_ns
+    ]
+    assert set(costly) <= {each.remedy for each in fixes.advice}
+    added = fixes.together.additions if fixes.together else []
+    assert sum(each.adds_ns for each in added) == (fixes.together.saves_ns if added else 0)
+
+
+def test_two_fixes_of_one_wait_do_not_add_up(tmp_path):
+    waits = [
+        line("train.py(7): log", *FAULTS["sync-by-line"][0]),
+        line("train.py(9): time", *FAULTS["explicit-synchronize"][0]),
+    ]
+    ops = [operator("aten::mm", 5 * US, Launch(5 * US, (("math", 20 * US),)))] * 40
+    after = [operator("aten::mm", 40 * US, Launch(5 * US, (("math", 3 * US),)))] * 20
+    atoms = [step(n, *ops, *waits, *after) for n in range(4)] + [Sync(2 * US)]
+    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
+        alone = {each.remedy: each.saves_ns for each in run.advise().advice}
+        both = run.whatif("remedy:sync-by-line", "remedy:explicit-synchronize")
+    # The second wait waits for what the first one waited for.
+    assert sum(alone.get(name, 0) for name in ("sync-by-line", "explicit-synchronize")) < (
+        both.window_ns - both.predicted_ns
+    )
+
+
+def test_a_sound_run_is_told_that_nothing_was_found(tmp_path):
+    ops = [operator("aten::mm", 5 * US, Launch(4 * US, (("math", 200 * US),)))] * 40
+    atoms = [step(n, *ops) for n in range(4)] + [Sync(2 * US)]
+    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
+        fixes = run.advise()
+    assert fixes.advice == []
+    assert any("No remedy" in note for note in fixes.notes)
+
+
+def test_the_list_is_printed_and_is_json(run, tmp_path):
+    path = faulty_trace(1, ["pinned-copies", "dataloader-workers"], tmp_path)
+    printed = run("advise", path.name).stdout
+    assert "What to change" in printed
+    assert "The best of them together" in printed
+    assert "train.py(7)" in printed
+    found = json.loads(run("advise", path.name, "--json").stdout)
+    assert found["schema"] == "tracekit/advice/1"
+    first = found["advice"][0]
+    assert first["share"] == pytest.approx(first["saves_ns"] / found["window_ns"])
+    predicted = json.loads(run("whatif", path.name, first["change"], "steady", "--json").stdout)
+    assert predicted["window_ns"] - predicted["predicted_ns"] == first["saves_ns"]
+    analyzed = json.loads(run("analyze", path.name, "--json").stdout)
+    assert analyzed["advice"] == found["advice"]
+    assert "What to change" in run("analyze", path.name).stdout
+
+
+@pytest.mark.parametrize("name", sorted(catalogue()))
+def test_how_to_apply_each_remedy_is_printed(name, run):
+    printed = run("advise", "--how", name).stdout
+    assert catalogue()[name].title in printed
+    assert all(source in printed for source in catalogue()[name].sources)
+
+
+def test_bad_use_is_one_line(run, tmp_path):
+    for args, said in (
+        (["advise", "--how", "nothing"], "no remedy is named 'nothing'"),
+        (["advise"], "Missing argument"),
+        (["advise", "absent.json"], "absent.json"),
+    ):
+        done = run(*args)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert said in done.stderr
+
+
+def test_bad_changes_of_remedies_are_refused(tmp_path):
+    path = faulty_trace(2, ["sync-by-line"], tmp_path)
+    with tracekit.load(path) as run:
+        for change, said in (
+            ("remedy:nothing", "no query"),
+            ("remedy:top-kernels", "no remedy is named"),
+            ("remedy:sync-by-line:elsewhere.py(1): f", "names nothing"),
+            ("remedy:", "is not a change"),
+        ):
+            with pytest.raises(tracekit.TracekitError, match=said):
+                run.whatif(change)
+
+
+def test_text_from_a_trace_cannot_control_the_terminal(run, tmp_path):
+    place = "evil\x1b[2J.py(3): f[/bold]"
+    ops = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 20 * US),)))] * 20
+    atoms = [step(n, line(place, *ops, *FAULTS["sync-by-line"][0], *ops)) for n in range(4)]
+    write(tmp_path / "trace.json", Simulation([*atoms, Sync(2 * US)]))
+    printed = run("advise", "trace.json").stdout
+    assert "\x1b" not in printed
+    assert "[/bold]" in printed
+
+
+def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(tmp_path):
+    path = faulty_trace(3, ["sync-by-line"], tmp_path)
+    with tracekit.load([path, path]) as run, pytest.raises(tracekit.TracekitError, match="choose"):
+        run.advise()
+    with tracekit.load([path, path]) as run:
+        assert run.advise(trace=2).advice == examined(run, 2)[0].advice
