@@ -1,0 +1,60 @@
+-- question: Which calls allocate or free device memory in the loop, past the caching allocator?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line, module or operator that empties the cache; NULL: the run as a whole
+-- column detail (text): why: the cache is emptied, or blocks are freed to allocate others
+-- column target (text): host: the call's own time and its wait
+-- column event_id (id): the call
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_runtime_calls, no_stacks
+-- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture. Where
+-- none is freed, the cache grows only until it holds what the loop needs. An early call that takes far longer
+-- than its like starts the device. A call that frees outside all operators
+-- empties the cache; one inside an operator makes room for its result.
+-- https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
+WITH named AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns, contains(name, 'Free') AS frees,
+           dur_ns >= thresholds().one_off_ratio * median(dur_ns) OVER (PARTITION BY trace_id, name) AS is_far
+    FROM runtime_calls
+    WHERE activity = 'allocation' AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND regexp_matches(name, '^(cuda|hip)(Malloc|Free)$|^cuMem(Create|Release|Map|Unmap|SetAccess)')
+),
+launched AS (
+    SELECT trace_id, pid, tid, launch_start_ns AS at_ns,
+           ntile(4) OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS quarter
+    FROM gpu_op_launch SEMI JOIN named USING (trace_id, pid, tid)
+),
+freed AS (
+    SELECT n.trace_id, count(DISTINCT quarter) AS quarters
+    FROM named AS n ASOF JOIN launched AS l ON n.trace_id = l.trace_id AND n.pid = l.pid AND n.tid = l.tid
+        AND n.start_ns < l.at_ns
+    WHERE frees
+        AND NOT EXISTS (FROM graph_captures AS c WHERE c.trace_id = n.trace_id AND c.pid = n.pid
+            AND n.start_ns BETWEEN c.start_ns - thresholds().after_capture_ns
+                AND c.end_ns + thresholds().after_capture_ns)
+    GROUP BY n.trace_id HAVING quarters >= thresholds().recurring_quarters
+),
+early AS (
+    SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().early_share) AS until_ns
+    FROM launched GROUP BY ALL
+),
+call AS (
+    SELECT n.* FROM named AS n SEMI JOIN freed USING (trace_id) JOIN early USING (trace_id, pid, tid)
+    WHERE NOT is_far OR n.start_ns > until_ns
+),
+site AS (FROM places_of('call')),
+emptied AS (
+    SELECT trace_id, nullif(arg_max(coalesce(place, ''), ns), '') AS place
+    FROM (SELECT trace_id, place, sum(dur_ns) AS ns FROM call JOIN site USING (trace_id, event_id)
+        WHERE frees AND cpu_op IS NULL GROUP BY ALL)
+    GROUP BY trace_id
+),
+SELECT c.trace_id, e.place,
+       if(e.trace_id IS NULL, 'blocks are freed to allocate others', 'the cache is emptied') AS detail,
+       'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM call AS c LEFT JOIN emptied AS e USING (trace_id)
+ORDER BY c.trace_id, start_ns

@@ -1,0 +1,36 @@
+-- question: How much of the host's time is the profiler's, by the step times measured with it and without?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): NULL: the run as a whole
+-- column detail (text): how much longer a step takes, and what was recorded beside operators
+-- column target (text): host: all work of a thread
+-- column event_id (id): the first step
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where the trace begins
+-- column dur_ns (ns): how long it lasts
+-- column factor (fraction of the time taken): what is left of it: a step's time without the profiler over
+--     that with it
+-- doubts: no_steps
+-- Only `tracekit capture` measures both; the steps in the trace have to show it, too. Neither operators nor
+-- calls tell what recording them cost.
+-- https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
+WITH measured AS (
+    SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS DOUBLE) AS profiled_ns,
+           TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE) AS plain_ns
+    FROM trace WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+dilated AS (
+    SELECT trace_id, step_id, profiled_ns / plain_ns AS dilation FROM measured
+    JOIN (SELECT trace_id, min(event_id) AS step_id, median(dur_ns) AS step_ns
+        FROM steps GROUP BY trace_id) USING (trace_id)
+    WHERE plain_ns > 0 AND least(profiled_ns, step_ns) > thresholds().dilation_ratio * plain_ns
+),
+stacked AS (SELECT DISTINCT trace_id FROM python_frames SEMI JOIN dilated USING (trace_id))
+SELECT trace_id, NULL AS place,
+       format('a step takes {:.1f} times as long', dilation)
+       || if(trace_id IN (FROM stacked), ', with stacks', '') AS detail,
+       'host' AS target, step_id AS event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
+       1 / dilation AS factor
+FROM host_thread JOIN dilated USING (trace_id)
+ORDER BY trace_id, pid, tid

@@ -1,0 +1,60 @@
+-- question: Which functions of the program take the host's time themselves, outside operators and calls?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the function, by its file and first line
+-- column detail (text): its own time in a call, and how many calls there are
+-- column target (text): host: a stretch of its own work
+-- column event_id (id): the call of the function
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_stacks
+-- A function's own work: its frame, ranges that it annotates, and what it calls of Python's and other
+-- libraries' built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a
+-- noticeable share of the run.
+WITH span AS (
+    SELECT s.trace_id, coalesce(any_value(w.end_ns - w.start_ns), any_value(s.end_ns - s.start_ns)) AS ns
+    FROM trace_span AS s
+    LEFT JOIN (FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active') AS w
+        USING (trace_id)
+    WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id) GROUP BY s.trace_id
+),
+frame AS (
+    SELECT trace_id, event_id, name FROM slices
+    SEMI JOIN (SELECT label_id FROM slice_label WHERE kind = 'python' AND is_program_line(name)
+        AND activity = 'python' AND NOT is_thread_wait(name)) USING (label_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+inner_slice AS (
+    SELECT trace_id, event_id FROM slices
+    SEMI JOIN (SELECT label_id FROM slice_label WHERE activity = 'python' AND (kind = 'annotation'
+        OR kind = 'python' AND starts_with(name, '<built-in ') AND NOT is_thread_wait(name)
+            AND NOT regexp_matches(name, 'torch|Tensor|Parameter|PyCapsule|of type object')))
+        USING (label_id)
+    WHERE trace_id IN (SELECT trace_id FROM frame)
+),
+work AS (
+    SELECT trace_id, event_id, event_id AS frame_id, self_ns
+    FROM host_slice SEMI JOIN frame USING (trace_id, event_id)
+    UNION ALL
+    SELECT trace_id, event_id, parent_id, self_ns
+    FROM host_slice SEMI JOIN inner_slice USING (trace_id, event_id)
+    WHERE parent_id IS NOT NULL
+),
+owned AS (
+    SELECT w.trace_id, w.event_id, frame_id, name, self_ns,
+           sum(self_ns) OVER here AS own_ns, count(*) FILTER (w.event_id = frame_id) OVER here AS calls
+    FROM work AS w JOIN frame AS f ON w.trace_id = f.trace_id AND w.frame_id = f.event_id
+    WINDOW here AS (PARTITION BY w.trace_id, name)
+),
+long AS (
+    SELECT o.* FROM owned AS o JOIN span USING (trace_id) WHERE own_ns >= thresholds().long_share * ns
+)
+SELECT s.trace_id, o.name AS place,
+       format('{:.0f} us of its own a call, {} calls', own_ns / calls / 1e3, calls) AS detail,
+       'host' AS target, frame_id AS event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, 0 AS factor
+FROM host_segment AS s JOIN long AS o ON s.trace_id = o.trace_id AND s.event_id = o.event_id
+WHERE activity = 'python'
+ORDER BY s.trace_id, place, start_ns

@@ -1,0 +1,47 @@
+-- question: Where are gradients set to zero one by one, instead of being dropped?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line that calls zero_grad; without stacks, its annotation
+-- column detail (text): how many tensors are filled in each call
+-- column target (text): call: the operator and the kernels that it launches
+-- column event_id (id): the operator
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_stacks
+-- https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
+WITH named AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND (kind IN ('annotation', 'cpu_op') AND starts_with(name, 'Optimizer.zero_grad#')
+            OR kind = 'python' AND regexp_matches(name,
+                '(^|/)torch/(optim/optimizer|nn/modules/module)\.py\(\d+\): zero_grad$'))
+),
+zeroing AS (FROM outermost('named')),
+filling AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
+    WHERE kind = 'cpu_op' AND name IN ('aten::zero_', 'aten::_foreach_zero_', 'aten::detach_')
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+filled AS (
+    SELECT f.trace_id, f.event_id, f.pid, f.tid, f.name, f.start_ns, f.end_ns, f.dur_ns,
+           z.event_id AS zeroing_id, z.name AS zeroing
+    FROM filling AS f JOIN zeroing AS z ON f.trace_id = z.trace_id AND f.pid = z.pid AND f.tid = z.tid
+        AND f.start_ns BETWEEN z.start_ns AND z.end_ns
+),
+counted AS (
+    SELECT *, count(*) FILTER (name <> 'aten::detach_') OVER (PARTITION BY trace_id, zeroing_id) AS fills,
+           bool_or(name = 'aten::_foreach_zero_') OVER (PARTITION BY trace_id, zeroing_id) AS at_once
+    FROM outermost('filled')
+),
+place AS (SELECT trace_id, event_id AS zeroing_id, place FROM places_of('zeroing'))
+SELECT trace_id, coalesce(place, zeroing) AS place,
+       CASE WHEN bool_or(at_once) OVER here THEN 'filled with zeros'
+           ELSE 'up to ' || max(fills) OVER here || ' fills a call' END AS detail,
+       'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM counted JOIN place USING (trace_id, zeroing_id)
+WHERE fills > 0
+WINDOW here AS (PARTITION BY trace_id, coalesce(place, zeroing))
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,26 @@
+"""Each step takes the host twice as long as without the profiler, which capture has measured."""
+
+from tests.atoms import US, Launch, Sync, Work, operator, step
+
+PLACE = None
+OPS = 60
+METADATA = {
+    "tracekit": {
+        "profiled_step_ns": 2 * (OPS * 16 + 10) * US,
+        "unprofiled_step_ns": (OPS * 16 + 10) * US,
+    }
+}
+
+
+def _program(cost):
+    launch = Launch(4 * US * cost, (("memory-bandwidth", 3 * US),))
+    ops = [operator("aten::add", 12 * US * cost, launch)] * OPS
+    return [step(n, *ops, Work(10 * US * cost)) for n in range(4)] + [Sync(2 * US)]
+
+
+def faulty():
+    return _program(2)
+
+
+def fixed():
+    return _program(1)
