@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit.advice.catalogue import Remedy, catalogue
-from tracekit.advice.model import Advice, FixList, Together, Unlooked
+from tracekit.advice.model import Advice, FixList, Judged, Together, Unlooked
 from tracekit.advice.prices import Priced, Prices, places
 
 if TYPE_CHECKING:
@@ -17,17 +16,6 @@ if TYPE_CHECKING:
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.whatif import Replay
     from tracekit.thresholds import Thresholds
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The window that advice is about, as the replay and as the tables know it."""
-
-    kind: str
-    number: int
-    name: str
-    start_ns: int
-    end_ns: int
 
 
 def find(
@@ -49,6 +37,8 @@ def find(
     alone = gains.gains(judged.kind, judged.number)
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
     looked, unlooked = _applicable(replay, findings)
+    if 0 < replay.graph.ops < thresholds.few_ops:
+        looked = []
     replay.remedies.ask(each.name for each in looked)
     priced: list[Priced] = []
     for remedy in looked:
@@ -64,7 +54,7 @@ def find(
         others = sorted((each for each in priced if each not in worth), key=_potential)
         together = prices.together([*worth, *others][: thresholds.most_combined], least_ns)
     # What a larger batch saves is time per sample, not of this step: it comes last.
-    if alone.host >= thresholds.small_gain:
+    if looked and judged.repeats and alone.host >= thresholds.small_gain:
         batches = (each for each in catalogue().values() if each.is_batch)
         larger = (prices.larger_batch(each, thresholds.free_growth) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]

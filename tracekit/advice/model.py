@@ -12,6 +12,19 @@ SCHEMA = "tracekit/advice/1"
 
 
 @dataclass(frozen=True)
+class Judged:
+    """The window that advice is about, as the replay and as the tables know it."""
+
+    kind: str
+    number: int
+    name: str
+    start_ns: int
+    end_ns: int
+    repeats: bool
+    """Whether most of the trace's kernels run again and again."""
+
+
+@dataclass(frozen=True)
 class Advice:
     """A change to the program at one place, and what it would save alone."""
 

@@ -21,7 +21,8 @@ _PLACE = 60
 def render(fixes: FixList, *, every: bool = False) -> None:
     """Prints the list: the first ten pieces of advice, or every one."""
     out = console()
-    section(out, f"What to change ({fixes.window}: {duration(fixes.window_ns)} without one-offs)")
+    length = duration(fixes.window_ns)
+    section(out, f"What to change (shares of the {fixes.window} without one-offs, {length})")
     shown = fixes.advice if every else fixes.advice[:SHOWN]
     if shown:
         table(out, shown)
@@ -54,12 +55,18 @@ def table(out: Console, advice: Sequence[Advice]) -> None:
 def _line(advice: Advice) -> Text:
     line = Text(advice.title)
     if advice.where:
-        line.append(f": {clipped(advice.where, _PLACE)}")
+        line.append(f": {_place(advice.where)}")
     details = [clipped(advice.detail, _PLACE)] if advice.detail else []
     if advice.count > 1:
         details.append(f"{advice.count:,} times")
     line.append(f" [{advice.remedy}{'; ' if details else ''}{', '.join(details)}]", "dim")
     return line
+
+
+def _place(where: str) -> str:
+    """A place made safe to print; of a long one, the end."""
+    text = printable(where)
+    return text if len(text) <= _PLACE else "..." + text[3 - _PLACE :]
 
 
 def _together(out: Console, together: Together) -> None:
@@ -68,7 +75,7 @@ def _together(out: Console, together: Together) -> None:
     added.add_column(justify="right")
     added.add_column()
     for each in together.additions:
-        place = f": {clipped(each.where, _PLACE)}" if each.where else ""
+        place = f": {_place(each.where)}" if each.where else ""
         added.add_row(f"+ {duration(each.adds_ns)}", f"{each.remedy}{place}")
     added.add_row(duration(together.saves_ns), f"in all, {percent(together.share)} of the window")
     out.print(added)

@@ -1,16 +1,21 @@
-"""The names of the regimes, and what to try next for each bottleneck."""
+"""The names of the regimes, what to try next for each bottleneck, and the fix list of a verdict."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tracekit.errors import TracekitError
 from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Launch, Verdict
+from tracekit.verdict.model import Launch, Trace, Verdict
 
 if TYPE_CHECKING:
-    from tracekit.advice.model import FixList
+    from tracekit.advice.model import FixList, Judged
     from tracekit.database.reader import Reader
+    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.whatif import Replay
 
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 
@@ -75,9 +80,35 @@ def next_step(bottleneck: str, launch: Launch | None, thresholds: Thresholds) ->
     return NEXT[bottleneck]
 
 
+def replayed_host(replay: Callable[[], Replay | None]) -> WindowGains | None:
+    """The gains in replays of a trace without GPU ops, for its fix list alone."""
+    try:
+        graph = replay()
+    except TracekitError:
+        return None
+    if graph is None or graph.graph.ops:
+        return None
+    from tracekit.replay.gains import WindowGains
+
+    return WindowGains(graph)
+
+
+def fix_list(
+    gains: WindowGains, judged: Judged, trace: Trace, thresholds: Thresholds, *, combine: bool
+) -> FixList:
+    """What could be changed in the window that is judged."""
+    from tracekit.advice.find import find
+
+    findings = [(each.code, each.severity, each.message) for each in trace.health]
+    found = find(gains, judged, findings, thresholds, combine=combine)
+    return replace(found, trace=trace.path)
+
+
 def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int) -> list[str]:
     """How the fix list and the bottleneck go together; of an empty list, what is left."""
     recurring = [each for each in fixes.advice if not each.once]
+    if not recurring and verdict.regime == UNKNOWN:
+        return verdict.try_next
     if not recurring:
         return [
             "No remedy that tracekit knows would save 1 % of the window or more.",

@@ -8,9 +8,10 @@ from dataclasses import fields, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from tracekit.advice.model import Judged
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import list_notes
+from tracekit.verdict.advice import fix_list, list_notes, replayed_host
 from tracekit.verdict.gpu import judge, judge_briefly
 from tracekit.verdict.model import (
     Analysis,
@@ -28,6 +29,7 @@ from tracekit.verdict.model import (
     Trace,
     Window,
 )
+from tracekit.verdict.steady import repeats_nothing
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
@@ -135,8 +137,19 @@ def examined(
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
     phases = _phases(replayed, thresholds) if replayed else []
     found = replayed.replay.one_offs if replayed else []
-    advised = replayed or _replayed_host(replay)
-    fixes = _fixes(advised, main, trace, thresholds, combine=combine) if advised else None
+    advised = replayed or replayed_host(replay)
+    repetition = _repetition(database, trace_id)
+    fixes = None
+    if advised:
+        place = ("trace", 0) if main.gpu is None else _number(advised, main)
+        judged = Judged(
+            *place,
+            main.window.name,
+            main.window.start_ns,
+            main.window.end_ns,
+            repeats=not repeats_nothing(repetition),
+        )
+        fixes = fix_list(advised, judged, trace, thresholds, combine=combine)
     # Frees the graph, which is large, before the next queries run.
     del replayed, advised, replay
     one_offs = _events(found, database, trace_id)
@@ -144,7 +157,6 @@ def examined(
         _name(causal.links, database, trace_id)
     steps = [each for each in others if each.window.kind == "step"]
     windows = [each for each in others if each.window.kind != "step"]
-    repetition = _repetition(database, trace_id)
     beside = Beside(one_offs, steps, windows, repetition)
     verdict = judge(main, trace.health, causal, thresholds, beside, reason)
     if fixes:
@@ -244,33 +256,6 @@ def _replayed(
         return None, str(error)
     assert graph is not None
     return WindowGains(graph, dilation), ""
-
-
-def _replayed_host(replay: Callable[[], Replay | None]) -> WindowGains | None:
-    """The gains in replays of a trace without GPU ops, for its fix list alone."""
-    try:
-        graph = replay()
-    except TracekitError:
-        return None
-    if graph is None or graph.graph.ops:
-        return None
-    from tracekit.replay.gains import WindowGains
-
-    return WindowGains(graph)
-
-
-def _fixes(
-    replayed: WindowGains, main: Facts, trace: Trace, thresholds: Thresholds, *, combine: bool
-) -> FixList:
-    """What could be changed in the window that is judged."""
-    from tracekit.advice.find import Judged, find
-
-    window = main.window
-    known = ("trace", 0) if main.gpu is None else _number(replayed, main)
-    judged = Judged(*known, window.name, window.start_ns, window.end_ns)
-    findings = [(each.code, each.severity, each.message) for each in trace.health]
-    found = find(replayed, judged, findings, thresholds, combine=combine)
-    return replace(found, trace=trace.path)
 
 
 def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:
