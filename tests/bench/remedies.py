@@ -1,0 +1,143 @@
+"""What remedies promise beside what their fixed twins gain: the table of tests/bench/NOTES.md.
+
+    python -m tests.bench.remedies
+
+Each simulated control (tests/controls) is a line, and so is each real workload below, which runs on
+the CPU: its trace is recorded with tracekit, the promise is read from `tracekit advise`, and both
+twins are timed in turns without the profiler.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+import tracekit
+from tests.simulated import write
+from tests.simulator import Machine, Simulation
+from tracekit.advice.catalogue import catalogue
+from tracekit.replay.remedies import query_of
+from tracekit.text import duration
+
+STEPS, ROUNDS = 20, 9
+_LOAD_S = 0.004
+
+
+def simulated(remedy: str, folder: Path) -> tuple[int, int] | None:
+    """What advice promises on the faulty program, and what its twin gains, in ns."""
+    control = import_module(f"tests.controls.{query_of(remedy)}")
+    machine = getattr(control, "MACHINE", Machine())
+    faulty = Simulation(control.faulty(), machine)
+    trace = write(folder / "trace.json", faulty, **getattr(control, "METADATA", {}))
+    fixed = Simulation(control.fixed(), machine)
+    for _ in fixed.events():
+        pass
+    promised = _promised(remedy, trace)
+    return None if promised is None else (promised, faulty.span_ns - fixed.span_ns)
+
+
+def _promised(remedy: str, trace: Path) -> int | None:
+    with tracekit.load(trace) as run:
+        found = [each.saves_ns for each in run.advise().advice if each.remedy == remedy]
+    return found[0] if found else None
+
+
+class _Images(Dataset[Tensor]):
+    """Images that take a while to load."""
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> Tensor:
+        time.sleep(_LOAD_S)
+        return torch.ones(64)
+
+
+def _training(workers: int) -> Callable[[], object]:
+    weight = torch.randn(64, 64)
+    loader: Iterator[Tensor] = iter(DataLoader(_Images(), batch_size=4, num_workers=workers))
+
+    def step() -> Tensor:
+        x = next(loader)
+        for _ in range(400):
+            x = torch.relu(x @ weight)
+        return x
+
+    return step
+
+
+def _with_python(spins: int) -> Callable[[], object]:
+    weight = torch.randn(64, 64)
+
+    def parse() -> int:
+        total = 0
+        for number in range(spins):
+            total += number % 7
+        return total
+
+    def step() -> int:
+        x = torch.ones(4, 64)
+        for _ in range(200):
+            x = torch.relu(x @ weight)
+        return parse()
+
+    return step
+
+
+# By remedy, a step with the fault and the same without it, and whether the trace needs stacks.
+REAL = {
+    "dataloader-workers": (partial(_training, 0), partial(_training, 2), False),
+    "python-lines": (partial(_with_python, 200_000), partial(_with_python, 0), True),
+}
+
+
+def real(remedy: str, folder: Path) -> tuple[int, int] | None:
+    """What advice promises for a step of the faulty workload, and what its twin gains, in ns."""
+    faulty, fixed, stacks = REAL[remedy]
+    steps = {"faulty": faulty(), "fixed": fixed()}
+    trace, warmup = folder / "real.json.gz", 3
+    with tracekit.profile(trace, STEPS, warmup=warmup, stacks=stacks, shapes=False) as profiler:
+        for _ in range(warmup + 1 + STEPS):
+            steps["faulty"]()
+            profiler.step()
+    promised = _promised(remedy, trace)
+    took: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(ROUNDS):
+        for name, step in steps.items():
+            began = time.perf_counter_ns()
+            for _ in range(STEPS):
+                step()
+            took[name].append((time.perf_counter_ns() - began) / STEPS)
+    gained = round(median(took["faulty"]) - median(took["fixed"]))
+    return None if promised is None else (promised // STEPS, gained)
+
+
+def main() -> None:
+    """Prints the table."""
+    print("| remedy | run | promised | the twin gains | error |")
+    print("|---|---|---|---|---|")
+    known = [each.name for each in catalogue().values() if each.has_query]
+    kinds = [("simulated", simulated, known), ("on this CPU", real, list(REAL))]
+    for kind, measure, names in kinds:
+        for name in names:
+            with tempfile.TemporaryDirectory() as folder:
+                found = measure(name, Path(folder))
+            if found is None:
+                print(f"| {name} | {kind} | not found | | |")
+                continue
+            promised, gained = found
+            error = f"{100 * (promised / gained - 1):+.1f} %" if gained else "-"
+            print(f"| {name} | {kind} | {duration(promised)} | {duration(gained)} | {error} |")
+
+
+if __name__ == "__main__":
+    main()
