@@ -11,10 +11,10 @@
 -- column dur_ns (ns): how long it takes
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_stacks
--- A function's own work: its frame, ranges that it annotates, and what it calls of Python's and other
--- libraries' built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a
+-- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and of
+-- built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a
 -- noticeable share of the run.
-WITH span AS (
+WITH RECURSIVE span AS (
     SELECT s.trace_id, coalesce(any_value(w.end_ns - w.start_ns), any_value(s.end_ns - s.start_ns)) AS ns
     FROM trace_span AS s
     LEFT JOIN (FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active') AS w
@@ -27,21 +27,26 @@ frame AS (
         AND activity = 'python' AND NOT is_thread_wait(name)) USING (label_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-inner_slice AS (
-    SELECT trace_id, event_id FROM slices
+beneath AS (
+    SELECT s.trace_id, s.event_id, h.parent_id, h.self_ns FROM slices AS s
     SEMI JOIN (SELECT label_id FROM slice_label WHERE activity = 'python' AND (kind = 'annotation'
-        OR kind = 'python' AND starts_with(name, '<built-in ') AND NOT is_thread_wait(name)
-            AND NOT regexp_matches(name, 'torch|Tensor|Parameter|PyCapsule|of type object')))
+        OR kind = 'python' AND NOT is_program_line(name) AND NOT is_thread_wait(name)
+            AND NOT regexp_matches(name, 'torch|Tensor|Parameter|PyCapsule|of type object|^nn\.Module: ')))
         USING (label_id)
-    WHERE trace_id IN (SELECT trace_id FROM frame)
+    JOIN host_slice AS h ON s.trace_id = h.trace_id AND s.event_id = h.event_id
+    WHERE s.trace_id IN (SELECT trace_id FROM frame)
+),
+climbing AS (
+    SELECT trace_id, event_id, self_ns, parent_id AS owner_id FROM beneath
+    UNION ALL
+    SELECT c.trace_id, c.event_id, c.self_ns, b.parent_id
+    FROM climbing AS c JOIN beneath AS b ON c.trace_id = b.trace_id AND c.owner_id = b.event_id
 ),
 work AS (
     SELECT trace_id, event_id, event_id AS frame_id, self_ns
     FROM host_slice SEMI JOIN frame USING (trace_id, event_id)
     UNION ALL
-    SELECT trace_id, event_id, parent_id, self_ns
-    FROM host_slice SEMI JOIN inner_slice USING (trace_id, event_id)
-    WHERE parent_id IS NOT NULL
+    SELECT trace_id, event_id, owner_id, self_ns FROM climbing
 ),
 owned AS (
     SELECT w.trace_id, w.event_id, frame_id, name, self_ns,

@@ -1,11 +1,18 @@
 -- Where in the program the events of a trace come from, in a few words: for remedies.
 
 -- Whether a Python frame is a line of the program or of a library that it uses, rather than of PyTorch's own
--- machinery or Python's: what a reader would look up. Kineto names a frame FILE(FIRST LINE): FUNCTION.
+-- machinery or Python's: what a reader would look up. Kineto names a frame FILE(FIRST LINE): FUNCTION, the
+-- file from where it was imported, so a module of Python's library has no folder before it.
+-- https://docs.python.org/3/library/index.html
 CREATE OR REPLACE MACRO is_program_line(name) AS
     regexp_matches(name, '\.pyx?\(\d+\): ')
     AND NOT regexp_matches(name, '(^|/)(torch|torch_npu|_?pytest|pluggy|multiprocessing|concurrent|asyncio)/'
         || '|(^|/)(contextlib|functools|threading|queue|runpy|selectors|socket|subprocess)\.py\('
+        || '|^(abc|argparse|ast|bisect|codecs|contextvars|copy|copyreg|csv|dataclasses|datetime|decimal|dis|'
+        || 'enum|fractions|genericpath|glob|hashlib|heapq|inspect|io|linecache|numbers|operator|os|pathlib|'
+        || 'pickle|pkgutil|platform|posixpath|pprint|random|re|shutil|signal|statistics|string|tempfile|'
+        || 'textwrap|timeit|tokenize|traceback|types|typing|uuid|warnings|weakref)\.py\('
+        || '|^(collections|ctypes|email|encodings|http|importlib|json|logging|re|unittest|urllib|xml)/'
         || '|(^|/)python\d[^/]*/[^/]+\.py\(|^<');
 
 -- The place of each of these events of the host (a relation with trace_id and event_id, by its name): the

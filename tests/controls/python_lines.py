@@ -16,8 +16,9 @@ def _program(*work):
 
 
 def faulty():
-    built_in = line("<built-in method sort of list object at 0x7f2f4c0b3a80>", Work(150 * US))
-    return _program(Work(100 * US), built_in, operator("aten::add", 5 * US), Work(50 * US))
+    built_in = line("<built-in method sort of list object at 0x7f2f4c0b3a80>", Work(100 * US))
+    library = line("inspect.py(2501): _signature_from_callable", Work(20 * US), built_in)
+    return _program(Work(100 * US), library, operator("aten::add", 5 * US), Work(50 * US))
 
 
 def fixed():

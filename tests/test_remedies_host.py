@@ -1,0 +1,50 @@
+"""What remedies of the host's side leave alone, and how they find what no control plants."""
+
+from typing import Any
+
+import pytest
+
+import tracekit
+from tests.atoms import MS, US, Call, Fetch, Launch, Sync, Work, line, operator, step
+from tests.simulated import write
+from tests.simulator import Simulation
+
+OPS = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 10 * US),)))] * 12
+
+
+def rows(query: str, atoms: list[Any], folder) -> list[dict[str, Any]]:
+    with tracekit.load(write(folder / "trace.json", Simulation(atoms))) as run:
+        return run.ask(query)
+
+
+def test_batches_loaded_in_frames_without_annotations_are_found(tmp_path):
+    fetch = line("torch/utils/data/_utils/fetch.py(47): fetch", Work(MS))
+    found = rows(
+        "dataloader_workers",
+        [line("train.py(9): main", *[step(n, fetch, *OPS) for n in range(3)])],
+        tmp_path,
+    )
+    assert [each["place"] for each in found] == ["train.py(9): main"] * 3
+    assert found[0]["detail"] == "6 workers keep up"
+
+
+@pytest.mark.parametrize("load_us", [100, 5_000])
+def test_a_batch_that_was_loaded_in_time_is_no_fault(load_us, tmp_path):
+    atoms = [step(n, Fetch(60 * US, load_us * US), Work(400 * US), *OPS) for n in range(4)]
+    assert bool(rows("dataloader_prefetch", atoms, tmp_path)) == (load_us > 1_000)
+
+
+def test_a_synchronization_at_the_end_or_beside_a_capture_is_not_the_loops(tmp_path):
+    capture = [Call(f"cudaStream{end}Capture", 5 * US, "runtime") for end in ("Begin", "End")]
+    beside = [Sync(3 * US), *capture, Work(30 * MS)]
+    assert rows("explicit_synchronize", [*OPS, *beside, *OPS, Sync(3 * US)], tmp_path) == []
+
+
+def test_memory_that_is_never_freed_belongs_to_the_start(tmp_path):
+    new = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
+    assert rows("allocator", [each for op in OPS * 3 for each in (new, op)], tmp_path) == []
+
+
+def test_collections_that_python_starts_itself_have_no_place(tmp_path):
+    atoms = [line("train.py(9): main", *OPS, line("Python GC", Work(MS)), *OPS)]
+    assert [each["place"] for each in rows("garbage_collection", atoms, tmp_path)] == [None]
