@@ -28,9 +28,11 @@ test: .venv/installed
 test-all: export TRACEKIT_TEST_ALL = 1
 test-all: test
 
-# Loads a generated trace with tracekit and with other tools, and prints one table; takes minutes.
-bench: build/bench/installed
+# Loads a generated trace with tracekit and with other tools, and prints one table; then what
+# remedies promise beside what they gain. Takes minutes.
+bench: build/bench/installed .venv/installed
 	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
+	@$(BIN)/python -m tests.bench.remedies
 
 build/bench/installed: pyproject.toml constraints.txt $(NATIVE)
 	@rm -rf build/bench

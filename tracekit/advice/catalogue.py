@@ -50,6 +50,9 @@ class Remedy:
     is not asked of other traces."""
     once: tuple[str, ...] = ()
     """The causes of one-off events that it answers."""
+    is_apart: bool = False
+    """Whether what it saves is not time of the program's step: it is listed after what does, and
+    not combined with it."""
     is_batch: bool = False
     """Whether it is a larger batch, whose price is one of throughput."""
 

@@ -46,13 +46,15 @@ def find(
         at = places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
         priced += [prices.alone(each) for each in at if each.at_most_ns >= least_ns]
     worth = sorted(
-        (each for each in priced if each.saves_ns >= least_ns), key=lambda each: -each.saves_ns
+        (each for each in priced if each.saves_ns >= least_ns),
+        key=lambda each: (each.place.remedy.is_apart, -each.saves_ns),
     )
     together: Together | None = None
     if combine:
         # Also what saves nothing alone: it may stand in the shadow of something else.
         others = sorted((each for each in priced if each not in worth), key=_potential)
-        together = prices.together([*worth, *others][: thresholds.most_combined], least_ns)
+        mine = [each for each in [*worth, *others] if not each.place.remedy.is_apart]
+        together = prices.together(mine[: thresholds.most_combined], least_ns)
     # What a larger batch saves is time per sample, not of this step: it comes last.
     if looked and judged.repeats and alone.host >= thresholds.small_gain:
         batches = (each for each in catalogue().values() if each.is_batch)

@@ -147,7 +147,7 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
     if set(rows["target"][inside].tolist()) & {"call", "cuda-graph"}:
         saved = np.maximum(saved, end_ns - start_ns)
     first = np.flatnonzero(inside)[np.unique(place, return_index=True)[1]]
-    events = np.ma.filled(rows["event_id"], -1)[inside]
+    events = np.ma.filled(rows["event_id"], -1)[inside].astype(np.int64)
     counts = np.bincount(np.unique(np.stack([place, events]), axis=1)[0], minlength=len(names))
     found = [
         Place(
