@@ -90,6 +90,15 @@ class QueryThresholds:
         3, "kernels that run in the same order this often, back to back, are layers"
     )
     layer_hint: int = _asked(8, "this many kernels in a row that come again hint at a layer")
+    unfilled_share: float = _asked(
+        0.25, "a grid that leaves this share of a device's time without a block does not fill it"
+    )
+    near_size: float = _asked(
+        2.0, "matrix products are compared if no dimension differs by more than this factor"
+    )
+    most_pieces: int = _asked(
+        12, "a norm, activation or loss is looked for in this many operators in a row"
+    )
     layer_periods: int = _asked(8, "at most this many lengths of a layer are tried on a stream")
     shaped_share: float = _asked(
         0.90, "products are compared by shape if this share of their time has shapes in both runs"

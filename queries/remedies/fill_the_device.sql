@@ -1,0 +1,54 @@
+-- question: Which products, convolutions and attention leave much of the device without work?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around the launch; without stacks, the module or the outermost
+--     operator; of a kernel without a launch, its name
+-- column detail (text): the kernel and its blocks that take most time
+-- column target (text): op: a GPU op
+-- column event_id (id): the kernel
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left if all SMs work all the time, but not less than a
+--     launch takes
+-- doubts: no_gpu_ops, absurd_duration, no_stacks
+-- A grid of fewer blocks than SMs, or one of few waves whose last is nearly empty, of products, convolutions
+-- and attention: their work can be cut otherwise, or grows with the batch. Kernels shorter than a launch do
+-- not gain from blocks.
+-- https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
+WITH grid AS (
+    SELECT *, CASE WHEN blocks < sm_count THEN blocks / sm_count
+        WHEN waves > 1 THEN waves / ceil(waves) END AS filled
+    FROM kernel_grids()
+    WHERE class IN ('gemm', 'convolution', 'attention')
+        AND NOT regexp_matches(name, '(?i)split_?k_?reduce')
+),
+kernel AS MATERIALIZED (
+    SELECT k.trace_id, k.event_id AS gpu_op_id, l.launch_id AS event_id, k.name, k.start_ns, k.dur_ns,
+           g.blocks, g.sm_count, g.waves, greatest(filled, thresholds().launch_floor_ns / k.dur_ns) AS factor,
+           regexp_extract(k.name, '^(void )?([^<(]+)', 2) AS short_name
+    FROM kernels AS k JOIN grid AS g ON k.trace_id = g.trace_id AND k.device_id = g.device_id
+        AND k.name = g.name AND k.grid IS NOT DISTINCT FROM g.grid AND k.block IS NOT DISTINCT FROM g.block
+        AND TRY_CAST(k.registers_per_thread AS INTEGER) IS NOT DISTINCT FROM g.registers
+        AND TRY_CAST(k.shared_memory_bytes AS INTEGER) IS NOT DISTINCT FROM g.shared_bytes
+    LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
+    WHERE filled <= 1 - thresholds().unfilled_share AND k.dur_ns > thresholds().launch_floor_ns
+    -- A kernel has one row, however many of its configurations look alike.
+    QUALIFY row_number() OVER (PARTITION BY k.trace_id, k.event_id ORDER BY filled DESC) = 1
+),
+call AS (SELECT DISTINCT trace_id, event_id FROM kernel WHERE event_id IS NOT NULL),
+site AS (FROM places_of('call')),
+placed AS (
+    SELECT k.*, coalesce(s.place, short_name) AS place,
+           CASE WHEN k.blocks < k.sm_count THEN k.blocks || ' blocks on ' || k.sm_count || ' SMs: '
+               ELSE round(k.waves, 2) || ' waves: ' END || short_name AS told,
+           sum(dur_ns * (1 - factor)) OVER (
+               PARTITION BY k.trace_id, coalesce(s.place, short_name), told) AS ns
+    FROM kernel AS k LEFT JOIN site AS s ON k.trace_id = s.trace_id AND k.event_id = s.event_id
+    WHERE factor < 1
+)
+SELECT trace_id, place, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
+       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
+FROM placed
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,93 @@
+-- question: Which norms, activations and losses are written in pieces where PyTorch has one operator?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around the first piece; without stacks, the module or the outermost
+--     operator
+-- column detail (text): the operator that does the same, and the shape that takes most time
+-- column target (text): op: a GPU op; host: a piece's dispatch and launch
+-- column event_id (id): the GPU op or the operator
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): of a GPU op, what is left if only the first input and the last
+--     output pass through memory, but not less than the shortest piece takes; of the host's work for all
+--     pieces but the last, 0
+-- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
+-- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them.
+-- https://docs.pytorch.org/docs/stable/nn.functional.html
+-- https://github.com/huggingface/transformers/blob/main/src/transformers/activations.py
+WITH work AS (
+    SELECT *, regexp_replace(name, '^aten::_?(\w*?)_?$', '\1') AS plain, texts_of(types) AS t
+    FROM measured_work()
+    WHERE kind IN ('elementwise', 'copy', 'reduction', 'softmax') AND len(gpu_op_ids) = 1 AND is_kernels
+),
+placed AS (
+    SELECT trace_id, event_id, start_ns, dur_ns,
+           row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
+    FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM work)
+),
+piece AS (
+    SELECT w.trace_id, w.device_id, w.stream, w.event_id, w.dims, w.busy_ns, w.read_bytes, w.written_bytes,
+           gpu_op_ids[1] AS gpu_op_id, p.start_ns, p.dur_ns, place,
+           place - row_number() OVER (
+               PARTITION BY w.trace_id, w.device_id, w.stream ORDER BY place) AS island,
+           CASE WHEN kind = 'copy' THEN CASE WHEN t[1] <> t[2] THEN 'c' ELSE '-' END
+                ELSE coalesce(MAP {'pow': 'p', 'square': 'p', 'mul': 'm', 'mean': 'M', 'add': 'a', 'sub': 's',
+                    'rsqrt': 'r', 'sqrt': 'q', 'div': 'd', 'var': 'v', 'std': 'v', 'tanh': 't', 'erf': 'e',
+                    'softmax': 'x', 'log': 'l'}[plain], '-') END AS letter
+    FROM work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
+),
+follow AS (
+    SELECT *, string_agg(letter, '') OVER (
+        PARTITION BY trace_id, device_id, stream, island ORDER BY place
+        ROWS BETWEEN CURRENT ROW AND thresholds().most_pieces FOLLOWING) AS letters
+    FROM piece
+),
+matched AS (
+    SELECT *, regexp_extract(letters, '^c?(p|m)Marmc?m?c?') AS rms_norm,
+           regexp_extract(letters, '^c?M(s(p|m)Ms?a(qd|rm)|v[samd]{1,3}[qr]?s?[md])m?a?c?') AS layer_norm,
+           regexp_extract(letters, '^((m?pma|mm+a)mtamm?|m?[md]eamm?)') AS gelu,
+           regexp_extract(letters, '^xl') AS log_softmax,
+           CASE WHEN rms_norm <> '' THEN 'rms_norm' WHEN layer_norm <> '' THEN 'layer_norm'
+                WHEN gelu <> '' THEN 'gelu' WHEN log_softmax <> '' THEN 'log_softmax' END AS goal,
+           place + greatest(len(rms_norm), len(layer_norm), len(gelu), len(log_softmax)) - 1 AS last_place
+    FROM follow
+),
+-- A chain that begins inside another one is part of it.
+chain AS (
+    SELECT trace_id, device_id, stream, island, event_id AS chain_id, goal, dims AS shape, place, last_place
+    FROM matched WHERE goal IS NOT NULL
+    QUALIFY (place > max(last_place) OVER (
+        PARTITION BY trace_id, device_id, stream ORDER BY place
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE
+),
+member AS MATERIALIZED (
+    SELECT c.chain_id, goal, shape, p.*, last_place,
+           greatest(
+               (first(read_bytes) OVER whole + last(written_bytes) OVER whole)
+                   / sum(read_bytes + written_bytes) OVER whole,
+               min(busy_ns) OVER whole / sum(busy_ns) OVER whole) AS factor
+    FROM chain AS c JOIN piece AS p ON c.trace_id = p.trace_id AND c.device_id = p.device_id
+        AND c.stream = p.stream AND c.island = p.island AND p.place BETWEEN c.place AND c.last_place
+    WINDOW whole AS (PARTITION BY c.trace_id, c.chain_id ORDER BY p.place
+        ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+),
+call AS (SELECT DISTINCT trace_id, chain_id AS event_id FROM member),
+place AS (FROM places_of('call')),
+summed AS (
+    SELECT m.* EXCLUDE place, m.place AS turn, p.place,
+           goal || ', ' || (shapes_of(shape)[1])::VARCHAR AS told,
+           sum(dur_ns) OVER (PARTITION BY m.trace_id, p.place, told) AS ns
+    FROM member AS m JOIN place AS p ON m.trace_id = p.trace_id AND m.chain_id = p.event_id
+    WHERE factor < 1
+),
+told AS (SELECT * EXCLUDE told, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail FROM summed)
+SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
+       dur_ns, factor
+FROM told
+UNION ALL
+SELECT t.trace_id, place, detail, 'host' AS target, t.event_id, s.pid, s.tid, s.start_ns, s.dur_ns, 0
+FROM told AS t JOIN slices AS s ON t.trace_id = s.trace_id AND t.event_id = s.event_id
+WHERE turn < last_place
+ORDER BY trace_id, place, start_ns

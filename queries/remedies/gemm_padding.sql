@@ -1,0 +1,79 @@
+-- question: Which matrix products run in kernels for unaligned sizes, where padding would give faster ones?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- column detail (text): the factors' shapes that take most time, and the multiple to pad sizes to
+-- column target (text): op: a GPU op
+-- column event_id (id): the kernel
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left if the padded product runs at the rate of the
+--     aligned product of this trace whose sizes are nearest; without one near enough there is no row
+-- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
+-- Kernels of CUTLASS and cuBLAS say in their names how many elements are aligned: align1, align2, align8.
+-- Tensor cores want 16 bytes: 8 elements of 16 bits, 4 of TF32.
+-- https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
+WITH product AS MATERIALIZED (
+    SELECT w.*, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
+           CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,
+           CASE WHEN kind IN ('mm', 'bmm') THEN d[2] ELSE d[3] END AS b,
+           kind IN ('bmm', 'baddbmm') AS is_batched, CASE WHEN is_batched THEN a[1] ELSE 1 END AS batch,
+           a[-2] AS m, a[-1] AS k, b[-1] AS n,
+           rounded_up(m, unit) AS m_padded, rounded_up(k, unit) AS k_padded, rounded_up(n, unit) AS n_padded,
+           m = m_padded AND k = k_padded AND n = n_padded AS is_aligned
+    FROM measured_work() AS w
+    WHERE kind IN ('mm', 'addmm', 'bmm', 'baddbmm') AND peak IN ('tf32', 'bf16', 'fp16')
+),
+kernel AS (
+    SELECT p.trace_id, p.event_id, g.event_id AS gpu_op_id, g.start_ns, g.dur_ns,
+           regexp_matches(name, '_align[12](\D|$)') AS is_unaligned
+    FROM (SELECT trace_id, event_id, unnest(gpu_op_ids) AS gpu_op_id FROM product) AS p
+    JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
+    WHERE g.class = 'gemm'
+),
+padded AS (
+    SELECT p.*, k.gpu_op_id, k.start_ns AS kernel_start_ns, k.dur_ns
+    FROM product AS p JOIN kernel AS k ON p.trace_id = k.trace_id AND p.event_id = k.event_id
+    WHERE is_unaligned AND NOT is_aligned
+),
+aligned AS (
+    SELECT trace_id, device_id, peak, is_batched, batch, m, k, n,
+           sum(flops) / sum(dur_ns) AS flop_per_ns
+    FROM product AS p JOIN kernel AS k USING (trace_id, event_id)
+    WHERE is_aligned GROUP BY ALL HAVING NOT bool_or(is_unaligned)
+),
+-- The aligned product nearest to each unaligned shape.
+shape AS (
+    SELECT DISTINCT trace_id, device_id, peak, is_batched, batch, m_padded, k_padded, n_padded FROM padded
+),
+compared AS (
+    SELECT s.*, flop_per_ns,
+           list_max(list_transform(
+               [a.batch / s.batch, a.m / m_padded, a.k / k_padded, a.n / n_padded],
+               lambda each: greatest(each, 1 / each)
+           )) AS ratio
+    FROM shape AS s JOIN aligned AS a USING (trace_id, device_id, peak, is_batched)
+),
+near AS (
+    SELECT * EXCLUDE (flop_per_ns, ratio), arg_min(flop_per_ns, ratio) AS flop_per_ns
+    FROM compared WHERE ratio <= thresholds().near_size GROUP BY ALL
+),
+priced AS MATERIALIZED (
+    SELECT p.trace_id, p.event_id, gpu_op_id, kernel_start_ns AS start_ns, dur_ns,
+           a::VARCHAR || ' by ' || b::VARCHAR || ', to multiples of ' || unit AS told,
+           2 * p.batch * m_padded * k_padded * n_padded / flop_per_ns / dur_ns AS factor
+    FROM padded AS p JOIN near
+        USING (trace_id, device_id, peak, is_batched, batch, m_padded, k_padded, n_padded)
+    WHERE factor < 1
+),
+place AS (FROM places_of('priced')),
+summed AS (
+    SELECT p.*, place, sum(dur_ns * (1 - factor)) OVER (PARTITION BY p.trace_id, place, told) AS ns
+    FROM priced AS p JOIN place ON p.trace_id = place.trace_id AND p.event_id = place.event_id
+)
+SELECT trace_id, place, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
+       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
+FROM summed
+ORDER BY trace_id, place, start_ns
