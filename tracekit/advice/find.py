@@ -65,6 +65,7 @@ def find(
         trace=replay.database.name,
         window=judged.name,
         window_ns=prices.window_ns,
+        bottleneck=None,
         advice=[_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
         + _once(replay.one_offs, least_ns),
         together=together,

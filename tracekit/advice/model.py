@@ -103,6 +103,8 @@ class FixList:
     window: str
     window_ns: int
     """The window's length without one-off events."""
+    bottleneck: str | None
+    """The verdict's: the cause whose removal gains most. What can be had of it, the list tells."""
     advice: list[Advice]
     together: Together | None
     """None: no combination saves more than its best part."""

@@ -25,7 +25,7 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     section(out, f"What to change (shares of the {fixes.window} without one-offs, {length})")
     shown = fixes.advice if every else fixes.advice[:SHOWN]
     if shown:
-        table(out, shown)
+        table(out, shown, fixes.bottleneck)
     if len(shown) < len(fixes.advice):
         out.print(f"... and {len(fixes.advice) - len(shown)} more (--all)")
     for note in fixes.notes:
@@ -39,16 +39,22 @@ def render(fixes: FixList, *, every: bool = False) -> None:
             out.print(Text(f"{', '.join(each.remedies)}: {printable(each.missing)}"))
 
 
-def table(out: Console, advice: Sequence[Advice]) -> None:
-    """Prints a line for each piece of advice: what it saves alone, and what to do where."""
+def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
+    """Prints a line for each piece of advice: what it saves alone, and what to do where.
+
+    The first line tells if it is against another cause than the verdict's bottleneck.
+    """
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for _ in range(2):
         rows.add_column(justify="right", no_wrap=True)
     rows.add_column()
     rows.add_column(no_wrap=True)
-    for each in advice:
+    for place, each in enumerate(advice):
         saved = "once" if each.share is None else percent(each.share)
-        rows.add_row(saved, duration(each.saves_ns), _line(each), f"{each.effort} effort")
+        line = _line(each)
+        if place == 0 and bottleneck and not each.once and each.cause != bottleneck:
+            line.append(f" (against {each.cause}; the bottleneck is {bottleneck})")
+        rows.add_row(saved, duration(each.saves_ns), line, f"{each.effort} effort")
     out.print(rows)
 
 

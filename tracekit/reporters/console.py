@@ -37,7 +37,7 @@ def render(analysis: Analysis) -> None:
     _health(out, analysis)
     if analysis.advice:
         section(out, "What to change (what each saves alone; `tracekit advise` tells more)")
-        advice_table(out, analysis.advice[:_ADVISED])
+        advice_table(out, analysis.advice[:_ADVISED], analysis.verdict.bottleneck)
     elif analysis.verdict.try_next:
         section(out, "What to try next")
         for sentence in analysis.verdict.try_next:

@@ -160,7 +160,8 @@ def examined(
     beside = Beside(one_offs, steps, windows, repetition)
     verdict = judge(main, trace.health, causal, thresholds, beside, reason)
     if fixes:
-        fixes = replace(fixes, notes=list_notes(fixes, verdict, database, trace_id))
+        notes = list_notes(fixes, verdict, database, trace_id)
+        fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
     analysis = Analysis(
         trace=trace,
         window=main.window,
