@@ -137,6 +137,9 @@ class QueryThresholds:
     graph_match_share: float = _asked(
         0.95, "a graph's replay is of a capture if this share of their kernels' names agree"
     )
+    compiled_overhead: float = _asked(
+        0.5, "compiled code keeps this share of the dispatch and Python that eager code needs"
+    )
 
 
 @dataclass(frozen=True)
