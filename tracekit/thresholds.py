@@ -137,6 +137,12 @@ class QueryThresholds:
     graph_match_share: float = _asked(
         0.95, "a graph's replay is of a capture if this share of their kernels' names agree"
     )
+    fused_tensors: int = _asked(
+        36,
+        "a fused Adam's launch steps this many tensors",
+        "depth_to_max_tensors[3], "
+        "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/MultiTensorApply.cuh",
+    )
     compiled_overhead: float = _asked(
         0.5, "compiled code keeps this share of the dispatch and Python that eager code needs"
     )
