@@ -143,6 +143,13 @@ class QueryThresholds:
         "depth_to_max_tensors[3], "
         "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/MultiTensorApply.cuh",
     )
+    tiny_copy_bytes: int = _asked(
+        65_536,
+        "the time of a copy or fill of at most this size is mostly latency",
+        "up to 64 KiB, pageable memory is staged without waiting for the copy: "
+        "https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html",
+    )
+    fewest_copies: int = _asked(4, "this many tiny copies in a row are worth batching")
     compiled_overhead: float = _asked(
         0.5, "compiled code keeps this share of the dispatch and Python that eager code needs"
     )
