@@ -149,7 +149,14 @@ class QueryThresholds:
         "up to 64 KiB, pageable memory is staged without waiting for the copy: "
         "https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html",
     )
-    fewest_copies: int = _asked(4, "this many tiny copies in a row are worth batching")
+    fewest_batched: int = _asked(
+        4, "this many tiny copies, fills or collectives in a row are worth batching"
+    )
+    small_message_bytes: int = _asked(
+        262_144,
+        "the time of a collective of at most this size is mostly latency",
+        "20 us on links of 10 to 100 GB/s: https://arxiv.org/abs/1903.04611",
+    )
     compiled_overhead: float = _asked(
         0.5, "compiled code keeps this share of the dispatch and Python that eager code needs"
     )

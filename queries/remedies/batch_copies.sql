@@ -38,7 +38,7 @@ numbered AS (
 ),
 copy AS MATERIALIZED (
     SELECT * FROM numbered WHERE kind IS NOT NULL
-    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, run) >= thresholds().fewest_copies
+    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, run) >= thresholds().fewest_batched
 ),
 call AS (SELECT trace_id, launch_id AS event_id FROM copy),
 site AS MATERIALIZED (FROM places_of('call')),
@@ -67,7 +67,7 @@ placed AS (
 spare AS (
     SELECT *, kind || ', ' || max(most_bytes) OVER (PARTITION BY trace_id, place, kind) || ' bytes at most'
         AS detail
-    FROM placed WHERE count >= thresholds().fewest_copies AND number > 1
+    FROM placed WHERE count >= thresholds().fewest_batched AND number > 1
         -- What a compiler wrote is not for its user to change.
         AND compiled_part('cpu_op', replace(place, 'autograd::engine::evaluate_function: ', '')) IS NULL
 )
