@@ -152,6 +152,12 @@ class QueryThresholds:
     fewest_batched: int = _asked(
         4, "this many tiny copies, fills or collectives in a row are worth batching"
     )
+    bucket_bytes: int = _asked(
+        26_214_400,
+        "the last bucket of gradients has at most this size",
+        "DistributedDataParallel's bucket_cap_mb of 25, "
+        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    )
     small_message_bytes: int = _asked(
         262_144,
         "the time of a collective of at most this size is mostly latency",
