@@ -75,3 +75,9 @@ def test_an_optimizer_that_is_fused_is_left_alone():
         found = run.ask("fused_optimizer")
     assert {row["detail"] for row in found} == {"fused=True instead of foreach"}
     assert [row["factor"] for row in found] == [1 / 3] * 5
+
+
+def test_a_compiled_run_without_modules_is_left_alone(tmp_path):
+    rest = [operator("aten::mm", 9 * US, KERNEL)] * 3
+    atoms = [*region("0/0", operator("triton_poi_fused_add_0", 5 * US, KERNEL)), *rest]
+    assert rows("torch_compile", [step(n, *atoms) for n in range(3)], tmp_path) == []

@@ -20,8 +20,8 @@ WITH named AS (
     SELECT label_id, kind, is_module_frame(name) AS is_module, compiled_part(kind, name) AS part,
            starts_with(name, 'autograd::engine::evaluate_function') AS is_backward,
            -- Fused optimizers are another remedy, and collectives and input are no work of a module.
-           is_collective_call(kind, name) OR regexp_matches(name, '^Optimizer\.')
-               OR activity = 'input' AS is_apart
+           is_collective_call(kind, name) OR activity = 'input'
+               OR regexp_matches(name, '^Optimizer\.|AccumulateGrad|^torch\.distributed\.') AS is_apart
     FROM slice_label WHERE kind IN ('cpu_op', 'annotation', 'python')
 ),
 frame AS MATERIALIZED (
@@ -30,6 +30,9 @@ frame AS MATERIALIZED (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 root AS MATERIALIZED (FROM outermost('frame')),
+compiled AS (
+    SELECT DISTINCT trace_id FROM slices SEMI JOIN (FROM named WHERE part IS NOT NULL) USING (label_id)
+),
 -- The backward pass of a module: autograd's nodes with the sequence number of one of its operators.
 numbered AS MATERIALIZED (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, is_backward,
@@ -54,6 +57,8 @@ part AS (
     SEMI JOIN (FROM named WHERE kind = 'cpu_op') USING (label_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM frame)
+        -- Who compiles a part chose it: without modules, the trace does not tell what is left of the model.
+        AND trace_id NOT IN (SELECT trace_id FROM compiled)
 ),
 outer_part AS MATERIALIZED (FROM outermost('part')),
 launched AS MATERIALIZED (
