@@ -137,6 +137,35 @@ class QueryThresholds:
     graph_match_share: float = _asked(
         0.95, "a graph's replay is of a capture if this share of their kernels' names agree"
     )
+    fused_tensors: int = _asked(
+        36,
+        "a fused Adam's launch steps this many tensors",
+        "depth_to_max_tensors[3], "
+        "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/MultiTensorApply.cuh",
+    )
+    tiny_copy_bytes: int = _asked(
+        65_536,
+        "the time of a copy or fill of at most this size is mostly latency",
+        "up to 64 KiB, pageable memory is staged without waiting for the copy: "
+        "https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html",
+    )
+    fewest_batched: int = _asked(
+        4, "this many tiny copies, fills or collectives in a row are worth batching"
+    )
+    bucket_bytes: int = _asked(
+        26_214_400,
+        "the last bucket of gradients has at most this size",
+        "DistributedDataParallel's bucket_cap_mb of 25, "
+        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    )
+    small_message_bytes: int = _asked(
+        262_144,
+        "the time of a collective of at most this size is mostly latency",
+        "20 us on links of 10 to 100 GB/s: https://arxiv.org/abs/1903.04611",
+    )
+    compiled_overhead: float = _asked(
+        0.5, "compiled code keeps this share of the dispatch and Python that eager code needs"
+    )
 
 
 @dataclass(frozen=True)

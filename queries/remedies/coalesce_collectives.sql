@@ -1,0 +1,77 @@
+-- question: Which small collectives of one kind follow each other, so that one could do for all?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- column detail (text): the type, and the largest message of the place
+-- column target (text): host: the operator of a collective; op: its kernel
+-- column event_id (id): the operator or launch call, or the kernel
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it; of each run the first collective stays
+-- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
+-- Time of a message is latency plus bytes over bandwidth:
+-- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+WITH timed AS MATERIALIZED (
+    SELECT *, {'type': type, 'group': group_name, 'ranks': group_ranks, 'size': group_size, 'dtype': dtype}
+           AS class
+    FROM timed_collectives()
+),
+-- A launch of a thread is in a run with the one before if both are small collectives of one class.
+launch AS (
+    SELECT l.trace_id, l.launch_id, l.pid, l.tid, l.launch_start_ns, l.launch_end_ns, l.event_id,
+           t.class, t.device_id, t.stream, message_bytes AS bytes, dur_ns - coalesce(wait_ns, 0) AS quick_ns,
+           lag(t.class) OVER in_order IS DISTINCT FROM t.class
+           OR lag(t.stream) OVER in_order IS DISTINCT FROM t.stream AS begins
+    FROM (SELECT * FROM gpu_op_launch SEMI JOIN timed USING (trace_id, pid, tid)) AS l
+    LEFT JOIN (FROM timed WHERE message_bytes <= thresholds().small_message_bytes AND type <> 'other') AS t
+        USING (trace_id, event_id)
+    WINDOW in_order AS (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY l.launch_start_ns, l.event_id)
+),
+numbered AS (
+    SELECT *, count(*) FILTER (begins) OVER (PARTITION BY trace_id, pid, tid
+        ORDER BY launch_start_ns, event_id ROWS UNBOUNDED PRECEDING) AS run
+    FROM launch
+),
+small AS MATERIALIZED (
+    SELECT *, row_number() OVER (PARTITION BY trace_id, pid, tid, run ORDER BY launch_start_ns) AS number,
+           min(quick_ns) OVER (PARTITION BY trace_id, class) AS least_ns
+    FROM numbered WHERE class IS NOT NULL
+    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, run) >= thresholds().fewest_batched
+),
+rate AS (
+    SELECT trace_id, class, max(message_bytes / dur_ns) AS bytes_per_ns FROM timed
+    WHERE message_bytes > thresholds().small_message_bytes AND dur_ns > 0 GROUP BY trace_id, class
+),
+call AS (SELECT trace_id, launch_id AS event_id FROM small),
+site AS (FROM places_of('call')),
+named AS (SELECT label_id FROM slice_label WHERE kind = 'cpu_op' AND is_collective_call(kind, name)),
+calling AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices SEMI JOIN named USING (label_id)
+    WHERE trace_id IN (SELECT trace_id FROM small)
+),
+operator AS (FROM outermost('calling')),
+spare AS MATERIALIZED (
+    SELECT s.*, place, least(s.quick_ns, least_ns) AS own_ns, bytes / bytes_per_ns AS wire_ns,
+           s.class.type || ', ' || max(bytes) OVER (PARTITION BY s.trace_id, place) || ' bytes at most'
+               AS detail,
+           CASE WHEN launch_start_ns < o.end_ns AND count(*) OVER (PARTITION BY s.trace_id, o.event_id) = 1
+               THEN o END AS around
+    FROM small AS s JOIN site AS p ON s.trace_id = p.trace_id AND s.launch_id = p.event_id
+    LEFT JOIN rate AS r ON s.trace_id = r.trace_id AND s.class = r.class
+    ASOF LEFT JOIN operator AS o
+      ON s.trace_id = o.trace_id AND s.pid = o.pid AND s.tid = o.tid AND s.launch_start_ns >= o.start_ns
+)
+SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, launch_id) AS event_id, pid, tid,
+       coalesce(around.start_ns, launch_start_ns) AS start_ns,
+       coalesce(around.end_ns, launch_end_ns) - coalesce(around.start_ns, launch_start_ns) AS dur_ns,
+       0 AS factor
+FROM spare WHERE number > 1
+UNION ALL
+-- Its latency goes. What it waits for other ranks stays, and so do its bytes, as fast as the largest go.
+SELECT s.trace_id, place, detail, 'op', s.event_id, pid, tid, g.start_ns, g.dur_ns,
+       least(1, (g.dur_ns - own_ns + coalesce(wire_ns, 0)) / g.dur_ns)
+FROM spare AS s JOIN gpu_ops AS g ON s.trace_id = g.trace_id AND s.event_id = g.event_id
+WHERE number > 1 AND g.dur_ns > 0
+ORDER BY trace_id, place, start_ns, target

@@ -1,0 +1,90 @@
+-- question: Which collectives of data-parallel training are exposed though compute could hide them?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the collective's type and group
+-- column detail (text): how many there are, and the largest message
+-- column target (text): op: the collective's kernel
+-- column event_id (id): the kernel
+-- column pid (id): the process that launched it
+-- column tid (id): the thread that launched it
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: all but the part of its exposed time that
+--     compute of its step could hide
+-- doubts: no_gpu_ops, no_runtime_calls, no_communication, unlinked_gpu_ops
+-- Gradients are reduced in buckets while the backward pass goes on. The last bucket has nothing to hide
+-- behind.
+-- https://docs.pytorch.org/docs/stable/notes/ddp.html, PyTorch Distributed, https://arxiv.org/abs/2006.15704
+-- Sharded parameters are gathered ahead of use: PyTorch FSDP, https://arxiv.org/abs/2304.11277
+WITH RECURSIVE timed AS MATERIALIZED (
+    SELECT t.*, l.launch_id FROM timed_collectives() AS t JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    WHERE t.dur_ns > 0 AND type IN ('allreduce', 'reducescatter', 'allgather')
+),
+-- Only what the framework itself reduces or gathers is independent of the compute beside it.
+sign AS (
+    SELECT label_id, name SIMILAR TO '.*(AccumulateGrad|torch\.distributed\.ddp\.reducer).*' AS is_gradient,
+           name SIMILAR TO '.*(FullyShardedDataParallel|FSDP::|fully_shard).*' AS is_sharded
+    FROM slice_label WHERE kind IN ('cpu_op', 'annotation', 'python')
+),
+around AS (
+    SELECT trace_id, launch_id, launch_id AS around_id FROM timed
+    UNION ALL
+    SELECT a.trace_id, launch_id, h.parent_id
+    FROM around AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.around_id = h.event_id
+    WHERE h.parent_id IS NOT NULL
+),
+known AS (
+    SELECT a.trace_id, launch_id, bool_or(is_gradient) AS is_gradient, bool_or(is_sharded) AS is_sharded
+    FROM around AS a JOIN slices AS s ON a.trace_id = s.trace_id AND a.around_id = s.event_id
+    JOIN sign USING (label_id)
+    GROUP BY a.trace_id, launch_id
+),
+collective AS MATERIALIZED (
+    SELECT t.*, NOT is_sharded AS is_backward,
+           coalesce(CASE WHEN launch_start_ns < s.end_ns THEN step END, -1) AS step,
+           -- Of a collective that could be the last: a bucket of the usual size.
+           (t.dur_ns - coalesce(wait_ns, 0))
+               * least(1, coalesce(thresholds().bucket_bytes / message_bytes, 1)) AS last_ns,
+           type || coalesce(', group ' || group_name, '') AS place
+    FROM timed AS t JOIN known AS k USING (trace_id, launch_id)
+    ASOF LEFT JOIN steps AS s ON t.trace_id = s.trace_id AND t.launch_start_ns >= s.start_ns
+    WHERE is_sharded OR (is_gradient AND type <> 'allgather')
+),
+thread AS (SELECT DISTINCT trace_id, pid, tid FROM collective),
+-- Compute that no communication runs beside; the backward pass has a thread of its own.
+work AS MATERIALIZED (
+    SELECT {'trace_id': g.trace_id, 'device_id': g.device_id} AS key, g.event_id, g.start_ns, g.end_ns,
+           g.dur_ns, coalesce(CASE WHEN l.launch_start_ns < s.end_ns THEN step END, -1) AS step,
+           (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM thread) AS is_backward
+    FROM (SELECT l.* FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id)) AS l
+    JOIN gpu_ops AS g USING (trace_id, event_id)
+    ASOF LEFT JOIN steps AS s ON l.trace_id = s.trace_id AND l.launch_start_ns >= s.start_ns
+    WHERE g.activity = 'compute'
+),
+exchange AS (
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops
+    WHERE activity = 'communication' AND trace_id IN (SELECT trace_id FROM thread)
+),
+hidden AS (FROM interval_covered('work', 'exchange')),
+free AS (
+    SELECT w.key.trace_id AS trace_id, w.key.device_id AS device_id, step,
+           sum(dur_ns - covered_ns) AS ns, sum_where(dur_ns - covered_ns, is_backward) AS backward_ns
+    FROM work AS w JOIN hidden AS h ON w.key = h.key AND w.event_id = h.event_id
+    GROUP BY ALL
+),
+bound AS (
+    SELECT c.trace_id, c.device_id, c.step, c.is_backward, sum(exposed_ns) AS exposed_ns,
+           greatest(0, sum(exposed_ns) - any_value(CASE WHEN c.is_backward THEN f.backward_ns ELSE f.ns END))
+               AS unhidden_ns,
+           min(last_ns) AS last_ns
+    FROM collective AS c JOIN free AS f USING (trace_id, device_id, step)
+    GROUP BY ALL
+)
+SELECT c.trace_id, place, count(*) OVER same || ' collectives'
+       || coalesce(' of ' || format_bytes(max(message_bytes) OVER same) || ' at most', '') AS detail,
+       'op' AS target, event_id, pid, tid, start_ns, dur_ns,
+       1 - c.exposed_ns / dur_ns * (1 - greatest(unhidden_ns, b.last_ns) / b.exposed_ns) AS factor
+FROM collective AS c JOIN bound AS b USING (trace_id, device_id, step, is_backward)
+WHERE c.exposed_ns > 0 AND greatest(unhidden_ns, b.last_ns) < b.exposed_ns
+WINDOW same AS (PARTITION BY c.trace_id, place)
+ORDER BY c.trace_id, place, start_ns

@@ -1,0 +1,140 @@
+-- question: Which modules run operator by operator, so that torch.compile could fuse and dispatch their work?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the outermost module; NULL: the run as a whole, where no modules were recorded
+-- column detail (text): NULL
+-- column target (text): overhead: the host's work between launches, and launches of GPU ops that vanish;
+--     op: a GPU op that hands its result to the next one, or takes it from the one before
+-- column event_id (id): the module or operator around it, or the GPU op
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it
+-- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
+-- Fusion, and fewer trips through Python and the dispatcher:
+-- https://docs.pytorch.org/docs/stable/torch.compiler.html
+-- Measured on 180 models: PyTorch 2, ASPLOS 2024, https://docs.pytorch.org/assets/pytorch2-2.pdf
+WITH named AS (
+    -- Names are few, events are many.
+    SELECT label_id, kind, is_module_frame(name) AS is_module, compiled_part(kind, name) AS part,
+           starts_with(name, 'autograd::engine::evaluate_function') AS is_backward,
+           -- Fused optimizers are another remedy, and collectives and input are no work of a module.
+           is_collective_call(kind, name) OR activity = 'input'
+               OR regexp_matches(name, '^Optimizer\.|AccumulateGrad|^torch\.distributed\.') AS is_apart
+    FROM slice_label WHERE kind IN ('cpu_op', 'annotation', 'python')
+),
+frame AS MATERIALIZED (
+    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns
+    FROM slices SEMI JOIN (FROM named WHERE kind = 'python' AND is_module) USING (label_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+root AS MATERIALIZED (FROM outermost('frame')),
+compiled AS (
+    SELECT DISTINCT trace_id FROM slices SEMI JOIN (FROM named WHERE part IS NOT NULL) USING (label_id)
+),
+-- The backward pass of a module: autograd's nodes with the sequence number of one of its operators.
+numbered AS MATERIALIZED (
+    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, is_backward,
+           TRY_CAST(args->>'Sequence number' AS BIGINT) AS sequence_number
+    FROM slices JOIN (SELECT label_id, is_backward FROM named WHERE kind = 'cpu_op') USING (label_id)
+    WHERE trace_id IN (SELECT trace_id FROM frame) AND sequence_number IS NOT NULL
+),
+forward AS (
+    SELECT o.trace_id, sequence_number, any_value(r.name) AS name
+    FROM (FROM numbered WHERE NOT is_backward) AS o ASOF JOIN root AS r
+      ON o.trace_id = r.trace_id AND o.pid = r.pid AND o.tid = r.tid AND o.start_ns >= r.start_ns
+    WHERE o.start_ns < r.end_ns
+    GROUP BY ALL
+),
+part AS (
+    FROM root
+    UNION ALL
+    SELECT trace_id, event_id, pid, tid, f.name, start_ns, end_ns
+    FROM (FROM numbered WHERE is_backward) JOIN forward AS f USING (trace_id, sequence_number)
+    UNION ALL
+    SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns FROM slices
+    SEMI JOIN (FROM named WHERE kind = 'cpu_op') USING (label_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND trace_id NOT IN (SELECT trace_id FROM frame)
+        -- Who compiles a part chose it: without modules, the trace does not tell what is left of the model.
+        AND trace_id NOT IN (SELECT trace_id FROM compiled)
+),
+outer_part AS MATERIALIZED (FROM outermost('part')),
+launched AS MATERIALIZED (
+    SELECT l.trace_id, launch_id, any_value(l.pid) AS pid, any_value(l.tid) AS tid,
+           any_value(launch_start_ns) AS start_ns, any_value(launch_end_ns) AS end_ns,
+           bool_or(contains(launch_name, 'GraphLaunch')) AS is_graph
+    FROM gpu_op_launch AS l
+    WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
+    GROUP BY l.trace_id, launch_id
+),
+-- What stays as it is: compiled code, graphs, and what does not belong to a module.
+fixed AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
+    SEMI JOIN (FROM named WHERE part IS NOT NULL OR is_apart) USING (label_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    UNION ALL
+    SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
+),
+kept AS MATERIALIZED (FROM outermost('fixed')),
+-- A product of fusion: the op that writes the intermediate runs inside the one that reads it.
+pair AS MATERIALIZED (FROM fusable_pairs()),
+share AS (
+    SELECT trace_id, event_id, least(1, sum(intermediate) / any_value(moved)) AS saved_share FROM (
+        SELECT trace_id, first_op_id AS event_id, intermediate, first_bytes AS moved FROM pair
+        UNION ALL
+        SELECT trace_id, second_op_id, intermediate, second_bytes FROM pair
+    ) GROUP BY ALL
+),
+unit AS MATERIALIZED (
+    SELECT u.* FROM outer_part AS u
+    SEMI JOIN launched USING (trace_id, pid, tid)
+    ASOF LEFT JOIN kept AS k
+      ON u.trace_id = k.trace_id AND u.pid = k.pid AND u.tid = k.tid AND u.start_ns >= k.start_ns
+    WHERE (u.start_ns >= k.end_ns) IS NOT FALSE
+),
+-- Launches in a unit, outside what stays as it is.
+launch AS MATERIALIZED (
+    SELECT l.*, u.event_id AS unit_id, u.name
+    FROM launched AS l ASOF JOIN unit AS u
+      ON l.trace_id = u.trace_id AND l.pid = u.pid AND l.tid = u.tid AND l.start_ns >= u.start_ns
+    ASOF LEFT JOIN kept AS k
+      ON l.trace_id = k.trace_id AND l.pid = k.pid AND l.tid = k.tid AND l.start_ns >= k.start_ns
+    WHERE l.start_ns < u.end_ns AND (l.start_ns >= k.end_ns) IS NOT FALSE
+),
+-- A unit's host work is cut by its launches and by what stays; its end cuts, too.
+cut AS (
+    SELECT trace_id, unit_id, start_ns, end_ns FROM launch
+    UNION ALL
+    SELECT k.trace_id, u.event_id, k.start_ns, k.end_ns
+    FROM kept AS k ASOF JOIN unit AS u
+      ON k.trace_id = u.trace_id AND k.pid = u.pid AND k.tid = u.tid AND k.start_ns >= u.start_ns
+    WHERE k.start_ns < u.end_ns
+    UNION ALL
+    SELECT trace_id, event_id, end_ns, end_ns FROM unit
+),
+stretch AS (
+    SELECT c.trace_id, u.name AS place, u.event_id, u.pid, u.tid,
+           coalesce(lag(c.end_ns) OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns), u.start_ns)
+               AS start_ns,
+           c.start_ns AS end_ns
+    FROM cut AS c JOIN unit AS u ON c.trace_id = u.trace_id AND c.unit_id = u.event_id
+),
+fused AS (
+    SELECT l.trace_id, l.name, l.unit_id, l.pid, l.tid, l.start_ns, l.end_ns, o.event_id,
+           g.start_ns AS op_start_ns, g.dur_ns, 1 - saved_share AS factor,
+           (o.trace_id, o.event_id) IN (SELECT (trace_id, first_op_id) FROM pair) AS vanishes
+    FROM share AS s JOIN gpu_op_launch AS o USING (trace_id, event_id)
+    JOIN gpu_ops AS g USING (trace_id, event_id)
+    JOIN launch AS l ON o.trace_id = l.trace_id AND o.launch_id = l.launch_id
+)
+SELECT trace_id, place, NULL AS detail, 'overhead' AS target, event_id, pid, tid, start_ns,
+       end_ns - start_ns AS dur_ns, thresholds().compiled_overhead AS factor
+FROM stretch WHERE end_ns > start_ns
+UNION ALL
+SELECT trace_id, name, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - start_ns, 0
+FROM fused WHERE vanishes
+UNION ALL
+SELECT trace_id, name, NULL, 'op', event_id, pid, tid, op_start_ns, dur_ns, factor FROM fused
+ORDER BY trace_id, place, start_ns, target

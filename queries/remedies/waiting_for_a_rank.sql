@@ -1,0 +1,39 @@
+-- question: Which collectives take long because another rank comes late?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): the rank that comes last; of one rank alone, the collective's type and group
+-- column detail (text): in how many collectives, or that it is an estimate
+-- column target (text): op: the collective's kernel
+-- column event_id (id): the kernel
+-- column pid (id): the process that launched it
+-- column tid (id): the thread that launched it
+-- column start_ns (ns): where it begins
+-- column dur_ns (ns): how long it takes
+-- column factor (fraction of the time taken): what is left of it: the time on the wire
+-- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
+-- With several ranks, the wait is measured as in collective_skew; with one, it is estimated as in
+-- collective_waits.
+WITH met AS (
+    SELECT trace_id, event_id, rank, dur_ns, min(dur_ns) OVER same AS wire_ns,
+           arg_min(rank, dur_ns) OVER same AS late_rank,
+           min(trace_id) OVER same < max(trace_id) OVER same AS is_matched
+    FROM matched_collectives()
+    WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place,
+        type)
+),
+timed AS (FROM timed_collectives()),
+waiting AS (
+    SELECT t.trace_id, t.event_id, t.pid, t.tid, t.start_ns, t.dur_ns, is_matched,
+           CASE WHEN is_matched THEN wire_ns
+                WHEN alike_count >= thresholds().fewest_alike THEN t.dur_ns - wait_ns END AS wire_ns,
+           CASE WHEN is_matched THEN 'rank ' || late_rank ELSE type || coalesce(', group ' || group_name, '')
+               END AS place
+    FROM timed AS t JOIN met AS m USING (trace_id, event_id)
+    WHERE NOT is_matched OR late_rank <> rank
+)
+SELECT trace_id, place,
+       CASE WHEN is_matched THEN 'comes last in ' || count(*) OVER (PARTITION BY trace_id, place)
+           ELSE 'an estimate from one rank' END AS detail,
+       'op' AS target, event_id, pid, tid, start_ns, dur_ns, wire_ns / dur_ns AS factor
+FROM waiting WHERE wire_ns < dur_ns
+ORDER BY trace_id, place, start_ns

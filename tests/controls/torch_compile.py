@@ -1,0 +1,37 @@
+"""A module run eagerly; in the twin, compiled: chains fused, dispatch and Python halved."""
+
+from tests.atoms import US, Launch, Op, Slice, Sync, Work, line, operator, step
+
+PLACE = "Block_0"
+STEPS, REPEATS = 4, 12
+SQUARE = [1024, 1024]
+MATH, ADD, RELU = 6 * US, 9 * US, 8 * US
+
+
+def _program(*block):
+    module = line(f"nn.Module: {PLACE}", *block)
+    return [step(n, module, Work(4 * US), Sync(2 * US)) for n in range(STEPS)]
+
+
+def faulty():
+    kernel = ("memory-bandwidth", ADD)
+    block = [
+        operator("aten::mm", 12 * US, Launch(5 * US, (("math", MATH),)), shapes=[SQUARE] * 2),
+        operator("aten::add", 12 * US, Launch(5 * US, (kernel,)), shapes=[SQUARE] * 2),
+        Work(6 * US),
+        operator(
+            "aten::relu", 12 * US, Launch(5 * US, (("memory-bandwidth", RELU),)), shapes=[SQUARE]
+        ),
+    ]
+    return _program(*block * REPEATS)
+
+
+def fixed():
+    # Of add, two reads remain of two reads and a write; of relu, the write of a read and a write.
+    fused = Op("memory-bandwidth", ADD * 2 // 3 + RELU // 2, "triton_poi_fused_add_relu_0")
+    block = [
+        operator("aten::mm", 6 * US, Launch(5 * US, (("math", MATH),)), shapes=[SQUARE] * 2),
+        Work(3 * US),
+        operator("triton_poi_fused_add_relu_0", 12 * US, Launch(5 * US, (fused,))),
+    ]
+    return _program(Slice("Torch-Compiled Region: 0/0", "cpu_op", tuple(block * REPEATS)))

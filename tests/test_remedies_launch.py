@@ -1,0 +1,83 @@
+"""What remedies of launches and communication find, and what they leave alone."""
+
+import pytest
+
+import tracekit
+from tests.atoms import NAMES, US, Launch, Op, Sync, line, operator, step
+from tests.conftest import SHARED_TRACES
+from tests.simulated import write
+from tests.simulator import Simulation
+from tests.test_questions_ranks import collective, rank_trace
+from tests.traces import launch
+from tests.traces import step as mark
+
+KERNEL = Launch(4 * US, (("memory-bandwidth", 3 * US),))
+
+
+def rows(name, atoms, folder):
+    with tracekit.load(write(folder / "trace.json", Simulation([*atoms, Sync(US)]))) as run:
+        return run.ask(name)
+
+
+def region(name, *atoms):
+    lookup = operator("TorchDynamo Cache Lookup", 20 * US)
+    return [lookup, operator(f"Torch-Compiled Region: {name}", 2 * US, *atoms)]
+
+
+def test_a_rank_that_comes_last_is_named_on_the_others(tmp_path):
+    first = rank_trace(tmp_path, 0, [
+        mark(1, 0, 100), launch(1, 1, 1), collective(10, 30, 1, sequence=5),
+        launch(50, 1, 2), collective(75, 5, 2, sequence=6),
+    ])  # fmt: skip
+    second = rank_trace(tmp_path, 1, [
+        mark(1, 0, 100), launch(1, 1, 1), collective(34, 6, 1, sequence=5),
+        launch(50, 1, 2), collective(60, 20, 2, sequence=6),
+    ])  # fmt: skip
+    with tracekit.load([first, second]) as run:
+        found = run.ask("waiting_for_a_rank")
+    assert [(row["trace_id"], row["place"], row["factor"]) for row in found] == [
+        (1, "rank 1", 6 / 30), (2, "rank 0", 5 / 20),
+    ]  # fmt: skip
+
+
+def test_code_compiled_region_by_region_has_no_graph_breaks(tmp_path):
+    block = region("0/0", operator("triton_poi_fused_add_0", 5 * US, KERNEL))
+    assert rows("graph_breaks", [step(n, *block * 6) for n in range(3)], tmp_path) == []
+
+
+def test_what_a_compiler_wrote_is_not_compiled_again(tmp_path):
+    whole = line("nn.Module: Model_0", *region("0/0", *[operator("aten::mm", 9 * US, KERNEL)] * 9))
+    found = rows("torch_compile", [step(n, whole) for n in range(3)], tmp_path)
+    compiled_ns = 9 * 13 * US
+    assert sum(row["dur_ns"] for row in found) < compiled_ns // 9
+
+
+@pytest.mark.parametrize(("elements", "count"), [(1 << 8, 4 * 2 * 7), (1 << 24, 0)])
+def test_only_small_collectives_are_coalesced(elements, count, tmp_path):
+    told = {
+        "Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
+        "dtype": "Float", "Group size": 8, "Process Group Name": "0",
+    }  # fmt: skip
+    reduce = Launch(5 * US, (Op("communication", 30 * US, NAMES["communication"], told),))
+    atoms = [operator("c10d::allreduce_", 5 * US, reduce)] * 8
+    compute = operator("aten::mm", 9 * US, KERNEL)
+    found = rows("coalesce_collectives", [step(n, *atoms, compute) for n in range(4)], tmp_path)
+    assert len(found) == count
+
+
+def test_an_optimizer_that_is_fused_is_left_alone():
+    """apex's FusedAdam steps in a few launches; SGD's foreach implementation has three passes."""
+    if not SHARED_TRACES.exists():
+        pytest.skip("the shared traces are not here")
+    with tracekit.load(SHARED_TRACES / "a100-diff-control.json.gz") as run:
+        assert run.ask("fused_optimizer") == []
+    with tracekit.load(SHARED_TRACES / "v100-ns-resolution.json.gz") as run:
+        found = run.ask("fused_optimizer")
+    assert {row["detail"] for row in found} == {"fused=True instead of foreach"}
+    assert [row["factor"] for row in found] == [1 / 3] * 5
+
+
+def test_a_compiled_run_without_modules_is_left_alone(tmp_path):
+    rest = [operator("aten::mm", 9 * US, KERNEL)] * 3
+    atoms = [*region("0/0", operator("triton_poi_fused_add_0", 5 * US, KERNEL)), *rest]
+    assert rows("torch_compile", [step(n, *atoms) for n in range(3)], tmp_path) == []
