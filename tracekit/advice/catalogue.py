@@ -50,6 +50,8 @@ class Remedy:
     is not asked of other traces."""
     once: tuple[str, ...] = ()
     """The causes of one-off events that it answers."""
+    in_loops: bool = False
+    """Whether it pays only where most kernels run again and again."""
     is_apart: bool = False
     """Whether what it saves is not time of the program's step: it is listed after what does, and
     not combined with it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tracekit.advice.catalogue import Remedy, catalogue
 from tracekit.advice.model import Advice, FixList, Judged, Together, Unlooked
 from tracekit.advice.prices import Priced, Prices, places
+from tracekit.causes import OF_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,7 @@ def find(
     looked, unlooked = _applicable(replay, findings)
     if 0 < replay.graph.ops < thresholds.few_ops:
         looked = []
+    looked = [each for each in looked if judged.repeats or not each.in_loops]
     replay.remedies.ask(each.name for each in looked)
     priced: list[Priced] = []
     for remedy in looked:
@@ -57,7 +59,8 @@ def find(
         together = prices.together(mine[: thresholds.most_combined], least_ns)
     # What a larger batch saves is time per sample, not of this step: it comes last.
     if looked and judged.repeats and alone.host >= thresholds.small_gain:
-        batches = (each for each in catalogue().values() if each.is_batch)
+        main = max(OF_HOST, key=lambda cause: alone.removed.get(cause, 0.0))
+        batches = (each for each in catalogue().values() if each.is_batch and main in each.causes)
         larger = (prices.larger_batch(each, thresholds.free_growth) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {code: message for code, severity, message in findings if severity != "info"}
