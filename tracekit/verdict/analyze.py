@@ -29,7 +29,7 @@ from tracekit.verdict.model import (
     Trace,
     Window,
 )
-from tracekit.verdict.steady import repeats_nothing
+from tracekit.verdict.steady import hardly_longer, repeats_nothing
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
@@ -131,7 +131,7 @@ def examined(
         if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
             gains = replayed.gains(*_number(replayed, each)) if replayed else None
             regime = judge_briefly(each, gains, thresholds)
-            if others and _is_about(each.window, others[0].window, thresholds):
+            if others and hardly_longer(each.window, others[0].window, thresholds):
                 regime = (others[0].regime, others[0].bottleneck)
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
@@ -181,12 +181,6 @@ def examined(
         advice=fixes.advice if fixes else [],
     )
     return analysis, fixes
-
-
-def _is_about(window: Window, main: Window, thresholds: Thresholds) -> bool:
-    """Whether the whole trace is hardly longer than the window `main`: they are judged alike."""
-    longer_ns = window.span_ns - main.span_ns
-    return window.kind == "trace" and longer_ns < thresholds.small_gain * window.span_ns
 
 
 def _ranges(
