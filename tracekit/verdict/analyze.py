@@ -116,9 +116,14 @@ def examined(
     """
     thresholds = thresholds or Thresholds()
     ranges, at = _ranges(database, trace_id, window)
-    with database.in_background(lambda: _replay(database, trace_id, thresholds, ranges)) as replay:
-        trace = _trace(database, trace_id)
-        periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
+    overview = database.ask("overview", trace=trace_id)[0]
+    # A trace without events that last has no span.
+    replayable = overview["span_ns"] is not None
+    with database.in_background(
+        lambda: _replay(database, trace_id, thresholds, ranges) if replayable else None
+    ) as replay:
+        trace = _trace(database, trace_id, overview)
+        periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id, overview)
         main = periods[0] if window is None or ranges is not None else _chosen(periods, window)
         top_kernels = database.ask("top_kernels", trace=trace_id, top=10)
         memory_traffic = database.ask("memory_traffic", trace=trace_id)
@@ -222,12 +227,7 @@ def _range_facts(replayed: WindowGains | None, span: Facts, at: int | None, reas
     return Facts(window, Gpu(**_pick(Gpu, row)), idle, span.launch, None)
 
 
-def _replay(
-    database: Reader, trace_id: int, thresholds: Thresholds, ranges: str | None
-) -> Replay | None:
-    """The replay of a trace; None for a trace without events that last."""
-    if database.ask("overview", trace=trace_id)[0]["span_ns"] is None:
-        return None
+def _replay(database: Reader, trace_id: int, thresholds: Thresholds, ranges: str | None) -> Replay:
     from tracekit.replay.whatif import Replay
 
     return Replay(database, trace_id, thresholds, ranges)
@@ -351,12 +351,11 @@ def _chosen(periods: list[Facts], window: str) -> Facts:
     raise TracekitError(f"no window is named {window!r}; this trace has: {known}")
 
 
-def _trace(database: Reader, trace_id: int) -> Trace:
-    facts = database.ask("overview", trace=trace_id)[0]
+def _trace(database: Reader, trace_id: int, overview: dict[str, Any]) -> Trace:
     health = database.ask("health", trace=trace_id)
     captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
     return Trace(
-        **_pick(Trace, facts, health=None, capture=None),
+        **_pick(Trace, overview, health=None, capture=None),
         health=[Finding(**_pick(Finding, row)) for row in health],
         capture=captured if isinstance(captured, dict) else None,
     )
@@ -401,7 +400,7 @@ def _window_key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("device_id", "kind", "name", "start_ns", "end_ns"))
 
 
-def _host_facts(database: Reader, trace_id: int) -> list[Facts]:
+def _host_facts(database: Reader, trace_id: int, overview: dict[str, Any]) -> list[Facts]:
     """The windows of a trace without GPU ops; without operators either, one empty window."""
     rows = database.ask("cpu_time", trace=trace_id)
     found = [
@@ -410,7 +409,6 @@ def _host_facts(database: Reader, trace_id: int) -> list[Facts]:
     ]
     if found:
         return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
-    overview = database.ask("overview", trace=trace_id)[0]
     start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
     return [
         Facts(Window("trace", "whole trace", start, start + span, span), None, None, None, None)
