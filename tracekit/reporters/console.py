@@ -14,6 +14,7 @@ from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Period
+from tracekit.verdict.steady import hardly_longer
 
 _BAR = 34
 _ADVISED = 5
@@ -141,7 +142,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
     Busy shares and gains divide by different lengths of a step, so each has its own table.
     """
     periods = sorted(
-        [*(each for each in analysis.windows if _tells(each, analysis)), *analysis.steps[:8]],
+        (each for each in (*analysis.windows, *analysis.steps[:8]) if _tells(each, analysis)),
         key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
     )
     if len(periods) < 2:
@@ -163,11 +164,9 @@ def _windows(out: Console, analysis: Analysis) -> None:
     out.print(table)
     if replayed:
         is_steady = any(gains.one_offs_ns for _, gains in replayed)
-        section(
-            out,
-            "Gain from halving each side's work (shares of each window"
-            f"{' without one-offs' if is_steady else ''}; steps from one completion to the next)",
-        )
+        of = "windows without one-offs" if is_steady else "shares of each window"
+        steps = "; steps from one completion to the next" if analysis.steps else ""
+        section(out, f"Gain from halving each side's work ({of}{steps})")
         table = _table_of(
             "window", ["length", "half host", "half device"], ["regime", "bottleneck"]
         )
@@ -185,15 +184,14 @@ def _windows(out: Console, analysis: Analysis) -> None:
 
 
 def _tells(period: Period, analysis: Analysis) -> bool:
-    """Whether a window's row tells more than that of the verdict's window: the whole trace may be
-    hardly longer and judged alike."""
-    longer_ns = period.window.span_ns - analysis.window.span_ns
-    return not (
-        period.window.kind == "trace"
-        and analysis.window.kind != "trace"
-        and period.regime == analysis.verdict.regime
-        and abs(longer_ns) < Thresholds().small_gain * period.window.span_ns
-    )
+    """Whether a row tells more than that of the verdict's window: the whole trace may be hardly
+    longer, and one step may be all of the host's steps."""
+    window, main = period.window, analysis.window
+    if window.kind == "step":
+        alone = main.kind == "host_active" and len(analysis.steps) == 1
+        return not (alone and (window.start_ns, window.end_ns) == (main.start_ns, main.end_ns))
+    same = period.regime == analysis.verdict.regime
+    return not (same and hardly_longer(window, main, Thresholds()))
 
 
 def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> Table:

@@ -29,7 +29,7 @@ from tracekit.verdict.model import (
     Trace,
     Window,
 )
-from tracekit.verdict.steady import repeats_nothing
+from tracekit.verdict.steady import hardly_longer, repeats_nothing
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
@@ -116,9 +116,14 @@ def examined(
     """
     thresholds = thresholds or Thresholds()
     ranges, at = _ranges(database, trace_id, window)
-    with database.in_background(lambda: _replay(database, trace_id, thresholds, ranges)) as replay:
-        trace = _trace(database, trace_id)
-        periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id)
+    overview = database.ask("overview", trace=trace_id)[0]
+    # A trace without events that last has no span.
+    replayable = overview["span_ns"] is not None
+    with database.in_background(
+        lambda: _replay(database, trace_id, thresholds, ranges) if replayable else None
+    ) as replay:
+        trace = _trace(database, trace_id, overview)
+        periods = _gpu_facts(database, trace_id) or _host_facts(database, trace_id, overview)
         main = periods[0] if window is None or ranges is not None else _chosen(periods, window)
         top_kernels = database.ask("top_kernels", trace=trace_id, top=10)
         memory_traffic = database.ask("memory_traffic", trace=trace_id)
@@ -131,7 +136,7 @@ def examined(
         if each.gpu is None or main.gpu is None or each.gpu.device_id == main.gpu.device_id:
             gains = replayed.gains(*_number(replayed, each)) if replayed else None
             regime = judge_briefly(each, gains, thresholds)
-            if others and _is_about(each.window, others[0].window, thresholds):
+            if others and hardly_longer(each.window, others[0].window, thresholds):
                 regime = (others[0].regime, others[0].bottleneck)
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
     causal = replayed.causal(*_number(replayed, main)) if replayed else None
@@ -183,12 +188,6 @@ def examined(
     return analysis, fixes
 
 
-def _is_about(window: Window, main: Window, thresholds: Thresholds) -> bool:
-    """Whether the whole trace is hardly longer than the window `main`: they are judged alike."""
-    longer_ns = window.span_ns - main.span_ns
-    return window.kind == "trace" and longer_ns < thresholds.small_gain * window.span_ns
-
-
 def _ranges(
     database: Reader, trace_id: int, window: str | None
 ) -> tuple[str, int | None] | tuple[None, None]:
@@ -228,12 +227,7 @@ def _range_facts(replayed: WindowGains | None, span: Facts, at: int | None, reas
     return Facts(window, Gpu(**_pick(Gpu, row)), idle, span.launch, None)
 
 
-def _replay(
-    database: Reader, trace_id: int, thresholds: Thresholds, ranges: str | None
-) -> Replay | None:
-    """The replay of a trace; None for a trace without events that last."""
-    if database.ask("overview", trace=trace_id)[0]["span_ns"] is None:
-        return None
+def _replay(database: Reader, trace_id: int, thresholds: Thresholds, ranges: str | None) -> Replay:
     from tracekit.replay.whatif import Replay
 
     return Replay(database, trace_id, thresholds, ranges)
@@ -357,12 +351,11 @@ def _chosen(periods: list[Facts], window: str) -> Facts:
     raise TracekitError(f"no window is named {window!r}; this trace has: {known}")
 
 
-def _trace(database: Reader, trace_id: int) -> Trace:
-    facts = database.ask("overview", trace=trace_id)[0]
+def _trace(database: Reader, trace_id: int, overview: dict[str, Any]) -> Trace:
     health = database.ask("health", trace=trace_id)
     captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
     return Trace(
-        **_pick(Trace, facts, health=None, capture=None),
+        **_pick(Trace, overview, health=None, capture=None),
         health=[Finding(**_pick(Finding, row)) for row in health],
         capture=captured if isinstance(captured, dict) else None,
     )
@@ -407,7 +400,7 @@ def _window_key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("device_id", "kind", "name", "start_ns", "end_ns"))
 
 
-def _host_facts(database: Reader, trace_id: int) -> list[Facts]:
+def _host_facts(database: Reader, trace_id: int, overview: dict[str, Any]) -> list[Facts]:
     """The windows of a trace without GPU ops; without operators either, one empty window."""
     rows = database.ask("cpu_time", trace=trace_id)
     found = [
@@ -416,7 +409,6 @@ def _host_facts(database: Reader, trace_id: int) -> list[Facts]:
     ]
     if found:
         return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
-    overview = database.ask("overview", trace=trace_id)[0]
     start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
     return [
         Facts(Window("trace", "whole trace", start, start + span, span), None, None, None, None)

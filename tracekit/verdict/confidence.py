@@ -39,15 +39,13 @@ def doubted(
     if abs(margin) < thresholds.close_margin:
         doubts.append(f"The two sides are within {thresholds.close_margin:.0%}: a close call.")
     ops = facts.gpu.gpu_ops if facts.gpu else facts.host.operators if facts.host else 0
-    if ops < thresholds.few_ops:
-        doubts.append(f"Only {ops} ops were recorded: too few to represent a run.")
+    doubts += repetition_doubts(ops, causal, beside.one_offs, beside.repetition, thresholds)
     for finding in health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
             continue
         if finding.code in _SERIOUS:
             doubts.append(_SERIOUS[finding.code])
     if causal is not None:
-        doubts += repetition_doubts(causal.gains, beside.one_offs, beside.repetition)
         doubts += _causal_doubts(verdict, facts, causal, thresholds)
     if facts.gpu is None and facts.host is not None:
         doubts += host_doubts(verdict, facts.host)

@@ -37,9 +37,8 @@ def judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdic
     overheads = {name: ns for name, ns in times.items() if name not in _WORK}
     explained_ns = sum(times.values()) - host.untraced_ns
     why = [
-        f"The trace has no GPU ops. On its busiest thread, compute operators took "
-        f"{share(host.compute_ns, span)} of {facts.window.name} "
-        f"({duration(host.compute_ns)} of {duration(span)})."
+        f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
+        f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
     ]
     if host.launches:
         why.append(

@@ -59,7 +59,7 @@ def judge(
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
     if facts.window.kind != "step":
         verdict.why.extend(step_sentences(beside.steps, verdict.regime))
-    verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows))
+    verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows, thresholds))
     return doubted(verdict, facts, health, causal, beside, thresholds)
 
 
@@ -139,18 +139,22 @@ def _gain_sentences(
     gains, window = causal.gains, _replayed_window(facts, causal.gains)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
     sentences = [f"Half the host's work makes {window} {host}; half the device's, {device}."]
-    if max(host_gain(facts, gains), gains.device) < thresholds.small_gain:
-        if busy >= thresholds.busy_share:
+    capped = host_gain(facts, gains)
+    if max(capped, gains.device) < thresholds.small_gain:
+        waited = "more" if regime == OVERHEAD else "less"
+        by_time = f"by time alone, the GPU spent {waited} time waiting for the host than working"
+        if gains.host >= thresholds.small_gain:
+            sentences.append(
+                f"With the host's gain capped at the device's idle share ({percent(capped)}), "
+                f"neither helps much; {by_time}."
+            )
+        elif busy >= thresholds.busy_share:
             sentences.append(
                 "Neither helps: the host's and the device's chains of work are about equally long, "
                 "and the host has no slack. The device is busy nearly all the time."
             )
         else:
-            more = "more" if regime == OVERHEAD else "less"
-            sentences.append(
-                f"Neither helps much; by time alone, the GPU spent {more} time waiting for the "
-                "host than working."
-            )
+            sentences.append(f"Neither helps much; {by_time}.")
     elif causal.flip is not None:
         side, other = ("host", "GPU") if regime == OVERHEAD else ("GPU", "host")
         sentences.append(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median_low
 
-from tracekit.replay.gains import Gains
+from tracekit.replay.gains import Causal, Gains
 from tracekit.text import duration, share
 from tracekit.thresholds import QueryThresholds, Thresholds
 from tracekit.verdict.model import Facts, OneOffEvent, Period, Repetition, Window
@@ -27,7 +27,7 @@ def steady_sentences(
             alike.setdefault(called(each), []).append(each.excess_ns)
     longest = sorted(alike.items(), key=lambda item: -sum(item[1]))[:_NAMED]
     named = ", ".join(
-        f"{name} {duration(sum(ns))}{f' in {len(ns)} parts' if len(ns) > 1 else ''}"
+        f"{f'{len(ns)} x ' if len(ns) > 1 else ''}{name} {duration(sum(ns))}"
         for name, ns in longest
     )
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
@@ -35,8 +35,8 @@ def steady_sentences(
     left = share(steady_busy_ns(facts, one_offs), left_ns)
     return [
         f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(facts.window)} "
-        f"({duration(span_ns)}), and for {left} of the {duration(left_ns)} "
-        f"without one-off events ({named}{more})."
+        f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs: "
+        f"{named}{more}."
     ]
 
 
@@ -63,16 +63,24 @@ def _overlap(facts: Facts, event: OneOffEvent) -> bool:
 
 
 def repetition_doubts(
-    gains: Gains, one_offs: Sequence[OneOffEvent], repetition: Repetition | None
+    ops: int,
+    causal: Causal | None,
+    one_offs: Sequence[OneOffEvent],
+    repetition: Repetition | None,
+    thresholds: Thresholds,
 ) -> list[str]:
-    """Why the recorded part may not be typical of the run."""
-    doubts = []
-    if repeats_nothing(repetition):
+    """Why the recorded part, with this many ops, may not be typical of the run."""
+    doubts, nothing = [], repeats_nothing(repetition)
+    if ops < thresholds.few_ops:
+        recorded = f"{ops} {'op was' if ops == 1 else 'ops were'} recorded"
+        also = " and nothing repeats" if nothing else ""
+        doubts.append(f"Only {recorded}{also}: too few to represent a run.")
+    elif nothing:
         doubts.append(
             "Nothing repeats: most kernels ran once or twice, so the trace does not show a steady "
             "state."
         )
-    if sum(each.excess_ns for each in one_offs) > gains.window_ns:
+    if causal and sum(each.excess_ns for each in one_offs) > causal.gains.window_ns:
         doubts.append(
             "One-off events take longer than what is left to judge: this is more a start than a "
             "steady run."
@@ -104,11 +112,11 @@ def step_sentences(steps: Sequence[Period], regime: str) -> list[str]:
                 f"Steps that differ: {named}{more}."
             )
     differing = Counter(step.regime for step in steps if step.regime != regime)
-    if differing:
+    if differing and len(steps) == 1:
+        sentences.append(f"The profiler step is {steps[0].regime}.")
+    elif differing:
         counts = ", ".join(f"{count} {name}" for name, count in differing.items())
-        steps_ = "profiler step" if len(steps) == 1 else f"{len(steps)} profiler steps"
-        agree = "does not agree" if len(steps) == 1 else "do not all agree"
-        sentences.append(f"The {steps_} {agree}: {counts}.")
+        sentences.append(f"The {len(steps)} profiler steps do not all agree: {counts}.")
     return sentences
 
 
@@ -146,17 +154,30 @@ def _parts(step: Period) -> dict[str, int]:
     } | {f"idle by {cause}": ns for cause, ns in step.idle.causes.items()}
 
 
-def window_sentences(facts: Facts, regime: str, others: Sequence[Period]) -> list[str]:
+def hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> bool:
+    """Whether the whole trace lasts hardly longer than a window of it: they are judged alike."""
+    if trace.kind != "trace" or window.kind == "trace":
+        return False
+    return abs(trace.span_ns - window.span_ns) < thresholds.small_gain * trace.span_ns
+
+
+def window_sentences(
+    facts: Facts, regime: str, others: Sequence[Period], thresholds: Thresholds
+) -> list[str]:
     """Why the whole trace has another regime than the window."""
     sentences = []
     for other in others:
         if other.window.kind != "trace" or other.regime == regime or facts.window.kind == "trace":
             continue
-        before = facts.window.start_ns - other.window.start_ns
-        after = other.window.end_ns - facts.window.end_ns
+        window, is_active = facts.window, facts.window.kind == "gpu_active"
+        first, last = ("the first GPU op", "the last GPU op") if is_active else (window.name,) * 2
+        ends = {
+            f"before {first}": window.start_ns - other.window.start_ns,
+            f"after {last}": other.window.end_ns - window.end_ns,
+        }
+        least_ns = thresholds.named_gain * other.window.span_ns
+        named = [f"{duration(ns)} {end}" for end, ns in ends.items() if ns > least_ns]
         by = f" by {other.bottleneck}" if other.bottleneck else ""
-        sentences.append(
-            f"The whole trace is {other.regime}{by}: it also has {duration(max(0, before))} before "
-            f"the first GPU op and {duration(max(0, after))} after the last."
-        )
+        also = f": it also has {' and '.join(named)}" if named else ""
+        sentences.append(f"The whole trace is {other.regime}{by}{also}.")
     return sentences
