@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tracekit.advice.model import Judged
@@ -22,20 +21,19 @@ from tracekit.verdict.model import (
     HostThread,
     Idle,
     Launch,
-    OneOffEvent,
     Period,
     Phase,
     Repetition,
     Trace,
     Window,
 )
+from tracekit.verdict.sites import events_of, name_links
 from tracekit.verdict.steady import hardly_longer, repeats_nothing
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
-    from tracekit.replay.one_offs import OneOff
     from tracekit.replay.whatif import Replay
 
 # The queries whose answers an analysis holds; `--explain` prints them.
@@ -157,9 +155,9 @@ def examined(
         fixes = fix_list(advised, judged, trace, thresholds, combine=combine)
     # Frees the graph, which is large, before the next queries run.
     del replayed, advised, replay
-    one_offs = _events(found, database, trace_id)
+    one_offs = events_of(found, database, trace_id)
     if causal:
-        _name(causal.links, database, trace_id)
+        name_links(causal.links, database, trace_id)
     steps = [each for each in others if each.window.kind == "step"]
     windows = [each for each in others if each.window.kind != "step"]
     beside = Beside(one_offs, steps, windows, repetition)
@@ -263,65 +261,9 @@ def _number(replayed: WindowGains, facts: Facts) -> tuple[str, int]:
     return "step", replayed.replay.steps.numbers[facts.window.name, facts.window.start_ns]
 
 
-# Names of the critical path's links that are not events, by cause.
-_NAMELESS = {
-    "latency": "(launch latency, or the gap between two ops)",
-    "sync": "(return of a call that waited)",
-    "unknown": "(a wait that the trace does not explain)",
-    "input": "(other processes load)",
-}
-
-
-def _events(found: list[OneOff], database: Reader, trace_id: int) -> list[OneOffEvent]:
-    """The one-offs as reported, each with its place in the program.
-
-    A step's excess is that of all threads.
-    """
-    sites = _sites([each.event_id for each in found], database, trace_id)
-    events: list[OneOffEvent] = []
-    for (start_ns, event_id), same in groupby(
-        found, key=lambda each: (each.start_ns, each.event_id)
-    ):
-        parts = list(same)
-        first, site = parts[0], sites.get(event_id, {})
-        events.append(
-            OneOffEvent(
-                start_ns=start_ns,
-                dur_ns=first.dur_ns,
-                excess_ns=sum(each.excess_ns for each in parts),
-                kind=first.kind,
-                cause="capture" if first.kind == "capture" else first.cause,
-                name=first.name,
-                place=site.get("python_line") or site.get("module") or site.get("cpu_op"),
-            )
-        )
-    return events
-
-
-def _sites(
-    event_ids: Iterable[int | None], database: Reader, trace_id: int
-) -> dict[int | None, dict[str, Any]]:
-    """The places in the program that events come from, by event_id."""
-    ids = ",".join(str(each) for each in event_ids if each is not None)
-    if not ids:
-        return {}
-    rows = database.ask("event_sites", trace=trace_id, events=ids)
-    return {row["event_id"]: row for row in rows}
-
-
 def _repetition(database: Reader, trace_id: int) -> Repetition | None:
     rows = database.ask("repetition", trace=trace_id)
     return Repetition(**_pick(Repetition, rows[0])) if rows else None
-
-
-def _name(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
-    """Adds to each link its name and the place in the program that it comes from."""
-    sites = _sites((link["event_id"] for link in links), database, trace_id)
-    for link in links:
-        site = sites.get(link["event_id"], {})
-        link["name"] = site.get("name") or _NAMELESS.get(link["cause"], "(no slice recorded)")
-        for key in ("cpu_op", "module", "python_line"):
-            link[key] = site.get(key)
 
 
 def _phases(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:

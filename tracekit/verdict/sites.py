@@ -1,0 +1,68 @@
+"""Where in the program the events of an analysis come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from tracekit.verdict.model import OneOffEvent
+
+if TYPE_CHECKING:
+    from tracekit.database.reader import Reader
+    from tracekit.replay.one_offs import OneOff
+
+# Names of the critical path's links that are not events, by cause.
+_NAMELESS = {
+    "latency": "(launch latency, or the gap between two ops)",
+    "sync": "(return of a call that waited)",
+    "unknown": "(a wait that the trace does not explain)",
+    "input": "(other processes load)",
+}
+
+
+def events_of(found: list[OneOff], database: Reader, trace_id: int) -> list[OneOffEvent]:
+    """The one-offs as reported, each with its place in the program.
+
+    A step's excess is that of all threads.
+    """
+    sites = _sites([each.event_id for each in found], database, trace_id)
+    events: list[OneOffEvent] = []
+    for (start_ns, event_id), same in groupby(
+        found, key=lambda each: (each.start_ns, each.event_id)
+    ):
+        parts = list(same)
+        first, site = parts[0], sites.get(event_id, {})
+        events.append(
+            OneOffEvent(
+                start_ns=start_ns,
+                dur_ns=first.dur_ns,
+                excess_ns=sum(each.excess_ns for each in parts),
+                kind=first.kind,
+                cause="capture" if first.kind == "capture" else first.cause,
+                name=first.name,
+                place=site.get("python_line") or site.get("module") or site.get("cpu_op"),
+            )
+        )
+    return events
+
+
+def _sites(
+    event_ids: Iterable[int | None], database: Reader, trace_id: int
+) -> dict[int | None, dict[str, Any]]:
+    """The places in the program that events come from, by event_id."""
+    ids = ",".join(str(each) for each in event_ids if each is not None)
+    if not ids:
+        return {}
+    rows = database.ask("event_sites", trace=trace_id, events=ids)
+    return {row["event_id"]: row for row in rows}
+
+
+def name_links(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
+    """Adds to each link its name and the place in the program that it comes from."""
+    sites = _sites((link["event_id"] for link in links), database, trace_id)
+    for link in links:
+        site = sites.get(link["event_id"], {})
+        link["name"] = site.get("name") or _NAMELESS.get(link["cause"], "(no slice recorded)")
+        for key in ("cpu_op", "module", "python_line"):
+            link[key] = site.get(key)
