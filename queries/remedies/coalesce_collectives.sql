@@ -24,21 +24,27 @@ launch AS (
            t.class, t.device_id, t.stream, message_bytes AS bytes, dur_ns - coalesce(wait_ns, 0) AS quick_ns,
            lag(t.class) OVER in_order IS DISTINCT FROM t.class
            OR lag(t.stream) OVER in_order IS DISTINCT FROM t.stream AS begins
-    FROM (SELECT * FROM gpu_op_launch SEMI JOIN timed USING (trace_id, pid, tid)) AS l
+    FROM (SELECT * FROM gpu_op_launch SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM timed)
+        USING (trace_id, pid, tid)) AS l
     LEFT JOIN (FROM timed WHERE message_bytes <= thresholds().small_message_bytes AND type <> 'other') AS t
         USING (trace_id, event_id)
     WINDOW in_order AS (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY l.launch_start_ns, l.event_id)
 ),
 numbered AS (
-    SELECT *, count(*) FILTER (begins) OVER (PARTITION BY trace_id, pid, tid
+    SELECT *, sum(CASE WHEN begins THEN 1 ELSE 0 END) OVER (PARTITION BY trace_id, pid, tid
         ORDER BY launch_start_ns, event_id ROWS UNBOUNDED PRECEDING) AS run
     FROM launch
 ),
+in_run AS (
+    SELECT trace_id, pid, tid, run FROM numbered WHERE class IS NOT NULL
+    GROUP BY ALL HAVING count(*) >= thresholds().fewest_batched
+),
+kept AS MATERIALIZED (FROM numbered SEMI JOIN in_run USING (trace_id, pid, tid, run) WHERE class IS NOT NULL),
+least AS (SELECT trace_id, class, min(quick_ns) AS least_ns FROM kept GROUP BY ALL),
 small AS MATERIALIZED (
-    SELECT *, row_number() OVER (PARTITION BY trace_id, pid, tid, run ORDER BY launch_start_ns) AS number,
-           min(quick_ns) OVER (PARTITION BY trace_id, class) AS least_ns
-    FROM numbered WHERE class IS NOT NULL
-    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, run) >= thresholds().fewest_batched
+    SELECT k.*, least_ns,
+           row_number() OVER (PARTITION BY k.trace_id, pid, tid, run ORDER BY launch_start_ns) AS number
+    FROM kept AS k JOIN least AS l ON k.trace_id = l.trace_id AND k.class = l.class
 ),
 rate AS (
     SELECT trace_id, class, max(message_bytes / dur_ns) AS bytes_per_ns FROM timed

@@ -58,7 +58,7 @@ long AS (
     SELECT o.* FROM owned AS o JOIN span USING (trace_id) WHERE own_ns >= thresholds().long_share * ns
 )
 SELECT s.trace_id, o.name AS place,
-       format('{:.0f} us of its own a call, {} calls', own_ns / calls / 1e3, calls) AS detail,
+       format('{:.0f} us of its own a call', own_ns / calls / 1e3) AS detail,
        'host' AS target, frame_id AS event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, 0 AS factor
 FROM host_segment AS s JOIN long AS o ON s.trace_id = o.trace_id AND s.event_id = o.event_id
 WHERE activity = 'python'

@@ -89,7 +89,7 @@ share AS (
 ),
 unit AS MATERIALIZED (
     SELECT u.* FROM outer_part AS u
-    SEMI JOIN launched USING (trace_id, pid, tid)
+    SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM launched) USING (trace_id, pid, tid)
     ASOF LEFT JOIN kept AS k
       ON u.trace_id = k.trace_id AND u.pid = k.pid AND u.tid = k.tid AND u.start_ns >= k.start_ns
     WHERE (u.start_ns >= k.end_ns) IS NOT FALSE
