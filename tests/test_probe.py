@@ -312,6 +312,8 @@ def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
         (["linear", "--rounds", "0"], "at least one round"),
         (["linear", "--threshold", "nothing=1"], "no threshold is named 'nothing'"),
         (["failing:step"], "failing:step: failed while it ran: RuntimeError: no"),
+        (["failing:step", "--advice"], "failing:step: failed while it ran: RuntimeError: no"),
+        (["linear", "--advice", "--rounds", "0"], "at least one round"),
     ],
 )
 def test_bad_input_is_one_line_on_standard_error(wrong, reason, run, tmp_path):

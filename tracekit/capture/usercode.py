@@ -21,11 +21,24 @@ _FAILED, _INTERRUPTED = 1, 130
 _UNSEEN_ENDS = ("_exit", "execv", "execve")
 
 
-def find_step(target: str) -> Callable[[], object]:
+def find_step(
+    target: str, change: Callable[[Callable[..., object]], Callable[[], object]] | None = None
+) -> Callable[[], object]:
     """The function that `module:function` names, as a step without arguments.
 
-    The step raises TracekitError if the function raises SystemExit or returns deferred work (a
-    coroutine or generator). A child process that the function forked ends when it leaves the step.
+    With `change`, what it makes of the function is the step. The step raises TracekitError if the
+    function raises SystemExit or returns deferred work (a coroutine or generator). A child process
+    that the function forked ends when it leaves the step.
+
+    Raises:
+        TracekitError: when the function does not exist, or cannot be a step.
+    """
+    function = find_function(target)
+    return _as_step(target, change(function) if change else function)
+
+
+def find_function(target: str) -> Callable[..., object]:
+    """The function that `module:function` names, which can be called without arguments.
 
     Raises:
         TracekitError: when the function does not exist, or cannot be a step.
@@ -51,7 +64,7 @@ def find_step(target: str) -> Callable[[], object]:
         raise TracekitError(f"{target}: {module_name} has no function {name!r}")
     _refuse_deferred(target, function)
     _refuse_arguments(target, function)
-    return _as_step(target, function)
+    return function  # type: ignore[no-any-return]
 
 
 @contextmanager

@@ -286,7 +286,8 @@ def prepare(target: str, options: Options) -> Runnable:
         device=device,
         activation=options.activation,
     )
-    _check_compiler(target, device)
+    if target.startswith("mlp-compiled"):
+        check_compiler(target, device)
     try:
         entry = WORKLOADS[target]
         module = importlib.import_module(f"tracekit.workloads.{entry.module}")
@@ -310,8 +311,13 @@ def prepare(target: str, options: Options) -> Runnable:
     return Runnable(target, device, workload.step, facts | noted)
 
 
-def _check_compiler(target: str, device: torch.device) -> None:
-    if target.startswith("mlp-compiled") and device.type == "cpu":
+def check_compiler(target: str, device: torch.device) -> None:
+    """Checks that torch.compile finds a compiler for the device.
+
+    Raises:
+        CannotRun: when it needs a C++ compiler that is not there.
+    """
+    if device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++"]
         if not any(shutil.which(each) for each in compilers if each):
             raise CannotRun(target, "torch.compile needs a C++ compiler (g++ or clang++)")

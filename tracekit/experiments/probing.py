@@ -26,7 +26,7 @@ SCHEMA = "tracekit/probe/1"
 
 UNCHANGED, MORE, LESS = "unchanged", "more work", "less work"
 SLOWED, GRAPH = "slow host", "graph"
-_FEW_ROUNDS = 3
+FEW_ROUNDS = 3
 # In these workloads all device work scales with the hidden size: half of one is half of the other.
 _ALL_HIDDEN = ("linear", "train-step", "mlp-")
 
@@ -182,7 +182,7 @@ class _Lab:
         """Delays by the host's time for a step; by half of it on a CPU, which also computes."""
         from tracekit.experiments.slowing import slowed
 
-        few = interleaved({self.plain.target: self.plain.step}, self.plain.device, _FEW_ROUNDS)
+        few = interleaved({self.plain.target: self.plain.step}, self.plain.device, FEW_ROUNDS)
         host_ns = median(few[self.plain.target].host_ns)
         on_cpu = self.plain.device.type == "cpu"
         slow = slowed(self.plain.step, host_ns // 2 if on_cpu else host_ns)
@@ -224,13 +224,12 @@ def _held_together(
     ratios = {each.name: each.moved for each in experiments}
     device, host = plain.parts(ratios[MORE], lab.factors[MORE], grew.get(MORE), ratios[SLOWED])
     judged = judge(analysis.verdict.regime, device, host, limits.close_margin, plain.sides)
-    step_ns, ordered = timed[UNCHANGED].median_ns, sorted(timed[UNCHANGED].step_ns)
+    step_ns = timed[UNCHANGED].median_ns
     dilation = (analysis.trace.capture or {})["profiled_step_ns"] / max(1, step_ns)
     if judged.agrees is False and dilation > 1.1:
         judged.why.append(
             f"The profiler made a step {dilation:.2g} times as long; the verdict is on that run."
         )
-    quarter = len(ordered) // 4
     return Probe(
         workload=lab.plain.target,
         variant=lab.plain.facts.get("variant"),
@@ -240,7 +239,7 @@ def _held_together(
         bottleneck=analysis.verdict.bottleneck,
         confidence=analysis.verdict.confidence,
         step_ns=step_ns,
-        spread=(ordered[3 * len(ordered) // 4] - ordered[quarter]) / max(1, step_ns),
+        spread=timed[UNCHANGED].spread,
         host_ns=plain.host_ns,
         dilation=dilation,
         work_ns=plain.work_ns,

@@ -42,11 +42,11 @@ def slowed(step: Step, by_ns: int) -> Slowed:
     runs: torch.compile recompiles under one.
     """
     counting = _Delay(0)
-    if not _has_compiled():
+    if not compiled_graphs():
         with counting:
             step()
     if not counting.calls:
-        seen = "is compiled" if _has_compiled() else "calls no operator from Python"
+        seen = "is compiled" if compiled_graphs() else "calls no operator from Python"
 
         def late() -> object:
             _wait(by_ns)
@@ -86,13 +86,13 @@ def _wait(ns: int) -> None:
         pass
 
 
-def _has_compiled() -> bool:
-    """Whether torch.compile has compiled anything in this process."""
+def compiled_graphs() -> int:
+    """How many graphs torch.compile has compiled in this process."""
     if "torch._dynamo" not in sys.modules:
-        return False
+        return 0
     from torch._dynamo.utils import counters
 
-    return bool(counters["stats"]["unique_graphs"])
+    return int(counters["stats"]["unique_graphs"])
 
 
 def _own_cost(step: Step, calls: int) -> tuple[int, int]:

@@ -44,6 +44,13 @@ class Rounds:
     def median_ns(self) -> int:
         return median(self.step_ns)
 
+    @property
+    def spread(self) -> float:
+        """The distance between the quartiles of the steps, over their median."""
+        ordered = sorted(self.step_ns)
+        count = len(ordered)
+        return (ordered[3 * count // 4] - ordered[count // 4]) / max(1, self.median_ns)
+
 
 def median(values: list[int]) -> int:
     """The middle value, as in the SQL macro `percentile`: always a measured value."""

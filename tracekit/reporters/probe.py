@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.experiments.agreement import Moved
+from tracekit.experiments.applying import Applied, AppliedAdvice
 from tracekit.experiments.probing import Experiment, Probe
 from tracekit.reporters.console import REGIME_COLOUR
 from tracekit.reporters.page import console, section
@@ -15,20 +18,10 @@ def render(found: Probe) -> None:
     """Prints the verdict, the experiments, how they were predicted, and the judgement."""
     out = console()
     out.print(_headline(found))
-    sizes = ", ".join(f"{name} {value}" for name, value in found.parameters.items())
-    about = f"{found.workload} on {found.device}" + (f": {sizes}" if sizes else "")
-    out.print(Text(printable(about), "dim"))
     host = f"; the host issues it in {duration(found.host_ns)}" if found.host_ns else ""
-    out.print(
-        f"A step takes {duration(found.step_ns)} without the profiler (spread "
-        f"{share(found.spread, 1)}){host}. With the profiler it takes {found.dilation:.2f} times "
-        "as long."
-    )
+    _about(out, found, host)
     section(out, "Experiments (length of a step without the profiler)")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("change", overflow="fold")
-    for name in ("predicted", "measured", "error", "times as long"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table("predicted")
     for each in found.experiments:
         _add(table, each)
     out.print(table)
@@ -44,6 +37,55 @@ def render(found: Probe) -> None:
     section(out, "Conclusion")
     for sentence in found.judgement.why:
         out.print(Text("- " + printable(sentence)))
+
+
+def render_advice(found: AppliedAdvice) -> None:
+    """Prints each remedy that was applied, promised beside measured, and the promises' sources."""
+    out = console()
+    out.print(Text(printable(found.workload), "bold"))
+    _about(out, found)
+    section(out, "Remedies that need no edit (length of a step without the profiler)")
+    table = _table("promised")
+    for each in found.advice:
+        promised = duration(each.promised_ns)
+        measured, error = duration(each.measured_ns), _error(each.error)
+        table.add_row(printable(each.what), promised, measured, error, _ratio(each.moved))
+    out.print(table)
+    section(out, "Where the promises are from, and what was not run")
+    for each in found.advice:
+        out.print(Text(printable(f"- {each.what}: {_source(each)}")))
+    out.print(
+        "A promise is the measured step less the share that the fix list says is saved. The list "
+        "is of a run with the profiler, which slows the host."
+    )
+    if found.others:
+        out.print(Text(printable(f"Also advised, by an edit: {', '.join(found.others)}.")))
+
+
+def _source(each: Applied) -> str:
+    return "; ".join(
+        part for part in (each.arithmetic, each.reason and f"not run: {each.reason}") if part
+    )
+
+
+def _about(out: Console, found: Probe | AppliedAdvice, host: str = "") -> None:
+    """What ran where, and how long its step takes."""
+    sizes = ", ".join(f"{name} {value}" for name, value in found.parameters.items())
+    about = f"{found.workload} on {found.device}" + (f": {sizes}" if sizes else "")
+    out.print(Text(printable(about), "dim"))
+    out.print(
+        f"A step takes {duration(found.step_ns)} without the profiler (spread "
+        f"{share(found.spread, 1)}){host}. With the profiler it takes {found.dilation:.2f} times "
+        "as long."
+    )
+
+
+def _table(expected: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("change", overflow="fold")
+    for name in (expected, "measured", "error", "times as long"):
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
 
 
 def _headline(found: Probe) -> Text:
@@ -62,14 +104,16 @@ def _add(table: Table, each: Experiment) -> None:
     if each.reason is not None:
         table.add_row(printable(each.what), "-", "-", "-", "-")
         return
-    moved = each.moved
-    ratio = f"{moved.ratio:.2f} ({moved.low:.2f} to {moved.high:.2f})" if moved else "-"
     predicted = "unknown" if each.predicted_ns is None else duration(each.predicted_ns)
     measured = duration(each.measured_ns)
-    table.add_row(printable(each.what), predicted, measured, _error(each.error), ratio)
+    table.add_row(printable(each.what), predicted, measured, _error(each.error), _ratio(each.moved))
     if each.given_ns is not None:
         what = f"  with the work that was recorded, x {each.work_factor:.2f}"
         table.add_row(what, duration(each.given_ns), "", _error(each.given_error), "")
+
+
+def _ratio(moved: Moved | None) -> str:
+    return f"{moved.ratio:.2f} ({moved.low:.2f} to {moved.high:.2f})" if moved else "-"
 
 
 def _error(error: float | None) -> str:

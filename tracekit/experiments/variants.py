@@ -1,0 +1,215 @@
+"""Ways to run a workload changed without an edit of its code, each with remedies applied."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from tracekit.capture.usercode import find_function, find_step
+from tracekit.capture.workload import (
+    CannotRun,
+    Options,
+    Runnable,
+    check_compiler,
+    parameters_of,
+    prepare,
+)
+from tracekit.errors import first_line
+from tracekit.experiments.promising import BATCH, COMPILE, GRAPH, TENSOR_CORES, WORKERS, Promises
+from tracekit.experiments.timing import Step
+
+# Where the list advises no number.
+_TIMES = _WORKERS = 2
+_BATCH_NAMES, _WORKERS_NAMES = ("batch", "batch_size"), ("num_workers", "workers")
+_NO_CUDA = "CUDA graphs need a CUDA device"
+_FIRST_WITH_TF32 = (8, 0)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to run the workload with remedies applied.
+
+    `build` makes its step, and raises if it cannot run here. A step of it has `samples` times the
+    samples of the unchanged one.
+    """
+
+    remedies: tuple[str, ...]
+    what: str
+    build: Callable[[], Step]
+    samples: int = 1
+
+
+class Variants:
+    """The ways to run a workload changed without an edit of its code."""
+
+    def __init__(self, plain: Runnable, options: Options, promises: Promises) -> None:
+        self._plain, self._options, self._promises = plain, options, promises
+        self._target, self._device = plain.target, plain.device
+        self._parameters = parameters_of(plain.target, options, plain.device)
+        is_users = ":" in plain.target
+        self._function = find_function(plain.target) if is_users else None
+
+    def all(self) -> list[Variant]:
+        return [
+            Variant((GRAPH,), "the step as a CUDA graph", self._graph),
+            Variant((COMPILE,), "torch.compile", partial(self._compiled, "default")),
+            Variant(
+                (COMPILE, GRAPH),
+                "torch.compile, mode reduce-overhead",
+                partial(self._compiled, "reduce-overhead"),
+            ),
+            Variant((TENSOR_CORES,), "products in TF32", self._in_tf32),
+            self._larger(),
+            self._with_workers(),
+        ]
+
+    def _refused(self, reason: str) -> CannotRun:
+        return CannotRun(self._target, reason)
+
+    def _graph(self) -> Step:
+        if self._device.type != "cuda":
+            raise self._refused(_NO_CUDA)
+        from tracekit.workloads.graphs import captured
+
+        try:
+            step: Step = captured(self._plain.step)
+        except Exception as error:
+            reason = f"the step cannot be captured as a graph: {first_line(error)}"
+            raise self._refused(reason) from error
+        return step
+
+    def _compiled(self, mode: str) -> Step:
+        """Raises if torch.compile runs the step as it is: it skips what it cannot trace."""
+        import torch
+
+        from tracekit.experiments.slowing import compiled_graphs
+
+        is_graph = mode == "reduce-overhead"
+        if is_graph and self._device.type != "cuda":
+            raise self._refused(_NO_CUDA)
+        check_compiler(self._target, self._device)
+        before = compiled_graphs()
+        compile_it = partial(torch.compile, mode=mode)
+        step: Step = compile_it(self._plain.step)
+        if self._function:
+            step = find_step(self._target, compile_it)
+        if is_graph:
+            step = _beginning_anew(step)
+        with warnings.catch_warnings():
+            # They are about the user's code, which stays as it is.
+            warnings.simplefilter("ignore")
+            step()
+        if compiled_graphs() == before:
+            raise self._refused("torch.compile finds nothing in the step that it can compile")
+        return step
+
+    def _in_tf32(self) -> Step:
+        import torch
+
+        if self._device.type != "cuda":
+            raise self._refused("TF32 needs a CUDA device")
+        dtype = self._parameters.get("dtype", "fp32")
+        if dtype != "fp32":
+            raise self._refused(f"the products are in {dtype} already")
+        if torch.get_float32_matmul_precision() != "highest":
+            raise self._refused("products in TF32 are allowed already")
+        is_nvidia = torch.version.hip is None
+        if is_nvidia and torch.cuda.get_device_capability(self._device) < _FIRST_WITH_TF32:
+            raise self._refused("the device has no TF32")
+        return in_tf32(self._plain.step)
+
+    def _larger(self) -> Variant:
+        times = self._promises.times() or _TIMES
+        if self._function:
+            name, batch = parameter_of(self._function, _BATCH_NAMES)
+        else:
+            name, batch = "batch", self._parameters.get("batch")
+        what = f"{times} times the batch"
+
+        def build() -> Step:
+            if self._function is None and batch is None:
+                raise self._refused("the workload has no batch")
+            if name is None or not _is_count(batch):
+                raise self._refused(_no_parameter(_BATCH_NAMES, "with a number as its default"))
+            if self._function:
+                return find_step(self._target, partial(partial, **{name: times * batch}))
+            return prepare(self._target, replace(self._options, batch=times * batch)).step
+
+        if _is_count(batch):
+            what = f"{name} {batch} to {times * batch}, for as many samples"
+        return Variant((BATCH,), what, build, times)
+
+    def _with_workers(self) -> Variant:
+        """No more workers than there are cores to run them."""
+        advised = self._promises.workers()
+        workers = min(advised or _WORKERS, max(1, os.cpu_count() or 1))
+        name, given = None, None
+        if self._function:
+            name, given = parameter_of(self._function, _WORKERS_NAMES)
+        what = f"{name} {given} to {workers}" if name else "batches loaded by worker processes"
+
+        def build() -> Step:
+            if self._function is None:
+                raise self._refused("the workload loads nothing")
+            if name is None:
+                raise self._refused(_no_parameter(_WORKERS_NAMES, "with a default"))
+            if given == workers or (advised is None and _is_count(given)):
+                raise self._refused(f"{given} workers load batches already")
+            return find_step(self._target, partial(partial, **{name: workers}))
+
+        return Variant((WORKERS,), what, build)
+
+
+def parameter_of(function: Callable[..., object], names: tuple[str, ...]) -> tuple[str | None, Any]:
+    """The first of `names` that is a parameter with a default, and the default."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:
+        return None, None
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    for name in names:
+        found = parameters.get(name)
+        if found and found.kind in by_name and found.default is not inspect.Parameter.empty:
+            return name, found.default
+    return None, None
+
+
+def in_tf32(step: Step) -> Step:
+    """`step` with products of fp32 in TF32; other code keeps its precision."""
+    import torch
+
+    def allowed() -> object:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            return step()
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    return allowed
+
+
+def _beginning_anew(step: Step) -> Step:
+    """Lets each step overwrite the outputs of the one before:
+    https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_cudagraph_trees.html
+    """
+    import torch
+
+    def begun() -> object:
+        torch.compiler.cudagraph_mark_step_begin()
+        return step()
+
+    return begun
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _no_parameter(names: tuple[str, ...], how: str) -> str:
+    return f"the function has no parameter {' or '.join(names)} {how}"
