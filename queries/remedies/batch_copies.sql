@@ -32,7 +32,7 @@ launch AS (
     WINDOW in_order AS (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY launch_start_ns, l.event_id)
 ),
 numbered AS (
-    SELECT *, count(*) FILTER (begins) OVER (PARTITION BY trace_id, pid, tid
+    SELECT *, sum(CASE WHEN begins THEN 1 ELSE 0 END) OVER (PARTITION BY trace_id, pid, tid
         ORDER BY launch_start_ns, event_id ROWS UNBOUNDED PRECEDING) AS run
     FROM launch
 ),

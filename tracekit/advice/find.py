@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from tracekit.advice.catalogue import Remedy, catalogue
 from tracekit.advice.model import Advice, FixList, Judged, Together, Unlooked
 from tracekit.advice.prices import Priced, Prices, places
-from tracekit.causes import OF_HOST
+from tracekit.causes import LIMITS, OF_HOST, UNKNOWN_LIMIT
+from tracekit.replay.parts import FREED_BY_GRAPHS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.gains import Gains, WindowGains
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.whatif import Replay
     from tracekit.thresholds import Thresholds
@@ -37,10 +38,16 @@ def find(
     prices = Prices(gains, judged.kind, judged.number)
     alone = gains.gains(judged.kind, judged.number)
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
+    # Changes together can save more than their sum.
+    least_share = thresholds.advised_gain / 2
     looked, unlooked = _applicable(replay, findings)
     if 0 < replay.graph.ops < thresholds.few_ops:
         looked = []
-    looked = [each for each in looked if judged.repeats or not each.in_loops]
+    looked = [
+        each
+        for each in looked
+        if (judged.repeats or not each.in_loops) and _at_most(each, alone) >= least_share
+    ]
     replay.remedies.ask(each.name for each in looked)
     priced: list[Priced] = []
     for remedy in looked:
@@ -75,6 +82,15 @@ def find(
         unlooked=unlooked,
         notes=[],
     )
+
+
+def _at_most(remedy: Remedy, gains: Gains) -> float:
+    """What removing a remedy's causes would gain: what cannot gain more is not looked for."""
+    causes = set(remedy.causes)
+    for group in (FREED_BY_GRAPHS, ("sync", "copy"), (*LIMITS, UNKNOWN_LIMIT, "latency")):
+        if causes & set(group):
+            causes |= set(group)
+    return sum(gains.removed.get(cause, 0.0) for cause in causes)
 
 
 def _potential(priced: Priced) -> int:
