@@ -97,3 +97,7 @@ def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, 
         assert larger.span_ns < 1.05 * span_ns
         saved_ns = span_ns - larger.span_ns / times
         assert found[0].saves_ns == pytest.approx(saved_ns, rel=CLOSE)
+
+
+def test_a_title_fits_into_a_line():
+    assert max(len(each.title) for each in catalogue().values()) <= 60

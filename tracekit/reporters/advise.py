@@ -16,6 +16,8 @@ from tracekit.text import duration, percent, printable
 
 SHOWN = 10
 _PLACE = 60
+# A place that has less room than this is left out.
+_SHORTEST = 12
 
 
 def render(fixes: FixList, *, every: bool = False) -> None:
@@ -39,6 +41,25 @@ def render(fixes: FixList, *, every: bool = False) -> None:
             out.print(Text(f"{', '.join(each.remedies)}: {printable(each.missing)}"))
 
 
+def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
+    """Prints one line of the terminal for each piece of advice: what it saves alone, what to do."""
+    for number, each in enumerate(advice):
+        saved = "once" if each.share is None else percent(each.share)
+        line = f"{saved:>6}  {duration(each.saves_ns):>7}  {each.title}"
+        aside = _aside(each, bottleneck) if number == 0 else ""
+        room = out.width - len(line) - len(aside) - 2
+        if each.where and room > _SHORTEST:
+            line += f": {_end(each.where, room)}"
+        out.print(Text(line + aside), no_wrap=True, overflow="ellipsis")
+
+
+def _aside(advice: Advice, bottleneck: str | None) -> str:
+    """Tells of the first line if it is against another cause than the verdict's bottleneck."""
+    if not bottleneck or advice.once or advice.cause == bottleneck:
+        return ""
+    return f" (not against the bottleneck, {bottleneck})"
+
+
 def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
     """Prints a line for each piece of advice: what it saves alone, and what to do where.
 
@@ -49,11 +70,11 @@ def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
         rows.add_column(justify="right", no_wrap=True)
     rows.add_column()
     rows.add_column(no_wrap=True)
-    for place, each in enumerate(advice):
+    for number, each in enumerate(advice):
         saved = "once" if each.share is None else percent(each.share)
         line = _line(each)
-        if place == 0 and bottleneck and not each.once and each.cause != bottleneck:
-            line.append(f" (against {each.cause}; the bottleneck is {bottleneck})")
+        if number == 0:
+            line.append(_aside(each, bottleneck))
         rows.add_row(saved, duration(each.saves_ns), line, f"{each.effort} effort")
     out.print(rows)
 
@@ -61,7 +82,7 @@ def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
 def _line(advice: Advice) -> Text:
     line = Text(advice.title)
     if advice.where:
-        line.append(f": {_place(advice.where)}")
+        line.append(f": {_end(advice.where)}")
     details = [clipped(advice.detail, _PLACE)] if advice.detail else []
     if advice.count > 1:
         details.append(f"{advice.count:,} times")
@@ -69,10 +90,10 @@ def _line(advice: Advice) -> Text:
     return line
 
 
-def _place(where: str) -> str:
+def _end(where: str, width: int = _PLACE) -> str:
     """A place made safe to print; of a long one, the end."""
     text = printable(where)
-    return text if len(text) <= _PLACE else "..." + text[3 - _PLACE :]
+    return text if len(text) <= width else "..." + text[3 - width :]
 
 
 def _together(out: Console, together: Together) -> None:
@@ -81,7 +102,7 @@ def _together(out: Console, together: Together) -> None:
     added.add_column(justify="right")
     added.add_column()
     for each in together.additions:
-        place = f": {_place(each.where)}" if each.where else ""
+        place = f": {_end(each.where)}" if each.where else ""
         added.add_row(f"+ {duration(each.adds_ns)}", f"{each.remedy}{place}")
     added.add_row(duration(together.saves_ns), f"in all, {percent(together.share)} of the window")
     out.print(added)

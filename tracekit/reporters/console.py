@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.reporters.advise import table as advice_table
+from tracekit.reporters.advise import brief
 from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share, size
 from tracekit.thresholds import Thresholds
@@ -38,7 +38,7 @@ def render(analysis: Analysis) -> None:
     _health(out, analysis)
     if analysis.advice:
         section(out, "What to change (what each saves alone; `tracekit advise` tells more)")
-        advice_table(out, analysis.advice[:_ADVISED], analysis.verdict.bottleneck)
+        brief(out, analysis.advice[:_ADVISED], analysis.verdict.bottleneck)
     elif analysis.verdict.try_next:
         section(out, "What to try next")
         for sentence in analysis.verdict.try_next:
