@@ -27,14 +27,13 @@ def cell(advice: Advice) -> str:
     return text.replace("|", "\\|")
 
 
-def row(trace: Path) -> list[str]:
-    """The table's first cells for a trace: the first lines of its fix list."""
-    with tracekit.load(trace) as run:
-        shown = [cell(each) for each in run.verdict().advice[:SHOWN]]
+def first_cells(advice: list[Advice]) -> list[str]:
+    """The table's cells for a fix list: its first lines."""
+    shown = [cell(each) for each in advice[:SHOWN]]
     return [*shown, *[_NOTHING] * (SHOWN - len(shown))]
 
 
-def rows() -> dict[str, list[str]]:
+def advised() -> dict[str, list[str]]:
     """The table's cells, by trace: the first lines, then the remark."""
     lines = TABLE.read_text().splitlines() if TABLE.exists() else []
     found = {}
@@ -48,13 +47,15 @@ def rows() -> dict[str, list[str]]:
 
 def main() -> None:
     """Prints the table."""
-    known = rows()
+    known = advised()
     print("| trace | first | second | third | read beside the raw events |")
     print("|---|---|---|---|---|")
     for trace in sorted(Path(sys.argv[1]).glob("*.json.gz")):
         name = trace.name.removesuffix(".json.gz")
         remark = known.get(name, [""])[-1]
-        print(f"| {' | '.join([name, *row(trace), remark])} |")
+        with tracekit.load(trace) as run:
+            cells = first_cells(run.verdict().advice)
+        print(f"| {' | '.join([name, *cells, remark])} |")
 
 
 if __name__ == "__main__":

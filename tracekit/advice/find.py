@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from tracekit.advice.catalogue import Remedy, catalogue
 from tracekit.advice.model import Advice, FixList, Judged, Together, Unlooked
 from tracekit.advice.prices import Priced, Prices, places
-from tracekit.causes import LIMITS, OF_HOST, UNKNOWN_LIMIT
-from tracekit.replay.parts import FREED_BY_GRAPHS
+from tracekit.causes import OF_DEVICE, OF_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,11 +84,10 @@ def find(
 
 
 def _at_most(remedy: Remedy, gains: Gains) -> float:
-    """What removing a remedy's causes would gain: what cannot gain more is not looked for."""
-    causes = set(remedy.causes)
-    for group in (FREED_BY_GRAPHS, ("sync", "copy"), (*LIMITS, UNKNOWN_LIMIT, "latency")):
-        if causes & set(group):
-            causes |= set(group)
+    """What the causes of a remedy's sides gain when removed: what cannot gain more is not looked
+    for. A wait may be under another cause of its side than the remedy's."""
+    sides = (OF_HOST, OF_DEVICE)
+    causes = {cause for side in sides if set(remedy.causes) & set(side) for cause in side}
     return sum(gains.removed.get(cause, 0.0) for cause in causes)
 
 
