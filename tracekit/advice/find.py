@@ -45,7 +45,9 @@ def find(
     looked = [
         each
         for each in looked
-        if (judged.repeats or not each.in_loops) and _at_most(each, alone) >= least_share
+        if (judged.repeats or not each.in_loops)
+        # In a combination, what gains nothing now may gain later.
+        and (combine or _at_most(each, alone) >= least_share)
     ]
     replay.remedies.ask(each.name for each in looked)
     priced: list[Priced] = []

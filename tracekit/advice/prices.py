@@ -9,6 +9,7 @@ import numpy as np
 
 from tracekit.advice.model import Addition, Together
 from tracekit.replay.changes import scale_cause
+from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.remedies import Rows
 
 if TYPE_CHECKING:
@@ -140,24 +141,34 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
     """The places at which a remedy could save most in a window, at most `most` of them."""
     start = np.ma.filled(rows["start_ns"], start_ns)
     inside = (start < end_ns) & (start + np.ma.filled(rows["dur_ns"], 0) >= start_ns)
-    names, place = np.unique(rows["place"][inside].astype(str), return_inverse=True)
+    chosen = {name: rows[name][inside] for name in ("place", "detail", "target", "event_id")}
+    number: dict[str, int] = {}
+    numbers = (number.setdefault(name, len(number)) for name in chosen["place"])
+    place = np.fromiter(numbers, np.int64, len(chosen["place"]))
     dur = np.ma.filled(rows["dur_ns"], 0)[inside]
     factor = np.ma.filled(rows["factor"], 1.0)[inside].astype(np.float64)
-    saved = np.bincount(place, dur * (1 - factor), len(names))
-    if set(rows["target"][inside].tolist()) & {"call", "cuda-graph"}:
+    saved = np.bincount(place, dur * (1 - factor), len(number))
+    if set(chosen["target"].tolist()) & {"call", "cuda-graph"}:
         saved = np.maximum(saved, end_ns - start_ns)
-    first = np.flatnonzero(inside)[np.unique(place, return_index=True)[1]]
-    events = np.ma.filled(rows["event_id"], -1)[inside].astype(np.int64)
-    counts = np.bincount(np.unique(np.stack([place, events]), axis=1)[0], minlength=len(names))
+    counts = _distinct_of(place, np.ma.filled(chosen["event_id"], -1).astype(np.int64), len(number))
+    first = np.unique(place, return_index=True)[1]
     found = [
         Place(
             remedy,
             name or None,
-            str(rows["detail"][first[number]]) or None,
-            int(counts[number]),
+            str(chosen["detail"][first[at]]) or None,
+            int(counts[at]),
             f"remedy:{remedy.name}:{name}" if name else f"remedy:{remedy.name}",
-            int(saved[number]),
+            int(saved[at]),
         )
-        for number, name in enumerate(names.tolist())
+        for name, at in number.items()
     ]
     return sorted(found, key=lambda each: -each.at_most_ns)[:most]
+
+
+def _distinct_of(place: Ints, event_id: Ints, places: int) -> Ints:
+    """The number of distinct events at each place."""
+    order = np.lexsort((event_id, place))
+    place, event_id = place[order], event_id[order]
+    is_new = np.append(True, (np.diff(place) != 0) | (np.diff(event_id) != 0))[: len(place)]
+    return np.bincount(place[is_new], minlength=places)
