@@ -1,0 +1,48 @@
+-- question: Which stretches between two waits of the host, each at its own place, could be CUDA graphs?
+-- param trace (integer, default all): the trace_id to look at
+-- column trace_id (id): the trace
+-- column place (text): where the host waits at the stretch's end
+-- column detail (text): the launches of such a stretch
+-- column target (text): overhead: the launch, dispatch and Python between its launches
+-- column event_id (id): the launch call after which a stretch begins
+-- column pid (id): the process
+-- column tid (id): the thread
+-- column start_ns (ns): where the stretch's first launch returns
+-- column dur_ns (ns): from there to the return of its last launch
+-- column factor (fraction of the time taken): what is left of it: 0
+-- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
+-- A run whose waits are all at one place has one kind of stretch: the remedy cuda-graph is about that.
+-- https://docs.pytorch.org/docs/stable/notes/cuda.html#partial-network-capture
+WITH launched AS (
+    SELECT trace_id, launch_id, any_value(k.name) AS kernel
+    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
+      AND regexp_matches(launch_name, '^(cuda|hip|cu[A-Z])') AND NOT contains(launch_name, 'GraphLaunch')
+      AND trace_id NOT IN (SELECT trace_id FROM graph_captures)
+    GROUP BY ALL
+),
+call AS (FROM waiting_calls() WHERE trace_id IN (SELECT trace_id FROM launched)),
+site AS (FROM places_of('call')),
+border AS MATERIALIZED (
+    SELECT c.trace_id, c.event_id, c.start_ns, place FROM call AS c JOIN site USING (trace_id, event_id)
+),
+launch AS (
+    SELECT c.trace_id, c.event_id, pid, tid, c.start_ns, c.end_ns, b.event_id AS border_id, b.place
+    FROM launches AS c JOIN launched AS l ON c.trace_id = l.trace_id AND c.event_id = l.launch_id
+    -- The next wait of any thread ends the stretch.
+    ASOF JOIN border AS b ON c.trace_id = b.trace_id AND c.end_ns <= b.start_ns
+),
+stretch AS (
+    SELECT trace_id, place, border_id, pid, tid, arg_min(event_id, start_ns) AS event_id,
+           min(end_ns) AS start_ns, max(end_ns) AS end_ns, count(*) AS launches
+    FROM launch GROUP BY ALL HAVING count(*) > 1
+),
+recurring AS (
+    SELECT trace_id, place, median(launches)::BIGINT AS usual, count(DISTINCT border_id) AS stretches
+    FROM stretch GROUP BY ALL HAVING count(DISTINCT border_id) >= thresholds().fewest_alike
+)
+SELECT trace_id, place, format('usually {} launches', usual) AS detail, 'overhead' AS target, event_id,
+       pid, tid, start_ns, end_ns - start_ns AS dur_ns, 0 AS factor
+FROM stretch JOIN recurring USING (trace_id, place)
+WHERE trace_id IN (SELECT trace_id FROM recurring GROUP BY trace_id HAVING count(*) > 1)
+ORDER BY trace_id, place, start_ns
