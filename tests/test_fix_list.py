@@ -7,7 +7,6 @@ import pytest
 
 import tracekit
 from tests.atoms import US, BlockingCopy, Fetch, Launch, Op, Slice, Sync, Work, line, operator, step
-from tests.bench.advice import advised, first_cells
 from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
@@ -192,9 +191,3 @@ def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(tmp_path):
         run.advise()
     with tracekit.load([path, path]) as run:
         assert run.advise(trace=2).advice == examined(run, 2)[0].advice
-
-
-@pytest.mark.parametrize("name", sorted(advised()))
-def test_the_list_of_a_real_trace_is_the_one_that_was_read(name, shared_database):
-    listed = shared_database(f"{name}.json.gz").verdict().advice
-    assert first_cells(listed) == advised()[name][:-1]

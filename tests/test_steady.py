@@ -9,6 +9,7 @@ import pytest
 
 import tracekit
 from tests.atoms import MS, US, Launch, Sync, Work, operator, step
+from tests.bench.advice import advised, first_cells
 from tests.bench.confidence import expected
 from tests.planted import is_right, planted
 from tests.sampling import sample
@@ -172,6 +173,7 @@ def test_the_verdict_on_a_real_trace_is_the_one_that_an_expert_agreed_to(name, s
     listed = ", ".join(f"{cause} {count}" for cause, count in sorted(once.items())) or "-"
     found = (verdict.regime, verdict.bottleneck or "-", verdict.confidence, listed)
     assert found == (row["regime"], row["bottleneck"], row["confidence"], row["one-offs"])
+    assert first_cells(analysis.advice) == advised()[name][:-1]
 
 
 def test_phases_that_overlap_are_not_listed(shared_database):
