@@ -95,7 +95,7 @@ class Database(Reader):
         """
         from tracekit.verdict.analyze import gather
 
-        return gather(self, self._one(trace), window, thresholds)[0]
+        return gather(self, self.only(trace), window, thresholds)[0]
 
     def whatif(
         self,
@@ -113,7 +113,7 @@ class Database(Reader):
         """
         from tracekit.replay.whatif import what_if
 
-        return what_if(self, changes, self._one(trace), window, thresholds)
+        return what_if(self, changes, self.only(trace), window, thresholds)
 
     def advise(
         self,
@@ -131,13 +131,13 @@ class Database(Reader):
         """
         from tracekit.verdict.analyze import examined
 
-        analysis, fixes = examined(self, self._one(trace), window, thresholds, combine=True)
+        analysis, fixes, _ = examined(self, self.only(trace), window, thresholds, combine=True)
         if fixes is None:
             reason = "; ".join(analysis.verdict.why) or "it has no events that last"
             raise TracekitError(f"{analysis.trace.path}: nothing can be advised: {reason}")
         return fixes
 
-    def _one(self, trace: int | None) -> int:
+    def only(self, trace: int | None) -> int:
         """The trace_id that `trace` chooses: with None, that of the only trace.
 
         Raises:

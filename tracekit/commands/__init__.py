@@ -21,6 +21,7 @@ from tracekit.commands.export import export
 from tracekit.commands.load import load
 from tracekit.commands.probe import probe
 from tracekit.commands.query import query
+from tracekit.commands.report import report
 from tracekit.commands.sql import sql
 from tracekit.commands.sweep import sweep
 from tracekit.commands.whatif import whatif
@@ -61,8 +62,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    advise, analyze, capture, crosscheck, diff, export, load, probe, query, sql, sweep, whatif,
-    workloads,
+    advise, analyze, capture, crosscheck, diff, export, load, probe, query, report, sql, sweep,
+    whatif, workloads,
 )  # fmt: skip
 for command in _COMMANDS:
     cli.add_command(command)

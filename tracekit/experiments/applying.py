@@ -108,7 +108,7 @@ def probe_advice(
         with load(path) as database:
             say(f"{target}: asking what to change")
             (trace_id,) = database.trace_ids()
-            analysis, fixes = examined(database, trace_id, None, limits, combine=False)
+            analysis, fixes, _ = examined(database, trace_id, None, limits, combine=False)
             why = "; ".join(analysis.verdict.why)
             promises = Promises(fixes, why, price_together(database, trace_id, limits))
             variants = Variants(plain, options, promises).all()

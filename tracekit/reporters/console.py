@@ -9,8 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.page import clipped, console, section
+from tracekit.reporters.parts import parts_of
 from tracekit.text import duration, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Period
@@ -18,9 +20,6 @@ from tracekit.verdict.steady import hardly_longer
 
 _BAR = 34
 _ADVISED = 5
-_HOST_COLOUR = {"compute": "green", "communication": "magenta"}
-_COLOURS = {"compute": "green", "communication": "magenta", "copies": "cyan"}
-REGIME_COLOUR = {"overhead-bound": "yellow", "compute-bound": "green", "unknown": "red"}
 
 
 def render(analysis: Analysis) -> None:
@@ -52,7 +51,7 @@ def render_side_by_side(analyses: list[Analysis]) -> None:
     for analysis in analyses:
         table.add_column(printable(_title(analysis)), overflow="fold")
     rows: dict[str, Sequence[str | Text]] = {
-        "verdict": [Text(a.verdict.regime, REGIME_COLOUR[a.verdict.regime]) for a in analyses],
+        "verdict": [Text(a.verdict.regime, colours.of(a.verdict.regime)) for a in analyses],
         "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
         "confidence": [a.verdict.confidence for a in analyses],
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
@@ -73,7 +72,7 @@ def render_side_by_side(analyses: list[Analysis]) -> None:
 
 def _headline(out: Console, analysis: Analysis) -> None:
     verdict, trace = analysis.verdict, analysis.trace
-    line = Text(verdict.regime, f"bold {REGIME_COLOUR[verdict.regime]}")
+    line = Text(verdict.regime, f"bold {colours.of(verdict.regime)}")
     if verdict.bottleneck:
         line.append(f", by {verdict.bottleneck}", "bold")
     if verdict.margin is not None:
@@ -90,37 +89,7 @@ def _headline(out: Console, analysis: Analysis) -> None:
 
 def _time(out: Console, analysis: Analysis) -> None:
     """A bar for each part of the window; the parts add up to the window."""
-    parts: list[tuple[str, int, str]] = []
-    gpu, idle, host = analysis.gpu, analysis.idle, analysis.host
-    if gpu is not None and idle is not None:
-        parts += [
-            ("compute", gpu.compute_ns, "green"),
-            ("communication, exposed", gpu.exposed_comm_ns, "magenta"),
-            ("copies, exposed", gpu.exposed_memcpy_ns, "cyan"),
-        ]
-        parts += [(f"idle: {cause}", ns, "yellow") for cause, ns in idle.causes.items()]
-        parts += [
-            ("idle: device", idle.device_ns, "blue"),
-            ("idle: unlinked", idle.unlinked_ns, "red"),
-            ("idle: after the last op", idle.after_last_op_ns, "yellow"),
-        ]
-    elif host is not None:
-        names = (
-            "compute",
-            "dispatch",
-            "communication",
-            "view",
-            "allocation",
-            "python",
-            "input",
-            "compilation",
-            "runtime",
-            "untraced",
-        )
-        parts += [
-            (name, getattr(host, f"{name}_ns"), _HOST_COLOUR.get(name, "yellow")) for name in names
-        ]
-    parts = [part for part in parts if part[1] > 0]
+    parts = parts_of(analysis)
     if not parts:
         return
     span = analysis.window.span_ns
@@ -130,9 +99,9 @@ def _time(out: Console, analysis: Analysis) -> None:
     table.add_column(justify="right")
     table.add_column(justify="right")
     table.add_column()
-    for name, ns, colour in parts:
-        bar = "█" * round(_BAR * ns / span) or "▏"
-        table.add_row(name, duration(ns), share(ns, span), Text(bar, colour))
+    for part in parts:
+        bar = Text("█" * round(_BAR * part.ns / span) or "▏", colours.of(part.kind))
+        table.add_row(part.name, duration(part.ns), share(part.ns, span), bar)
     out.print(table)
 
 
@@ -206,7 +175,7 @@ def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> 
 
 
 def _judged(period: Period) -> list[str | Text]:
-    return [Text(period.regime, REGIME_COLOUR[period.regime]), period.bottleneck or "-"]
+    return [Text(period.regime, colours.of(period.regime)), period.bottleneck or "-"]
 
 
 def _phases(out: Console, analysis: Analysis) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 from tracekit.experiments.agreement import Moved
 from tracekit.experiments.applying import Applied, AppliedAdvice
 from tracekit.experiments.probing import Experiment, Probe
-from tracekit.reporters.console import REGIME_COLOUR
+from tracekit.reporters import colours
 from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
 
@@ -89,7 +89,7 @@ def _table(expected: str) -> Table:
 
 
 def _headline(found: Probe) -> Text:
-    line = Text(found.regime, f"bold {REGIME_COLOUR[found.regime]}")
+    line = Text(found.regime, f"bold {colours.of(found.regime)}")
     if found.bottleneck:
         line.append(f", by {found.bottleneck}", "bold")
     judged = found.judgement

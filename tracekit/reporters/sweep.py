@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.experiments.points import AXES, Point, Shape, Sweep
-from tracekit.reporters.console import REGIME_COLOUR
+from tracekit.reporters import colours
 from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share, size
 
@@ -144,7 +144,7 @@ def _value(value: object) -> str:
 def _regime(regime: str | None) -> Text:
     if regime is None:
         return Text("-")
-    return Text(regime.removesuffix("-bound"), REGIME_COLOUR.get(regime, ""))
+    return Text(regime.removesuffix("-bound"), colours.REGIME.get(regime, ""))
 
 
 def _speedup(point: Point) -> str | Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracekit.advice.model import Judged
 from tracekit.errors import TracekitError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
+    from tracekit.replay.speeds import Speed
     from tracekit.replay.whatif import Replay
 
 # The queries whose answers an analysis holds; `--explain` prints them.
@@ -60,6 +61,16 @@ QUERIES = (
 
 # Kinds of windows; by default the verdict takes the first kind that the trace has.
 _ORDER = ("range", "gpu_active", "host_active", "step", "trace")
+
+
+class Examined(NamedTuple):
+    """What is found out about one trace."""
+
+    analysis: Analysis
+    fixes: FixList | None
+    """None: the trace cannot be replayed."""
+    speeds: list[Speed]
+    """The window at other speeds; empty if not asked for, or if it cannot be replayed."""
 
 
 def gather(
@@ -91,7 +102,7 @@ def analyze(
 
     See `examined`.
     """
-    return examined(database, trace_id, window, thresholds)[0]
+    return examined(database, trace_id, window, thresholds).analysis
 
 
 def examined(
@@ -101,13 +112,15 @@ def examined(
     thresholds: Thresholds | None = None,
     *,
     combine: bool = False,
-) -> tuple[Analysis, FixList | None]:
-    """The analysis of one trace, and what could be changed; None if it cannot be replayed.
+    speeds: bool = False,
+) -> Examined:
+    """The analysis of one trace, and what could be changed.
 
     `window` is `gpu_active`, `trace`, the name of a step, or the name of annotated ranges: then the
     one of median length is judged, or with `NAME@2` the second. The default is the GPU-active span;
     in a trace without GPU ops, it is the span of the host's busiest thread. With `combine`, the
-    list of changes tells what the best combination gives.
+    list of changes tells what the best combination gives; with `speeds`, the window is also
+    replayed at other speeds.
 
     Raises:
         TracekitError: the trace has no such window.
@@ -142,7 +155,11 @@ def examined(
     found = replayed.replay.one_offs if replayed else []
     advised = replayed or replayed_host(replay)
     repetition = _repetition(database, trace_id)
-    fixes = None
+    fixes, by_speed = None, []
+    if replayed and speeds:
+        from tracekit.replay.speeds import speeds as at_speeds
+
+        by_speed = at_speeds(replayed, *_number(replayed, main))
     if advised:
         place = ("trace", 0) if main.gpu is None else _number(advised, main)
         judged = Judged(
@@ -183,7 +200,7 @@ def examined(
         memory_traffic=memory_traffic,
         advice=fixes.advice if fixes else [],
     )
-    return analysis, fixes
+    return Examined(analysis, fixes, by_speed)
 
 
 def _ranges(

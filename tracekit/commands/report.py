@@ -1,0 +1,45 @@
+"""tracekit report"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tracekit.commands.options import resource_options, threshold_option, window_option
+from tracekit.errors import TracekitError
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="TRACE|DB...")
+@click.option("-o", "--output", required=True, help="The HTML file to write.")
+@click.option("--trace-id", type=int, help="Which trace of a database.  [default: its only one]")
+@window_option
+@threshold_option
+@resource_options
+def report(
+    runs: tuple[str, ...],
+    output: str,
+    trace_id: int | None,
+    window: str | None,
+    thresholds: tuple[str, ...],
+    **limits: Any,
+) -> None:
+    """Write a page of charts that needs nothing but a browser.
+
+    The page can be mailed and opened without a network. Needs the extra `report`.
+    """
+    from tracekit.files import require_writable
+    from tracekit.ingest.resources import Resources
+    from tracekit.run import open_any
+    from tracekit.thresholds import Thresholds
+
+    try:
+        from tracekit.reporters.html import reports
+    except ImportError as error:
+        raise TracekitError(f"reports need {error.name}: pip install 'tracekit[report]'") from error
+
+    require_writable(output)
+    judged = Thresholds().updated(thresholds)
+    with open_any(runs[0], Resources(**limits)) as database:
+        reports.write_trace(database, output, trace_id, window, judged)

@@ -1,0 +1,56 @@
+"""One colour for each meaning, the same in every output.
+
+The colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/) and Paul Tol's muted scheme
+(https://sronpersonalpages.nl/~pault/), which people with any colour vision tell apart. Two colours
+may be alike where their names never stand side by side without a label.
+"""
+
+from __future__ import annotations
+
+# What a host thread does, and why a device waits for it.
+HOST = {
+    "launch": "#e69f00",
+    "runtime": "#c48a2a",
+    "dispatch": "#d55e00",
+    "view": "#b5651d",
+    "python": "#ddaa33",
+    "untraced": "#b8a04a",
+    "sync": "#882255",
+    "input": "#aa4499",
+    "allocation": "#cc6677",
+    "compilation": "#7a5195",
+    "copy": "#4a9fd6",
+    "launch_latency": "#9a8c74",
+}
+
+# What a device does, and what limits it.
+DEVICE = {
+    "compute": "#009e73",
+    "math": "#117733",
+    "memory-bandwidth": "#44aa99",
+    "math-or-memory": "#2f9e8a",
+    "latency": "#8a9a5b",
+    "communication": "#cc79a7",
+    "memcpy": "#4a9fd6",
+    "idle": "#9aa0a6",
+    "unknown": "#7f7f7f",
+}
+
+REGIME = {
+    "overhead-bound": "#d55e00",
+    "compute-bound": "#009e73",
+    "unknown": "#7f7f7f",
+}
+
+ALL = DEVICE | HOST | REGIME
+
+
+def of(name: str) -> str:
+    """The colour of a cause, an activity or a regime; grey for what has none."""
+    return ALL.get(name, DEVICE["unknown"])
+
+
+def scale(names: list[str]) -> tuple[list[str], list[str]]:
+    """Domain and range of a colour scale for these names, in order, each once."""
+    domain = list(dict.fromkeys(names))
+    return domain, [of(name) for name in domain]

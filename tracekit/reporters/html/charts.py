@@ -1,0 +1,55 @@
+"""What the charts of all pages share: their axes, their colours, and how times are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from tracekit.reporters import colours
+
+# As `tracekit.text.duration` writes them; in a chart, a number needs no more than three digits.
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+
+# The parameter that all charts of a page share: the step that a reader chose, or null.
+STEP = "chosen_step"
+
+
+def duration_of(value: str) -> str:
+    """The Vega expression that writes the nanoseconds of an expression in a readable unit."""
+    text = f"format({value}, '.3~g') + ' ns'"
+    for size, unit in reversed(_UNITS):
+        scaled = f"format({value} / {size:.0f}, '.3~g') + ' {unit}'"
+        text = f"abs({value}) >= {size:.0f} ? {scaled} : {text}"
+    return f"({text})"
+
+
+def time_axis(**options: Any) -> alt.Axis:
+    """An axis of nanoseconds, labelled in readable units."""
+    return alt.Axis(labelExpr=duration_of("datum.value"), **options)
+
+
+def colour(names: list[str], title: str | None = None, **legend: Any) -> alt.Color:
+    """Colours by the column `colour`: each name has the colour that it has everywhere."""
+    domain, shades = colours.scale(names)
+    return alt.Color(
+        "colour:N",
+        title=title,
+        scale=alt.Scale(domain=domain, range=shades),
+        legend=alt.Legend(orient="top", columns=8, **legend),
+    )
+
+
+def of_chosen_step() -> str:
+    """The Vega filter that keeps the rows of the chosen step; all, if none is chosen."""
+    return f"{STEP} == null || datum.step == {STEP}"
+
+
+def step_parameter() -> alt.Parameter:
+    return alt.param(name=STEP, value=None)
+
+
+def sized(chart: Any, height: int) -> alt.TopLevelMixin:
+    """The chart as wide as the page, and `height` pixels high."""
+    found: alt.TopLevelMixin = chart.properties(width="container", height=height)
+    return found

@@ -1,0 +1,45 @@
+"""A figure: rows of a question, drawn as a chart or shown as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import altair
+    import polars
+
+    from tracekit.reporters.html.subject import Subject
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a page shows at one place.
+
+    `rows` are drawn by `chart`, an Altair chart made from the same rows; without one, they are a
+    table. Columns that end in `_ns`, `_bytes` and `share` are shown as times, sizes and percent.
+    """
+
+    name: str
+    """Names the figure in the page, and its chart in `run.plot`."""
+    title: str
+    says: str
+    """One sentence: what there is to see."""
+    rows: polars.DataFrame
+    source: str
+    """The command that prints the same rows."""
+    chart: altair.TopLevelMixin | None = None
+    doubts: Sequence[str] = ()
+    """What makes these numbers doubtful."""
+    control: dict[str, Any] = field(default_factory=dict)
+    """What the page's script needs to control the figure: see templates/page.js."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Figures under one heading; a figure that has nothing to show is None."""
+
+    name: str
+    title: str
+    figures: tuple[Callable[[Subject], Figure | None], ...]

@@ -1,0 +1,175 @@
+"""A page: figures in sections, put into one HTML file that needs nothing but itself."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+import altair
+import jinja2
+import vl_convert
+from platformdirs import user_cache_path
+
+from tracekit import __version__
+from tracekit.files import written_whole
+from tracekit.reporters import colours
+from tracekit.reporters.html import encode
+from tracekit.reporters.html.figure import Figure
+from tracekit.text import duration, percent, share, size
+
+# The page may run its own scripts and nothing else, and may load nothing at all.
+_POLICY = (
+    "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section as it is shown: a heading and its figures."""
+
+    name: str
+    title: str
+    figures: list[Figure]
+
+
+@dataclass(frozen=True)
+class View:
+    """One of the things that a page shows, such as a trace or all ranks together.
+
+    `template` draws its first screen from `facts`; the sections follow.
+    """
+
+    name: str
+    title: str
+    template: str
+    facts: dict[str, Any]
+    parts: Sequence[Part] = field(default_factory=list)
+
+
+def page(title: str, views: Sequence[View]) -> str:
+    """The whole page as HTML text."""
+    scripts = [vega(), _vendored("dataTables.min.js"), _template_text("page.js")]
+    figures = {
+        f"{view.name}-{figure.name}": _figure(figure)
+        for view in views
+        for part in view.parts
+        for figure in part.figures
+    }
+    data = {"figures": figures, "meanings": {}}
+    template = _templates().get_template("page.html")
+    return template.render(
+        title=title,
+        views=views,
+        scripts=scripts,
+        style=_template_text("page.css"),
+        policy=_POLICY.format(scripts=" ".join(map(_hash, scripts))),
+        data=encode.script_json(data),
+        version=__version__,
+    )
+
+
+def write(output: str, text: str) -> None:
+    """Writes a page, completely or not at all.
+
+    Raises:
+        TracekitError: when `output` cannot be written.
+    """
+    with written_whole(output) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+@cache
+def vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script.
+
+    Bundling them takes seconds, so the script is kept in the user's cache.
+    """
+    name = f"vega-{version('vl-convert-python')}.js"
+    path = user_cache_path("tracekit") / name
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        # Its stub calls the snippet required; its documentation does not.
+        bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as beside:
+            beside.write_text(bundle, encoding="utf-8")
+    except OSError:
+        pass
+    return bundle
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    """A figure as the page's script takes it."""
+    found: dict[str, Any] = {
+        "columns": encode.columns(figure.rows),
+        "control": figure.control,
+        "title": figure.title,
+    }
+    if figure.chart is not None:
+        found["spec"] = _spec(figure.chart)
+    return found
+
+
+def _spec(chart: altair.TopLevelMixin) -> dict[str, Any]:
+    """The chart without its data: the page keeps those once, for the chart and for its table."""
+    with altair.data_transformers.enable("default", consolidate_datasets=True, max_rows=None):
+        spec: dict[str, Any] = chart.to_dict(validate=False)
+    if len(datasets := spec.pop("datasets", {})) > 1:
+        raise AssertionError(f"a chart of a page draws one frame, not {len(datasets)}")
+    spec.pop("config", None)
+    spec.pop("$schema", None)
+    found: dict[str, Any] = _renamed(spec, set(datasets))
+    return found
+
+
+def _renamed(value: Any, names: set[str]) -> Any:
+    if isinstance(value, dict):
+        if value.get("name") in names and len(value) == 1:
+            return {"name": "rows"}
+        return {key: _renamed(each, names) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_renamed(each, names) for each in value]
+    return value
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tracekit.reporters.html"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "duration": duration,
+        "percent": percent,
+        "size": size,
+        "share": share,
+        "colour": colours.of,
+        "safe_text": encode.safe,
+    }
+    return environment
+
+
+def _template_text(name: str) -> str:
+    return (files("tracekit.reporters.html") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _vendored(name: str) -> str:
+    return (files("tracekit.reporters.html") / "vendor" / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """The script's hash as a Content-Security-Policy names it."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

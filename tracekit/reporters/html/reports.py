@@ -1,0 +1,30 @@
+"""Writes reports: of a trace, of a comparison, of a sweep, of the ranks of a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.reporters.html.page import page, write
+from tracekit.reporters.html.subject import Subject
+from tracekit.reporters.html.trace import trace_view
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
+    from tracekit.thresholds import Thresholds
+
+
+def write_trace(
+    database: Database,
+    output: str,
+    trace_id: int | None = None,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+) -> None:
+    """Writes the page of one trace.
+
+    Raises:
+        TracekitError: as `Database.verdict` does, or when `output` cannot be written.
+    """
+    subject = Subject(database, database.only(trace_id), window, thresholds)
+    view = trace_view(subject)
+    write(output, page(f"{subject.analysis.verdict.regime}: {view.title}", [view]))

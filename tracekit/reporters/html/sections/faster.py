@@ -1,0 +1,65 @@
+"""If something were faster: the window at other speeds of host, device and network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import altair as alt
+import polars as pl
+
+from tracekit.reporters.html import charts
+from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.subject import Subject
+from tracekit.text import duration
+
+# The side whose work, halved, makes the window shortest, and its regime.
+_SIDES = {"host": "overhead-bound", "device": "compute-bound"}
+
+
+def faster(subject: Subject) -> Figure | None:
+    """A map of replays: the window's length and the slower side, by speed of host and device."""
+    speeds = subject.judgement.speeds
+    if not speeds:
+        return None
+    rows = pl.DataFrame([asdict(each) for each in speeds])
+    rows = rows.with_columns(
+        bound_by=pl.when(pl.col("network_gain") > pl.max_horizontal("host_gain", "device_gain") / 2)
+        .then(pl.lit("network"))
+        .when(pl.col("host_gain") > pl.col("device_gain"))
+        .then(pl.lit("host"))
+        .otherwise(pl.lit("device"))
+    )
+    rows = rows.with_columns(
+        colour=pl.col("bound_by").replace({**_SIDES, "network": "communication"})
+    )
+    [here] = rows.filter(host=1, device=1, network=1).rows(named=True)
+    best = rows.filter(host=pl.col("host").max(), device=1, network=1).row(0, named=True)
+    return Figure(
+        name="faster",
+        title="The window at other speeds",
+        says=f"Now the window takes {duration(here['window_ns'])}. With a host "
+        f"{best['host']:g} times as fast it would take {duration(best['window_ns'])}.",
+        rows=rows,
+        source=f"tracekit whatif {subject.quoted_name} steady 'host*0.5'",
+        chart=_map(rows),
+        control={"kind": "speeds"},
+    )
+
+
+def _map(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    network = alt.param(name="network", value=1.0)
+    base = (
+        alt.Chart(rows)
+        .transform_filter("datum.network == network")
+        .transform_calculate(length=charts.duration_of("datum.window_ns"))
+        .encode(
+            x=alt.X("host:O", title="host speed, times as recorded", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("device:O", title="device speed, times as recorded", sort="descending"),
+        )
+    )
+    cells = base.mark_rect(stroke="white").encode(
+        color=charts.colour(rows["colour"].to_list(), "slower side"),
+        tooltip=["host:Q", "device:Q", "network:Q", alt.Tooltip("length:N", title="window")],
+    )
+    labels = base.mark_text(color="black", fontSize=12).encode(text="length:N")
+    return charts.sized((cells + labels).add_params(network), 220)

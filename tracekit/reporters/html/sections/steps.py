@@ -1,0 +1,83 @@
+"""Steps: how long each was, what it consists of, and what bounds it."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from tracekit.reporters.html import charts
+from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.subject import Subject
+from tracekit.text import duration
+
+# More steps than this are not drawn one by one.
+_MOST = 400
+
+_PARTS = {
+    "compute": "compute_ns",
+    "communication": "exposed_comm_ns",
+    "memcpy": "exposed_memcpy_ns",
+    "idle": "idle_ns",
+}
+
+
+def steps(subject: Subject) -> Figure | None:
+    """A strip of all steps: their length by what the device did, and their regime."""
+    found = [each for each in subject.analysis.steps if each.gpu][:_MOST]
+    if len(found) < 2:
+        return None
+    rows = pl.DataFrame(
+        [
+            {
+                "step": period.window.name,
+                "number": number,
+                "part": part,
+                "part_ns": getattr(period.gpu, column),
+                "span_ns": period.window.span_ns,
+                "regime": period.regime,
+                "bottleneck": period.bottleneck,
+            }
+            for number, period in enumerate(found)
+            for part, column in _PARTS.items()
+        ]
+    )
+    lengths = sorted(each.window.span_ns for each in found)
+    regimes = {each.regime for each in found}
+    alike = f"All are {regimes.pop()}" if len(regimes) == 1 else "Their regimes differ"
+    return Figure(
+        name="steps",
+        title="Each step as the host ran it",
+        says=f"{len(found)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
+        f"{alike}. Click on a step to see only it in what follows.",
+        rows=rows,
+        source=subject.source("partition", kind="step"),
+        chart=_strip(rows),
+        doubts=subject.doubts("partition"),
+        control={"kind": "steps"},
+    )
+
+
+def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    base = alt.Chart(rows).transform_calculate(
+        length=charts.duration_of("datum.span_ns"), part_length=charts.duration_of("datum.part_ns")
+    )
+    order = alt.X("step:N", sort=alt.EncodingSortField("number"), title=None)
+    bars = (
+        base.transform_calculate(colour="datum.part")
+        .mark_bar()
+        .encode(
+            x=order,
+            y=alt.Y("part_ns:Q", title="length of the step", axis=charts.time_axis()),
+            color=charts.colour(list(_PARTS), "the device"),
+            opacity=alt.condition(charts.of_chosen_step(), alt.value(1), alt.value(0.35)),
+            tooltip=[
+                alt.Tooltip("step:N"),
+                alt.Tooltip("length:N"),
+                alt.Tooltip("part:N"),
+                alt.Tooltip("part_length:N", title="of it"),
+                alt.Tooltip("regime:N"),
+                alt.Tooltip("bottleneck:N"),
+            ],
+        )
+    )
+    return charts.sized(bars.add_params(charts.step_parameter()), 180)

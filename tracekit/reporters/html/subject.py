@@ -1,0 +1,98 @@
+"""What the page of one trace is about: its database, its verdict, and the window that it draws."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tracekit.text import printable
+
+if TYPE_CHECKING:
+    import polars
+
+    from tracekit.advice.model import FixList
+    from tracekit.database.catalog import Value
+    from tracekit.replay.speeds import Speed
+    from tracekit.run import Database
+    from tracekit.thresholds import Thresholds
+    from tracekit.verdict.model import Analysis, Window
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a trace with its fix list and the replays of other speeds."""
+
+    analysis: Analysis
+    fixes: FixList | None
+    speeds: list[Speed]
+
+
+class Subject:
+    """One trace, as the figures of its page ask for it."""
+
+    def __init__(
+        self,
+        database: Database,
+        trace_id: int,
+        window: str | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> None:
+        self.database = database
+        self.trace_id = trace_id
+        self._asked_window = window
+        self._thresholds = thresholds
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        from tracekit.verdict.analyze import examined
+
+        found = examined(
+            self.database, self.trace_id, self._asked_window, self._thresholds, speeds=True
+        )
+        return Judgement(*found)
+
+    @property
+    def analysis(self) -> Analysis:
+        return self.judgement.analysis
+
+    @property
+    def window(self) -> Window:
+        """The window of the verdict."""
+        return self.analysis.window
+
+    @property
+    def device_id(self) -> int | None:
+        """The device that the verdict is about."""
+        return self.analysis.gpu.device_id if self.analysis.gpu else None
+
+    def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
+        """The answer to a named question about this trace."""
+        return self.database.query(question, trace=self.trace_id, **parameters)
+
+    def source(self, question: str, **parameters: Value) -> str:
+        """The command that prints these rows."""
+        given = {"trace": self.trace_id} | parameters
+        chosen = "".join(
+            f" --param {shlex.quote(f'{name}={value}')}"
+            for name, value in given.items()
+            if value is not None
+        )
+        return f"tracekit query {question} {self.quoted_name}{chosen}"
+
+    @property
+    def quoted_name(self) -> str:
+        """The database or trace, as a shell takes it."""
+        return shlex.quote(printable(self.database.name))
+
+    def doubts(self, question: str) -> list[str]:
+        """What makes the answer doubtful."""
+        found = self.database.doubts(question, self.trace_id)
+        return [row["message"] for row in found if row["severity"] not in ("info", "missing")]
+
+    def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:
+        """Instants counted from the start of the window, instead of the trace's clock."""
+        import polars
+
+        return rows.with_columns(polars.col(columns) - self.window.start_ns)

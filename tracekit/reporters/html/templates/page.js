@@ -1,0 +1,304 @@
+"use strict";
+// Draws the figures of the page from the rows that it holds. Charts are drawn when they come into
+// view, and again when the reader changes between light and dark.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const views = new Map();
+  let chosenStep = null;
+
+  // The columns of a figure as rows.
+  function rowsOf(figure) {
+    if (figure.rows) return figure.rows;
+    const columns = Object.entries(figure.columns).map(([name, values]) =>
+      [name, Array.isArray(values) ? values : values.at.map((at) => values.texts[at])]);
+    const count = columns.length ? columns[0][1].length : 0;
+    figure.rows = Array.from({ length: count }, (_, index) =>
+      Object.fromEntries(columns.map(([name, values]) => [name, values[index]])));
+    return figure.rows;
+  }
+
+  function significant(value) {
+    return String(Number(value.toPrecision(3)));
+  }
+
+  function duration(ns) {
+    for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]]) {
+      if (Math.abs(ns) >= size) {
+        const shown = Math.abs(ns) < 1e3 * size ? significant(ns / size)
+          : Math.round(ns / size).toLocaleString("en-US");
+        return `${shown} ${unit}`;
+      }
+    }
+    return `${Math.round(ns)} ns`;
+  }
+
+  function bytes(value) {
+    for (const [unit, size] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
+      if (Math.abs(value) >= size) return `${significant(value / size)} ${unit}`;
+    }
+    return `${Math.round(value)} B`;
+  }
+
+  // A value as its column's name says it is.
+  function shown(column, value) {
+    if (value === null || value === undefined) return "";
+    if (typeof value !== "number") return String(value);
+    if (column.endsWith("_ns")) return duration(value);
+    if (column.endsWith("bytes")) return bytes(value);
+    if (column.endsWith("share")) return `${(100 * value).toFixed(1)} %`;
+    if (Number.isInteger(value)) return value.toLocaleString("en-US");
+    return significant(value);
+  }
+
+  function heading(column) {
+    return column.replace(/_(ns|bytes)$/, "").replaceAll("_", " ");
+  }
+
+  // ---- tables
+
+  function plainTable(figure) {
+    const columns = Object.keys(figure.columns);
+    const table = document.createElement("table");
+    table.className = "rows";
+    const head = table.createTHead().insertRow();
+    for (const column of columns) {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = heading(column);
+      head.append(cell);
+    }
+    const body = table.createTBody();
+    for (const row of rowsOf(figure)) {
+      const line = body.insertRow();
+      for (const column of columns) {
+        const cell = line.insertCell();
+        cell.textContent = shown(column, row[column]);
+        if (typeof row[column] === "number") cell.className = "number";
+      }
+    }
+    return table;
+  }
+
+  function drawTable(element, figure) {
+    const rows = rowsOf(figure);
+    const columns = Object.keys(figure.columns);
+    const table = document.createElement("table");
+    table.className = "rows";
+    const holder = document.createElement("div");
+    holder.className = "scroll-x";
+    holder.append(table);
+    element.replaceChildren(holder);
+    const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
+    const escaped = document.createElement("span");
+    const text = (value) => {
+      escaped.textContent = value;
+      return escaped.innerHTML;
+    };
+    const shownTable = new DataTable(table, {
+      data: rows,
+      columns: columns.filter((column) => column !== "step" || !figure.control.by_step).map((column) => ({
+        data: column,
+        title: text(heading(column)),
+        className: isNumber(column) ? "number" : "",
+        render: (value, kind) => (kind === "display" ? text(shown(column, value))
+          : kind === "filter" ? shown(column, value) : value ?? (isNumber(column) ? -Infinity : "")),
+      })),
+      order: [],
+      pageLength: figure.control.page_length || 15,
+      lengthMenu: [15, 50, 200],
+      autoWidth: false,
+      language: { search: "Search:", emptyTable: "Nothing to show" },
+    });
+    return { step: (step) => {
+      if (!figure.control.by_step) return;
+      shownTable.clear();
+      shownTable.rows.add(rows.filter((row) => row.step === step));
+      shownTable.draw();
+    } };
+  }
+
+  // ---- charts
+
+  function theme() {
+    const style = getComputedStyle(document.documentElement);
+    const [text, line, ground] = ["--text", "--line", "--ground"].map((name) => style.getPropertyValue(name).trim());
+    const font = style.fontFamily;
+    const axis = { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 220 };
+    return {
+      background: ground,
+      view: { stroke: null },
+      font,
+      axis,
+      legend: { labelColor: text, titleColor: text, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 260 },
+      header: { labelColor: text, titleColor: text },
+      title: { color: text },
+      rule: { color: text },
+      text: { color: text, font },
+    };
+  }
+
+  async function drawChart(element, figure) {
+    const spec = { ...figure.spec, $schema: "https://vega.github.io/schema/vega-lite/v6.json", datasets: { rows: rowsOf(figure) }, autosize: { type: "fit-x", contains: "padding" } };
+    element.replaceChildren();
+    const drawn = await vegaEmbed(element, spec, {
+      mode: "vega-lite",
+      renderer: "svg",
+      ast: true,
+      actions: false,
+      defaultStyle: false,
+      config: theme(),
+      tooltip: { disableDefaultStyle: true },
+    });
+    return drawn.view;
+  }
+
+  // Whether the chart has the parameter.
+  function has(view, name) {
+    return name in view.getState({ data: () => false, signals: () => true }).signals;
+  }
+
+  function set(view, name, value) {
+    if (has(view, name)) view.signal(name, value).runAsync();
+  }
+
+  async function draw(element) {
+    const name = element.dataset.figure;
+    const figure = data.figures[name];
+    const place = element.querySelector(".drawing");
+    if (!figure.spec) {
+      if (!views.has(name)) {
+        const table = drawTable(place, figure);
+        views.set(name, table);
+        table.step(chosenStep);
+      }
+      return;
+    }
+    views.get(name)?.finalize?.();
+    const view = await drawChart(place, figure);
+    views.set(name, view);
+    set(view, "chosen_step", chosenStep);
+    const control = controls[figure.control.kind];
+    if (control) control(element, figure, view);
+  }
+
+  // ---- what a reader can move
+
+  const controls = {
+    // A click on a step shows only it in all figures of the view.
+    steps(element, figure, view) {
+      view.addEventListener("click", (_, item) => {
+        const step = item?.datum?.step;
+        if (step) chooseStep(step === chosenStep ? null : step);
+      });
+      const place = element.querySelector(".controls");
+      if (place.childElementCount) return;
+      const label = document.createElement("label");
+      label.textContent = "Step ";
+      const select = document.createElement("select");
+      select.className = "step";
+      select.append(new Option("all", ""));
+      for (const step of new Set(rowsOf(figure).map((row) => row.step))) select.append(new Option(step, step));
+      select.addEventListener("change", () => chooseStep(select.value || null));
+      label.append(select);
+      place.append(label);
+    },
+
+    // Sliders over the speeds that were replayed.
+    speeds(element, figure, view) {
+      const rows = rowsOf(figure);
+      const place = element.querySelector(".controls");
+      const sides = ["host", "device", "network"].filter((side) => new Set(rows.map((row) => row[side])).size > 1);
+      if (!place.childElementCount) {
+        for (const side of sides) {
+          const speeds = [...new Set(rows.map((row) => row[side]))].sort((a, b) => a - b);
+          const label = document.createElement("label");
+          const slider = document.createElement("input");
+          Object.assign(slider, { type: "range", min: 0, max: speeds.length - 1, step: 1, value: speeds.indexOf(1), name: side });
+          const value = document.createElement("output");
+          label.append(`${side} speed`, slider, value);
+          place.append(label);
+          slider.addEventListener("input", () => move());
+          slider.speeds = speeds;
+          slider.shown = value;
+        }
+        const result = document.createElement("output");
+        result.className = "result";
+        place.append(result);
+      }
+      const move = () => {
+        const at = { host: 1, device: 1, network: 1 };
+        for (const slider of place.querySelectorAll("input")) {
+          at[slider.name] = slider.speeds[slider.value];
+          slider.shown.textContent = `${at[slider.name]}x`;
+        }
+        const found = rows.find((row) => sides.every((side) => row[side] === at[side]));
+        const [now] = rows.filter((row) => row.host === 1 && row.device === 1 && row.network === 1);
+        place.querySelector(".result").textContent =
+          `${duration(found.window_ns)} (now ${duration(now.window_ns)}), ${found.colour}, held up by the ${found.bound_by}`;
+        const current = views.get(element.dataset.figure);
+        for (const [side, speed] of Object.entries(at)) set(current, side, speed);
+      };
+      move();
+    },
+  };
+
+  function chooseStep(step) {
+    chosenStep = step;
+    for (const select of document.querySelectorAll("select.step")) select.value = step ?? "";
+    for (const view of views.values()) {
+      if (view.step) view.step(step);
+      else set(view, "chosen_step", step);
+    }
+  }
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    if (button.dataset.copy) {
+      try {
+        await navigator.clipboard.writeText(button.dataset.copy);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(button.previousElementSibling);
+        button.textContent = "Selected";
+      }
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    }
+    if (button.dataset.view) {
+      for (const other of document.querySelectorAll("nav.views button")) {
+        other.setAttribute("aria-pressed", String(other === button));
+      }
+      for (const view of document.querySelectorAll(".view")) view.hidden = view.id !== button.dataset.view;
+    }
+  });
+
+  // The event does not bubble.
+  document.addEventListener("toggle", (event) => {
+    const details = event.target;
+    if (!details.matches("details.data") || !details.open) return;
+    const figure = data.figures[details.closest("figure").dataset.figure];
+    details.querySelector(".scroll").replaceChildren(plainTable(figure));
+  }, true);
+
+  const elements = [...document.querySelectorAll("[data-figure]")];
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting) {
+        seen.unobserve(entry.target);
+        draw(entry.target);
+      }
+    }
+  }, { rootMargin: "400px" });
+  for (const element of elements) seen.observe(element);
+
+  const redraw = () => {
+    for (const element of elements) {
+      if (views.has(element.dataset.figure) && data.figures[element.dataset.figure].spec) draw(element);
+    }
+  };
+  dark.addEventListener("change", redraw);
+  addEventListener("beforeprint", () => {
+    for (const element of elements) if (!views.has(element.dataset.figure)) draw(element);
+  });
+})();
