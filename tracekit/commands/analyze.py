@@ -18,9 +18,7 @@ from tracekit.commands.options import resource_options, threshold_option, window
 @click.option(
     "--explain", is_flag=True, help="Also print the critical path, the arithmetic and the SQL."
 )
-@click.option(
-    "--trace-id", type=int, help="Which trace of a database.  [default: all, side by side]"
-)
+@click.option("--trace-id", type=int, help="Which trace of a database.  [default: all]")
 @window_option
 @threshold_option
 @resource_options
@@ -38,7 +36,7 @@ def analyze(
     TRACE may also be a DB.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.reporters import console
+    from tracekit.reporters import console, several
     from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.analyze import gather
@@ -51,12 +49,12 @@ def analyze(
         analyses = gather(database, trace_id, window, judged)
     if as_json:
         objects = [each.as_dict() for each in analyses]
-        several = {"schema": f"{SCHEMA}+list", "analyses": objects}
-        click.echo(json.dumps(objects[0] if len(objects) == 1 else several, default=str))
+        listed = {"schema": f"{SCHEMA}+list", "analyses": objects}
+        click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
     elif len(analyses) == 1:
         console.render(analyses[0])
     else:
-        console.render_side_by_side(analyses)
+        several.render(analyses)
     if explain:
         from tracekit.reporters import explain as explaining
 

@@ -44,32 +44,6 @@ def render(analysis: Analysis) -> None:
             out.print(Text("- " + sentence))
 
 
-def render_side_by_side(analyses: list[Analysis]) -> None:
-    """Prints several verdicts as the columns of one table."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for analysis in analyses:
-        table.add_column(printable(_title(analysis)), overflow="fold")
-    rows: dict[str, Sequence[str | Text]] = {
-        "verdict": [Text(a.verdict.regime, colours.of(a.verdict.regime)) for a in analyses],
-        "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
-        "confidence": [a.verdict.confidence for a in analyses],
-        "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
-        "device": [printable(", ".join(a.trace.devices) or "CPU") for a in analyses],
-        "window": [f"{a.window.name}, {duration(a.window.span_ns)}" for a in analyses],
-        "compute, of window": [_compute_share(a) for a in analyses],
-        "host late, of window": [_late_share(a) for a in analyses],
-        "kernels": [f"{a.gpu.kernels:,}" if a.gpu else "-" for a in analyses],
-        "operators": [f"{a.host.operators:,}" if a.host else "-" for a in analyses],
-        "step, unprofiled": [_step(a, "unprofiled_step_ns") for a in analyses],
-        "step, profiled": [_step(a, "profiled_step_ns") for a in analyses],
-    }
-    for name, cells in rows.items():
-        if any(str(cell) != "-" for cell in cells):
-            table.add_row(name, *cells)
-    console().print(table)
-
-
 def _headline(out: Console, analysis: Analysis) -> None:
     verdict, trace = analysis.verdict, analysis.trace
     line = Text(verdict.regime, f"bold {colours.of(verdict.regime)}")
@@ -248,24 +222,3 @@ def _health(out: Console, analysis: Analysis) -> None:
         count = f" ({finding.count:,})" if finding.count > 1 else ""
         line = Text(f"{finding.severity}: ", colour[finding.severity])
         out.print(line.append(printable(finding.message) + count))
-
-
-def _title(analysis: Analysis) -> str:
-    captured = analysis.trace.capture
-    return str(captured["workload"]) if captured and "workload" in captured else analysis.trace.path
-
-
-def _compute_share(analysis: Analysis) -> str:
-    part = analysis.gpu or analysis.host
-    return share(part.compute_ns, analysis.window.span_ns) if part else "-"
-
-
-def _late_share(analysis: Analysis) -> str:
-    idle = analysis.idle
-    return share(idle.host_late_ns, analysis.window.span_ns) if idle else "-"
-
-
-def _step(analysis: Analysis, key: str) -> str:
-    captured = analysis.trace.capture or {}
-    value = captured.get(key)
-    return duration(value) if isinstance(value, int) else "-"

@@ -1,0 +1,168 @@
+"""Several verdicts on a terminal: two or three side by side, more as a row each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tracekit.reporters import colours
+from tracekit.reporters.page import clipped, console
+from tracekit.text import duration, percent, printable, share
+from tracekit.verdict.model import Analysis
+
+_SIDE_BY_SIDE = 3
+_NAME = 28
+# Columns that are not cut when the names of remedies need room.
+_NARROWEST = {"rank": 4, "window": 7, "busy": 7, "verdict": 25}
+_ENDINGS = (".zst", ".gz", ".json", ".pt", ".trace")
+
+
+def render(analyses: Sequence[Analysis]) -> None:
+    """Prints several analyses as one table."""
+    out = console()
+    if len(analyses) <= _SIDE_BY_SIDE:
+        _columns(out, analyses)
+    else:
+        _rows(out, analyses)
+        out.print(summary(analyses))
+
+
+def titles(analyses: Sequence[Analysis]) -> list[str]:
+    """A short name for each: its workload, or the part of its path that tells it from the others,
+    and the trace_id where those are not enough."""
+    paths = [PurePath(each.trace.path) for each in analyses]
+    folders = [list(path.parts[:-1]) for path in paths]
+    while all(folders) and len({parts[0] for parts in folders}) == 1:
+        folders = [parts[1:] for parts in folders]
+    found = [
+        str((each.trace.capture or {}).get("workload") or "/".join([*parts, _stem(path)]))
+        for each, path, parts in zip(analyses, paths, folders, strict=True)
+    ]
+    counts = Counter(found)
+    return [
+        printable(f"{name} ({each.trace.trace_id})" if counts[name] > 1 else name)
+        for each, name in zip(analyses, found, strict=True)
+    ]
+
+
+def summary(analyses: Sequence[Analysis]) -> str:
+    """One line about all of them: how many are bound by what, and how long their windows are."""
+    bounds: dict[str, Counter[str]] = {}
+    for each in analyses:
+        causes = bounds.setdefault(each.verdict.regime, Counter())
+        causes[each.verdict.bottleneck or "unknown cause"] += 1
+    regimes = []
+    for regime, causes in sorted(bounds.items(), key=lambda item: -item[1].total()):
+        of = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
+        regimes.append(
+            f"{causes.total()} {regime} (by {of})"
+            if regime != "unknown"
+            else f"{causes.total()} unknown"
+        )
+    spans = sorted(each.window.span_ns for each in analyses)
+    lengths = (
+        f"windows from {duration(spans[0])} to {duration(spans[-1])}, "
+        f"median {duration(median(spans))}"
+    )
+    return f"{len(analyses)} traces: {'; '.join(regimes)}; {lengths}."
+
+
+def _stem(path: PurePath) -> str:
+    name = path.name
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return name or path.name
+
+
+def _rows(out: Console, analyses: Sequence[Analysis]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("trace", no_wrap=True)
+    has_ranks = any(each.trace.rank is not None for each in analyses)
+    for name in ("rank", "window", "busy"):
+        if name != "rank" or has_ranks:
+            table.add_column(name, justify="right", no_wrap=True, min_width=_NARROWEST[name])
+    table.add_column("verdict", no_wrap=True, min_width=_NARROWEST["verdict"])
+    table.add_column("worth most", no_wrap=True)
+    for title, each in zip(titles(analyses), analyses, strict=True):
+        rank = "-" if each.trace.rank is None else str(each.trace.rank)
+        table.add_row(
+            _end(title),
+            *([rank] if has_ranks else []),
+            duration(each.window.span_ns),
+            _busy(each),
+            _verdict(each),
+            _best(each),
+        )
+    out.print(table)
+
+
+def _verdict(analysis: Analysis) -> Text:
+    verdict = analysis.verdict
+    found = Text(verdict.regime.removesuffix("-bound"), colours.of(verdict.regime))
+    if verdict.bottleneck:
+        found.append(f", {verdict.bottleneck}", "default")
+    return found
+
+
+def _best(analysis: Analysis) -> str:
+    shares = [each for each in analysis.advice if each.share is not None]
+    return f"{percent(shares[0].share or 0)} {shares[0].remedy}" if shares else "-"
+
+
+def _busy(analysis: Analysis) -> str:
+    if analysis.gpu:
+        return share(analysis.gpu.busy_ns, analysis.window.span_ns)
+    return "-"
+
+
+def _columns(out: Console, analyses: Sequence[Analysis]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for title in titles(analyses):
+        table.add_column(title, overflow="fold")
+    rows: dict[str, Sequence[str | Text]] = {
+        "verdict": [Text(a.verdict.regime, colours.of(a.verdict.regime)) for a in analyses],
+        "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
+        "confidence": [a.verdict.confidence for a in analyses],
+        "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
+        "device": [printable(", ".join(dict.fromkeys(a.trace.devices)) or "CPU") for a in analyses],
+        "window": [f"{a.window.name}, {duration(a.window.span_ns)}" for a in analyses],
+        "compute, of window": [_compute_share(a) for a in analyses],
+        "host late, of window": [_late_share(a) for a in analyses],
+        "worth most": [_best(a) for a in analyses],
+        "kernels": [f"{a.gpu.kernels:,}" if a.gpu else "-" for a in analyses],
+        "operators": [f"{a.host.operators:,}" if a.host else "-" for a in analyses],
+        "step, unprofiled": [_step(a, "unprofiled_step_ns") for a in analyses],
+        "step, profiled": [_step(a, "profiled_step_ns") for a in analyses],
+    }
+    for name, cells in rows.items():
+        if any(str(cell) != "-" for cell in cells):
+            table.add_row(name, *cells)
+    out.print(table)
+
+
+def _end(title: str) -> str:
+    """The title, or of a long one its end: ranks and dates stand there."""
+    return title if len(title) <= _NAME else "..." + clipped(title[3 - _NAME :], _NAME)
+
+
+def _compute_share(analysis: Analysis) -> str:
+    part = analysis.gpu or analysis.host
+    return share(part.compute_ns, analysis.window.span_ns) if part else "-"
+
+
+def _late_share(analysis: Analysis) -> str:
+    idle = analysis.idle
+    return share(idle.host_late_ns, analysis.window.span_ns) if idle else "-"
+
+
+def _step(analysis: Analysis, key: str) -> str:
+    captured = analysis.trace.capture or {}
+    value = captured.get(key)
+    return duration(value) if isinstance(value, int) else "-"
