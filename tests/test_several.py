@@ -14,7 +14,7 @@ from tracekit.run import load
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory):
     steps = [
-        step(f"ProfilerStep#{number}", *[operator("aten::mm", 20 * US, Launch(5 * US))] * 20)
+        step(number, *[operator("aten::mm", 20 * US, Launch(5 * US, (("math", 9 * US),)))] * 20)
         for number in range(3)
     ]
     path = write(tmp_path_factory.mktemp("several") / "run.json", Simulation(steps))

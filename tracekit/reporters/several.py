@@ -20,7 +20,7 @@ _SIDE_BY_SIDE = 3
 _NAME = 28
 # Columns that are not cut when the names of remedies need room.
 _NARROWEST = {"rank": 4, "window": 7, "busy": 7, "verdict": 25}
-_ENDINGS = (".zst", ".gz", ".json", ".pt", ".trace")
+_ENDINGS = (".zst", ".gz", ".json", ".trace", ".pt")
 
 
 def render(analyses: Sequence[Analysis]) -> None:
