@@ -12,16 +12,23 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo test test-all bench gpu-captures gpu-check clean
+.PHONY: demo browser test test-all bench gpu-captures gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
 
-test: .venv/installed
+test: .venv/installed browser
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+
+# A browser for the tests of pages: they are skipped where there is none.
+browser:
+	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	    apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk >/dev/null; } || \
+	  echo 'no Chromium: tests of pages are skipped (on Debian: apt install chromium)' >&2
 
 # Tries all of what `make test` takes a sample of, as it says at its end, and starts each command in
 # a process of its own.

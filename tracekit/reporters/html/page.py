@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import altair
@@ -75,7 +76,7 @@ def page(title: str, views: Sequence[View]) -> str:
     )
 
 
-def write(output: str, text: str) -> None:
+def write(output: str | Path, text: str) -> None:
     """Writes a page, completely or not at all.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.reporters.html.page import page, write
@@ -11,16 +12,17 @@ from tracekit.reporters.html.trace import trace_view
 if TYPE_CHECKING:
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
+    from tracekit.verdict.model import Analysis
 
 
 def write_trace(
     database: Database,
-    output: str,
+    output: str | Path,
     trace_id: int | None = None,
     window: str | None = None,
     thresholds: Thresholds | None = None,
-) -> None:
-    """Writes the page of one trace.
+) -> Analysis:
+    """Writes the page of one trace; returns its analysis.
 
     Raises:
         TracekitError: as `Database.verdict` does, or when `output` cannot be written.
@@ -28,3 +30,4 @@ def write_trace(
     subject = Subject(database, database.only(trace_id), window, thresholds)
     view = trace_view(subject)
     write(output, page(f"{subject.analysis.verdict.regime}: {view.title}", [view]))
+    return subject.analysis

@@ -34,15 +34,17 @@ def faster(subject: Subject) -> Figure | None:
     )
     [here] = rows.filter(host=1, device=1, network=1).rows(named=True)
     best = rows.filter(host=pl.col("host").max(), device=1, network=1).row(0, named=True)
+    chosen = f" --trace-id {subject.trace_id}" if len(subject.database.trace_ids()) > 1 else ""
+    command = f"tracekit whatif {subject.quoted_name}{chosen}"
     return Figure(
         name="faster",
         title="The window at other speeds",
         says=f"Now the window takes {duration(here['window_ns'])}. With a host "
         f"{best['host']:g} times as fast it would take {duration(best['window_ns'])}.",
         rows=rows,
-        source=f"tracekit whatif {subject.quoted_name} steady 'host*0.5'",
+        source=f"{command} steady",
         chart=_map(rows),
-        control={"kind": "speeds"},
+        control={"kind": "speeds", "command": command},
     )
 
 

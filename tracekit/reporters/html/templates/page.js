@@ -236,6 +236,13 @@
         const [now] = rows.filter((row) => row.host === 1 && row.device === 1 && row.network === 1);
         place.querySelector(".result").textContent =
           `${duration(found.window_ns)} (now ${duration(now.window_ns)}), ${found.colour}, held up by the ${found.bound_by}`;
+        // The device's change holds for communication, too.
+        const network = at.network === at.device || !sides.includes("network") ? 1 : at.device / at.network;
+        const factors = [["host", 1 / at.host], ["device", 1 / at.device], ["communication", network]];
+        const changes = factors.filter(([, factor]) => factor !== 1).map(([what, factor]) => `'${what}*${factor}'`);
+        const command = [figure.control.command, "steady", ...changes].join(" ");
+        element.querySelector(".source").textContent = command;
+        element.querySelector(".copy").dataset.copy = command;
         const current = views.get(element.dataset.figure);
         for (const [side, speed] of Object.entries(at)) set(current, side, speed);
       };

@@ -1,0 +1,152 @@
+"""The pages of reports in a real browser: they draw, they answer, and they load nothing."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from tests.browser import browser, executable, opened
+from tests.conftest import trace_file
+from tests.sampling import sample
+from tracekit.reporters.html.reports import write_trace
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
+
+TRACES = (
+    "a100-nccl", "a100-triton", "cpu-only", "h100-bert-small", "mi250-minitoy",
+    "mi300x-vllm-decode", "v100-compiled-ddp", "v100-dlrm-rank4",
+)  # fmt: skip
+LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+MOST_BYTES = 3_000_000
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    executable()
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def report(shared_database, tmp_path_factory):
+    """Writes the report of a shared trace, once; returns its path and the verdict."""
+    folder = tmp_path_factory.mktemp("reports")
+    made = {}
+
+    def of(name):
+        if name not in made:
+            trace_file(f"{name}.json.gz")
+            path = folder / f"{name}.html"
+            made[name] = path, write_trace(shared_database(f"{name}.json.gz"), path)
+        return made[name]
+
+    return of
+
+
+OPENED = sample("reports of shared traces", TRACES, TRACES[::3])
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_a_report_draws_all_its_figures_and_loads_nothing(name, report, chromium):
+    path, _ = report(name)
+    assert path.stat().st_size < MOST_BYTES
+    for width, scheme in LOOKS:
+        size = {"width": width, "height": 800}
+        with opened(chromium, path, viewport=size, color_scheme=scheme) as view:
+            view.scroll_through()
+            assert not view.overflows, (width, scheme)
+            assert view.said == []
+            assert view.requested == []
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_the_numbers_on_the_first_screen_are_those_of_analyze(name, report, chromium):
+    path, analysis = report(name)
+    found = json.loads(json.dumps(asdict(analysis), default=str))
+    with opened(chromium, path) as view:
+        numbers = view.page.eval_on_selector_all(
+            "data", "all => all.map(each => [{...each.dataset}, Number(each.value)])"
+        )
+    assert numbers
+    parts = 0
+    for names, value in numbers:
+        if key := names.get("key"):
+            expected = found
+            for word in key.split("."):
+                expected = expected[word]
+            assert value == pytest.approx(expected, abs=0)
+        elif "part" in names:
+            parts += value
+        else:
+            assert [names["advice"], value] in [
+                [each["remedy"], each["saves_ns"]] for each in found["advice"]
+            ]
+    assert parts in (0, found["window"]["span_ns"])
+
+
+def test_the_sliders_show_what_a_replay_predicts(report, chromium, shared_database):
+    path, _ = report("v100-compiled-ddp")
+    database = shared_database("v100-compiled-ddp.json.gz")
+    with opened(chromium, path) as view:
+        view.scroll_through()
+        figure = view.page.locator("[data-figure$='-faster']")
+        figure.get_by_role("slider", name="host speed").press("ArrowRight")
+        figure.get_by_role("slider", name="device speed").press("ArrowRight")
+        told = figure.locator("output.result").inner_text()
+        command = figure.locator(".source").inner_text()
+    assert command.endswith("steady 'host*0.5' 'device*0.5' 'communication*2'")
+    predicted = database.whatif("steady", "host*0.5", "device*0.5", "communication*2")
+    assert f"{predicted.predicted_ns / 1e6:.3g} ms" == told.split(" (")[0]
+
+
+def test_a_chosen_step_is_shown_everywhere(report, chromium):
+    path, _ = report("v100-compiled-ddp")
+    with opened(chromium, path) as view:
+        view.scroll_through()
+        choice = view.page.locator("select.step").first
+        choice.select_option("ProfilerStep#4")
+        bars = "[data-figure$='-steps'] path[aria-roledescription=bar]"
+        faint = "all => all.filter(each => each.getAttribute('opacity') < 1).length"
+        view.page.wait_for_timeout(200)
+        assert view.page.eval_on_selector_all(bars, faint) == 16
+        choice.select_option("")
+        view.page.wait_for_timeout(200)
+        assert view.page.eval_on_selector_all(bars, faint) == 0
+        assert view.said == []
+
+
+def test_a_source_is_copied_with_one_click(report, chromium):
+    path, _ = report("a100-nccl")
+    permissions = ["clipboard-read", "clipboard-write"]
+    with opened(chromium, path, permissions=permissions) as view:
+        figure = view.page.locator("[data-figure]").nth(1)
+        figure.scroll_into_view_if_needed()
+        figure.get_by_role("button", name="Copy").click()
+        figure.get_by_role("button", name="Copied").wait_for()
+        copied = view.page.evaluate("navigator.clipboard.readText()")
+        assert copied == figure.locator(".source").inner_text()
+
+
+def test_each_chart_has_its_rows_as_a_table(report, chromium):
+    path, _ = report("a100-nccl")
+    with opened(chromium, path) as view:
+        view.scroll_through()
+        for details in view.page.locator("details.data").all():
+            details.locator("summary").click()
+            assert details.locator("tbody tr").count() > 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_report_has_no_serious_accessibility_fault(scheme, report, chromium):
+    from axe_playwright_python.sync_playwright import Axe
+
+    path, _ = report("v100-compiled-ddp")
+    with opened(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
+        view.scroll_through()
+        found = Axe().run(view.page).response["violations"]
+        serious = [
+            (fault["id"], [node["html"][:200] for node in fault["nodes"]][:3])
+            for fault in found
+            if fault["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
