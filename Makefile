@@ -25,7 +25,7 @@ test: .venv/installed browser
 
 # A browser for the tests of pages: they are skipped where there is none.
 browser:
-	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk >/dev/null; } || \
 	  echo 'no Chromium: tests of pages are skipped (on Debian: apt install chromium)' >&2

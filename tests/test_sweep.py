@@ -15,7 +15,7 @@ from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.capture.workload import Options
 from tracekit.experiments import sweeping
-from tracekit.experiments.points import Point, Sweep, compare, point_of
+from tracekit.experiments.points import Point, Sweep, compare, point_of, sweep_in
 from tracekit.experiments.sweeping import sweep, variants_of
 from tracekit.reporters import sweep as reporter
 
@@ -97,6 +97,9 @@ def test_a_variant_that_comes_later_takes_turns_with_the_baseline(tmp_path):
     assert fused.speedup is not None
     with tracekit.open_database(output) as database:
         rounds = {row["workload"]: row["rounds"] for row in database.ask("sweep_points")}
+        held = sweep_in(database)
+    assert (held.points, held.shapes) == (later.points, later.shapes)
+    assert (held.baseline, held.variants) == ("mlp-eager", ["mlp-eager", "mlp-torch-fused"])
     assert rounds == {"mlp-eager": 2, "mlp-torch-fused": 3}
     assert eager.speedup == 1
 
@@ -108,6 +111,7 @@ def ended_after_its_first_size(ending: signal.Signals, folder: Path) -> tuple[in
 import os, sys
 from tracekit.commands import main
 from tracekit.experiments import sweeping
+from tracekit.experiments.points import sweep_in
 load = sweeping.load
 def loading(*arguments, **options):
     loaded = load(*arguments, **options)

@@ -114,6 +114,25 @@ class Sweep:
         return {"schema": SCHEMA} | asdict(self)
 
 
+def sweep_in(database: Database, baseline: str | None = None) -> Sweep | None:
+    """The sweep that a database holds: all its points, each with the verdict on its trace.
+
+    `baseline` is the workload that speed-ups are over, by default the first that ran. None: the
+    database holds no sweep.
+    """
+    rows = database.ask("sweep_points", baseline=baseline)
+    if not rows:
+        return None
+    points = [point_of(database, row) for row in rows]
+    names = list(
+        dict.fromkeys(point.workload for point in sorted(points, key=lambda p: p.trace_id))
+    )
+    even = [point.workload for point in points if point.speedup == point.speedup_low == 1]
+    first = baseline or (even or names)[0]
+    device = ", ".join(dict.fromkeys(point.device for point in points))
+    return Sweep(database.name, device, first, names, 0, points, compare(points, first))
+
+
 def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
     """The fastest variant at each size, in the points' order."""
     sizes: dict[tuple[Any, ...], list[Point]] = {}

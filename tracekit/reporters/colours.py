@@ -54,3 +54,9 @@ def scale(names: list[str]) -> tuple[list[str], list[str]]:
     """Domain and range of a colour scale for these names, in order, each once."""
     domain = list(dict.fromkeys(names))
     return domain, [of(name) for name in domain]
+
+
+# Variants of a workload, in the order in which a sweep names them.
+VARIANTS = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#882255", "#999933",
+)  # fmt: skip

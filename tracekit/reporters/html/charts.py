@@ -40,6 +40,11 @@ def colour(names: list[str], title: str | None = None, **legend: Any) -> alt.Col
     )
 
 
+def on_colour(column: str) -> alt.ExprRef:
+    """The colour of text over a mark that is coloured by this column: black or white."""
+    return alt.ExprRef(f"luminance(scale('color', datum.{column})) > 0.2 ? 'black' : 'white'")
+
+
 def of_chosen_step() -> str:
     """The Vega filter that keeps the rows of the chosen step; all, if none is chosen."""
     return f"{STEP} == null || datum.step == {STEP}"

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from tracekit.reporters.html.page import page, write
 from tracekit.reporters.html.subject import Subject
+from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
 
 if TYPE_CHECKING:
+    from tracekit.experiments.points import Sweep
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
@@ -31,3 +33,12 @@ def write_trace(
     view = trace_view(subject)
     write(output, page(f"{subject.analysis.verdict.regime}: {view.title}", [view]))
     return subject.analysis
+
+
+def write_sweep(found: Sweep, output: str | Path) -> None:
+    """Writes the page of a sweep.
+
+    Raises:
+        TracekitError: when `output` cannot be written.
+    """
+    write(output, page(f"Sweep: {found.database}", [sweep_view(found)]))

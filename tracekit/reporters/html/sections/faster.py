@@ -63,5 +63,5 @@ def _map(rows: pl.DataFrame) -> alt.TopLevelMixin:
         color=charts.colour(rows["colour"].to_list(), "slower side"),
         tooltip=["host:Q", "device:Q", "network:Q", alt.Tooltip("length:N", title="window")],
     )
-    labels = base.mark_text(color="black", fontSize=12).encode(text="length:N")
+    labels = base.mark_text(color=charts.on_colour("colour")).encode(text="length:N")
     return charts.sized((cells + labels).add_params(network), 220)

@@ -1,0 +1,234 @@
+"""The page of a sweep: what bounds which size, what is fastest there, and how times grow."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from dataclasses import asdict
+
+import altair as alt
+import polars as pl
+
+from tracekit.experiments.points import AXES, Point, Sweep
+from tracekit.reporters import colours
+from tracekit.reporters.html import charts
+from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.page import Part, View
+from tracekit.text import printable
+
+# Columns of the table of points.
+_SHOWN = (
+    "workload", "batch", "seq", "dim", "hidden", "dtype", "step_ns", "spread", "speedup",
+    "rows_per_s", "host_ns", "regime", "bottleneck", "launches", "operators", "kernels",
+    "traffic_bytes", "share_busy", "share_compute", "dilation", "reason",
+)  # fmt: skip
+
+
+def sweep_view(found: Sweep) -> View:
+    """Maps of regime, fastest variant and speed-ups, lines over size, and all points."""
+    page = _Page(found)
+    parts = [
+        Part("maps", "By size", [page.regimes(), *page.fastest(), *page.speedups()]),
+        Part("lines", "Over size", page.lines()),
+        Part("points", "All points", [page.points()]),
+    ]
+    ran = [point for point in found.points if point.step_ns]
+    facts = {
+        "sweep": found,
+        "ran": len(ran),
+        "failed": [point for point in found.points if point.reason],
+        "sentences": page.sentences(),
+    }
+    return View("sweep", found.database, "sweep.html", facts, [p for p in parts if p.figures])
+
+
+class _Page:
+    def __init__(self, found: Sweep) -> None:
+        self.found = found
+        varying = [axis for axis in AXES if len({getattr(p, axis) for p in found.points}) > 1]
+        self.axes = varying or ["batch"]
+        self.across = self.axes[-1]
+        self.down = self.axes[:-1]
+        name = shlex.quote(printable(found.database))
+        self.source = f"tracekit query sweep_points {name} --param baseline={found.baseline}"
+        self.rows = pl.DataFrame(
+            [self._row(point) for point in found.points], infer_schema_length=None
+        )
+
+    def _row(self, point: Point) -> dict[str, object]:
+        row = {key: value for key, value in asdict(point).items() if key != "gains"}
+        return row | {
+            "size": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.axes),
+            "across": str(getattr(point, self.across)),
+            "down": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.down) or "all",
+            "regime": point.regime or "unknown",
+        }
+
+    def sentences(self) -> list[str]:
+        """What bounds the baseline, and where which variant is fastest."""
+        shapes = self.found.shapes
+        regimes = Counter(each.regime or "unknown" for each in shapes)
+        fastest = Counter(each.fastest for each in shapes if each.fastest)
+        sizes = "size" if len(shapes) == 1 else "sizes"
+        told = [
+            f"{self.found.baseline} is {regime} at {count} of {len(shapes)} {sizes}."
+            for regime, count in regimes.most_common()
+        ]
+        return told + [
+            f"{name} is fastest at {count} of {len(shapes)} {sizes}."
+            for name, count in fastest.most_common()
+        ]
+
+    def regimes(self) -> Figure:
+        """A map of what bounds the baseline."""
+        rows = self.rows.filter(workload=self.found.baseline).select(
+            "across", "down", "size", colour="regime", bottleneck="bottleneck", step_ns="step_ns"
+        )
+        base = self._map(rows).transform_calculate(length=charts.duration_of("datum.step_ns"))
+        cells = base.mark_rect(stroke="white").encode(
+            color=charts.colour(rows["colour"].to_list(), "regime"),
+            tooltip=["size:N", "colour:N", "bottleneck:N", "length:N"],
+        )
+        labels = base.mark_text(color=charts.on_colour("colour")).encode(text="bottleneck:N")
+        return self._figure(
+            "regimes",
+            f"What bounds {self.found.baseline}",
+            "Each cell is a size; the word in it is the bottleneck.",
+            rows,
+            cells + labels,
+        )
+
+    def fastest(self) -> list[Figure]:
+        """A map of the fastest variant at each size, with its speed-up."""
+        if len(self.found.variants) < 2:
+            return []
+        named = {tuple(getattr(shape, axis) for axis in AXES): shape for shape in self.found.shapes}
+        of = [named[point.size] for point in self.found.points]
+        rows = self.rows.with_columns(
+            fastest=pl.Series([each.fastest for each in of], dtype=pl.String),
+            best_speedup=pl.Series([each.speedup for each in of], dtype=pl.Float64),
+        )
+        rows = rows.unique("size", maintain_order=True).select(
+            "across", "down", "size", "fastest", speedup="best_speedup"
+        )
+        base = self._map(rows).transform_calculate(
+            told="datum.speedup == null ? '' : format(datum.speedup, '.2f') + 'x'"
+        )
+        cells = base.mark_rect(stroke="white").encode(
+            color=self._variants("fastest"), tooltip=["size:N", "fastest:N", "told:N"]
+        )
+        labels = base.mark_text(color=charts.on_colour("fastest")).encode(text="told:N")
+        return [
+            self._figure(
+                "fastest",
+                "The fastest variant",
+                f"The number is its speed-up over {self.found.baseline}, which counts as fastest "
+                "unless three quarters of another variant's rounds were faster.",
+                rows,
+                cells + labels,
+            )
+        ]
+
+    def speedups(self) -> list[Figure]:
+        """A map of speed-ups for each variant but the baseline."""
+        rows = self.rows.filter(
+            pl.col("speedup").is_not_null() & (pl.col("workload") != self.found.baseline)
+        ).select("across", "down", "size", "workload", "speedup", "speedup_low", "speedup_high")
+        if not len(rows):
+            return []
+        rows = rows.with_columns(down=pl.concat_str(["workload", "down"], separator=", "))
+        base = self._map(rows)
+        cells = base.mark_rect(stroke="white").encode(
+            color=alt.Color(
+                "speedup:Q",
+                title=f"speed-up over {self.found.baseline}",
+                scale=alt.Scale(type="log", scheme="blueorange", domainMid=1, reverse=True),
+                legend=alt.Legend(orient="top"),
+            ),
+            tooltip=[
+                "size:N",
+                "workload:N",
+                *(
+                    alt.Tooltip(f"{name}:Q", format=".2f")
+                    for name in ("speedup", "speedup_low", "speedup_high")
+                ),
+            ],
+        )
+        labels = base.mark_text(color=charts.on_colour("speedup")).encode(
+            text=alt.Text("speedup:Q", format=".2f")
+        )
+        return [
+            self._figure(
+                "speedups",
+                f"Speed-up over {self.found.baseline}",
+                "Above 1 the variant is faster; the tooltip gives the quartiles of its rounds.",
+                rows,
+                cells + labels,
+            )
+        ]
+
+    def lines(self) -> list[Figure]:
+        """The time of a step over the size that varies last, a line for each variant."""
+        rows = self.rows.filter(pl.col("step_ns").is_not_null()).select(
+            "workload", "down", "across", "size", "step_ns", "host_ns", "rows_per_s",
+            at=pl.col(self.across),
+        )  # fmt: skip
+        if rows["across"].n_unique() < 2 or not rows["at"].dtype.is_numeric():
+            return []
+        base = alt.Chart(rows).transform_calculate(length=charts.duration_of("datum.step_ns"))
+        lines = base.mark_line(point=True).encode(
+            x=alt.X("at:Q", title=self.across, scale=alt.Scale(type="log", base=2),
+                    axis=alt.Axis(values=sorted(set(rows["at"])), format="d")),
+            y=alt.Y("step_ns:Q", title="step", scale=alt.Scale(type="log"),
+                    axis=charts.time_axis()),
+            color=self._variants("workload"),
+            strokeDash=alt.StrokeDash("down:N", title=", ".join(self.down) or None,
+                                      legend=alt.Legend(orient="top") if self.down else None),
+            tooltip=["workload:N", "size:N", "length:N"],
+        )  # fmt: skip
+        return [
+            self._figure(
+                "times",
+                f"A step over {self.across}",
+                "Without the profiler: the median of the rounds. Both axes are logarithmic.",
+                rows,
+                lines,
+            )
+        ]
+
+    def points(self) -> Figure:
+        """All points as a table."""
+        rows = self.rows.select(_SHOWN)
+        kept = [name for name in _SHOWN if rows[name].null_count() < len(rows)]
+        return self._figure(
+            "points",
+            "Points",
+            "Times are medians without the profiler; launches, traffic and shares are from the "
+            "point's trace.",
+            rows.select(kept),
+            None,
+        )
+
+    def _map(self, rows: pl.DataFrame) -> alt.Chart:
+        across = list(dict.fromkeys(self.rows["across"]))
+        return alt.Chart(rows).encode(
+            x=alt.X("across:O", title=self.across, sort=across, axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("down:O", title=None, sort=list(dict.fromkeys(rows["down"]))),
+        )
+
+    def _variants(self, column: str) -> alt.Color:
+        names = self.found.variants
+        shades = [colours.VARIANTS[at % len(colours.VARIANTS)] for at in range(len(names))]
+        return alt.Color(
+            f"{column}:N",
+            title="variant",
+            scale=alt.Scale(domain=names, range=shades),
+            legend=alt.Legend(orient="top"),
+        )
+
+    def _figure(
+        self, name: str, title: str, says: str, rows: pl.DataFrame, chart: object
+    ) -> Figure:
+        lines = rows["down"].n_unique() if "down" in rows.columns and name != "times" else 9
+        drawn = None if chart is None else charts.sized(chart, 30 * lines + 20)
+        return Figure(name, title, says, rows, self.source, drawn)
