@@ -48,7 +48,8 @@ def steps(subject: Subject) -> Figure | None:
         name="steps",
         title="Each step as the host ran it",
         says=f"{len(found)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
-        f"{alike}. Click on a step to see only it in what follows.",
+        f"{alike}. The line above each bar has the colour of its regime. Click on a step to see "
+        "only it in what follows.",
         rows=rows,
         source=subject.source("partition", kind="step"),
         chart=_strip(rows),
@@ -58,26 +59,44 @@ def steps(subject: Subject) -> Figure | None:
 
 
 def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    regimes = rows["regime"].unique(maintain_order=True).to_list()
     base = alt.Chart(rows).transform_calculate(
         length=charts.duration_of("datum.span_ns"), part_length=charts.duration_of("datum.part_ns")
     )
-    order = alt.X("step:N", sort=alt.EncodingSortField("number"), title=None)
+    shared = {
+        "x": alt.X(
+            "step:N",
+            sort=rows["step"].unique(maintain_order=True).to_list(),
+            title="step",
+            axis=alt.Axis(
+                labelExpr="replace(datum.value, 'ProfilerStep#', '')",
+                labelOverlap=True,
+                labelAngle=0,
+                labelLimit=120,
+            ),
+        ),
+        "color": charts.colour([*_PARTS, *regimes], "device time, regime"),
+        "opacity": alt.condition(charts.of_chosen_step(), alt.value(1), alt.value(0.35)),
+    }
+    tooltip = [
+        alt.Tooltip("step:N"),
+        alt.Tooltip("length:N"),
+        alt.Tooltip("regime:N"),
+        alt.Tooltip("bottleneck:N"),
+    ]
     bars = (
         base.transform_calculate(colour="datum.part")
         .mark_bar()
         .encode(
-            x=order,
             y=alt.Y("part_ns:Q", title="length of the step", axis=charts.time_axis()),
-            color=charts.colour(list(_PARTS), "the device"),
-            opacity=alt.condition(charts.of_chosen_step(), alt.value(1), alt.value(0.35)),
-            tooltip=[
-                alt.Tooltip("step:N"),
-                alt.Tooltip("length:N"),
-                alt.Tooltip("part:N"),
-                alt.Tooltip("part_length:N", title="of it"),
-                alt.Tooltip("regime:N"),
-                alt.Tooltip("bottleneck:N"),
-            ],
+            tooltip=[*tooltip, alt.Tooltip("part:N"), alt.Tooltip("part_length:N", title="of it")],
+            **shared,
         )
     )
-    return charts.sized(bars.add_params(charts.step_parameter()), 180)
+    caps = (
+        base.transform_filter("datum.part == 'compute'")
+        .transform_calculate(colour="datum.regime")
+        .mark_tick(thickness=5, yOffset=-4)
+        .encode(y="span_ns:Q", tooltip=tooltip, **shared)
+    )
+    return charts.sized((bars + caps).add_params(charts.step_parameter()), 180)
