@@ -9,7 +9,14 @@ import tracekit
 from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import truth, write
 from tests.simulator import Machine, Simulation
-from tracekit.experiments.agreement import Moved, Part, judge, part_of_device, part_of_host, rest_of
+from tracekit.experiments.agreement import (
+    Moved,
+    ShareRange,
+    judge,
+    part_of_device,
+    part_of_host,
+    rest_of,
+)
 from tracekit.experiments.predicting import OnDevice, OnHost, Trial
 from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, moved
 from tracekit.experiments.timing import Rounds
@@ -50,7 +57,7 @@ def test_kernels_that_did_not_grow_tell_only_what_was_recorded_of_them():
     # The batch doubled, but each kernel took as long as before: an unchanged time proves nothing.
     part = part_of_device(exactly(1.0), at_most=2, grew=1.01, recorded=0.9, limits=LIMITS)
     assert (part.low, part.high) == (0, 0.9)
-    found = judge(COMPUTE, part, Part(0.3, 0.3), 0.1)
+    found = judge(COMPUTE, part, ShareRange(0.3, 0.3), 0.1)
     assert (found.regime, found.agrees) == (UNKNOWN, None)
 
 
@@ -85,7 +92,7 @@ def test_parts_are_between_none_and_all_and_in_order():
 
 
 def test_an_unknown_verdict_is_neither_right_nor_wrong():
-    found = judge(UNKNOWN, Part(0.9, 1), Part(0, 0.1), 0.1)
+    found = judge(UNKNOWN, ShareRange(0.9, 1), ShareRange(0, 0.1), 0.1)
     assert (found.regime, found.agrees) == (COMPUTE, None)
 
 
@@ -283,7 +290,7 @@ def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
         work_factor=1.5, given_ns=101_500, given_error=0.005,
     )  # fmt: skip
     unknown = Experiment(LESS, "hidden 8 to 4", None, "unknown: how", None, 90_000, moved)
-    judged = judge(OVERHEAD, Part(0.01, 0.03), Part(0.9, 0.95), 0.1)
+    judged = judge(OVERHEAD, ShareRange(0.01, 0.03), ShareRange(0.9, 0.95), 0.1)
     found = Probe(
         "mlp-\x1beager", "eager", {"batch": 8}, "A\x1b100", OVERHEAD, "launch", "high",
         100_000, 0.02, 95_000, 2.0, 20_000, 99_000, [more, unknown], judged,

@@ -55,6 +55,9 @@ class QueryThresholds:
         2.0,
         "a range can be a one-off if it takes this many times as long as the median of its name",
     )
+    drawn_bins: int = _asked(400, "a drawing tells apart this many equal parts of an interval")
+    drawn_share: float = _asked(0.001, "a flame graph leaves out what takes less than this share")
+    drawn_ns: int = _asked(1_000_000_000, "of a run without steps, this long a part is drawn")
     fewest_alike: int = _asked(3, "fewer steps or ranges than this do not tell what is typical")
     fewest_calls: int = _asked(
         20, "with fewer launch calls than this, a trace does not tell what is usual"

@@ -25,7 +25,7 @@ Value = int | float | None
 
 
 @dataclass(frozen=True)
-class Figure:
+class CheckedFigure:
     """One number, computed three ways, in `unit` (times are in nanoseconds); None for no value.
 
     `agrees` says whether HTA's number equals the one by its rules, including all parts that the
@@ -49,7 +49,7 @@ class Report:
 
     path: str
     hta_version: str
-    figures: list[Figure]
+    figures: list[CheckedFigure]
     failures: dict[str, str]
 
     @property
@@ -104,7 +104,7 @@ def compare(path: str | Path, answers: list[Answer], database: Reader) -> Report
 
 def _figures(
     answer: Answer, own: dict[str, Value], rules: dict[str, list[str]]
-) -> Iterator[Figure]:
+) -> Iterator[CheckedFigure]:
     analysis = answer.analysis
     theirs, by_rules = (
         {} if each is None else analysis.figures(each) for each in (answer.hta, answer.by_rules)
@@ -121,7 +121,7 @@ def _figures(
         differs = value is not None and ours is not None and value != ours
         reasons = rules.get(analysis.name, []) if differs else []
         unit = analysis.units.get(name, "ns")
-        yield Figure(analysis.name, name, unit, value, expected, ours, agrees, reasons)
+        yield CheckedFigure(analysis.name, name, unit, value, expected, ours, agrees, reasons)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Part:
+class ShareRange:
     """The part of a step that follows a side's work, as a range within 0 to 1."""
 
     low: float
@@ -42,14 +42,14 @@ class Judgement:
 
     regime: str
     agrees: bool | None
-    device: Part | None
-    host: Part | None
+    device: ShareRange | None
+    host: ShareRange | None
     why: list[str]
 
 
 def part_of_device(
     moved: Moved, at_most: float, grew: float | None, recorded: float, limits: Thresholds
-) -> Part | None:
+) -> ShareRange | None:
     """The part of a step that follows the device's work, from a run with more of that work.
 
     By construction the work grew at most `at_most` times. In the recording it grew `grew` times:
@@ -64,27 +64,27 @@ def part_of_device(
     if grew is not None and grew >= 1 + limits.least_growth:
         high = min(high, (moved.high - 1) / (min(grew, at_most) - 1))
     low, high = _within(low), _within(high)
-    return Part(min(low, high), max(low, high))
+    return ShareRange(min(low, high), max(low, high))
 
 
-def part_of_host(moved: Moved, delay: float, work: float) -> Part:
+def part_of_host(moved: Moved, delay: float, work: float) -> ShareRange:
     """The part of a step that follows the host's work, from a run slowed by a known delay.
 
     `delay` and `work` are the added time and the host's own time, as shares of the unchanged step.
     The same fraction of the host's work shows in the step as of the delay.
     """
-    return Part(*(_within(_within((r - 1) / delay) * work) for r in (moved.low, moved.high)))
+    return ShareRange(*(_within(_within((r - 1) / delay) * work) for r in (moved.low, moved.high)))
 
 
-def rest_of(part: Part) -> Part:
+def rest_of(part: ShareRange) -> ShareRange:
     """The rest of a step: the overhead on a CPU, where operators compute within the call."""
-    return Part(1 - part.high, 1 - part.low)
+    return ShareRange(1 - part.high, 1 - part.low)
 
 
 def judge(
     verdict: str,
-    device: Part | None,
-    host: Part | None,
+    device: ShareRange | None,
+    host: ShareRange | None,
     margin: float,
     sides: tuple[str, str] = ("the device's work", "the host's work"),
 ) -> Judgement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracekit.errors import TracekitError
-from tracekit.experiments.agreement import Moved, Part, part_of_device, part_of_host, rest_of
+from tracekit.experiments.agreement import Moved, ShareRange, part_of_device, part_of_host, rest_of
 from tracekit.experiments.timing import Rounds, median
 from tracekit.replay.whatif import Replay
 from tracekit.run import Database
@@ -46,7 +46,7 @@ class _Predictor:
 
     def _of_device(
         self, more: Moved | None, at_most: float | None, grew: float | None
-    ) -> Part | None:
+    ) -> ShareRange | None:
         if more is None or at_most is None:
             return None
         return part_of_device(more, at_most, grew, self.share, self.limits)
@@ -99,7 +99,7 @@ class OnDevice(_Predictor):
 
     def parts(
         self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
-    ) -> tuple[Part | None, Part | None]:
+    ) -> tuple[ShareRange | None, ShareRange | None]:
         """The parts of a step that follow the device's work and the host's work."""
         host = None
         if slow and self.delay_ns:
@@ -160,6 +160,6 @@ class OnHost(_Predictor):
 
     def parts(
         self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
-    ) -> tuple[Part | None, Part | None]:
+    ) -> tuple[ShareRange | None, ShareRange | None]:
         part = self._of_device(more, at_most, grew) if self.is_known else None
         return part, rest_of(part) if part else None

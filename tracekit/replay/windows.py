@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.replay.critical_path import Path, critical_path, last_of
+from tracekit.replay.critical_path import End, Path, Pieces, critical_path, last_of, pieces
 from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Ints, Numbers, narrow
 from tracekit.replay.simulator import Run
@@ -43,9 +44,16 @@ class Bounds:
 
     def path(self, run: Run) -> Path:
         """The critical path through the window: its pieces add up to the length."""
+        return critical_path(run, self.start(run), self._last(run))
+
+    def pieces(self, run: Run) -> Iterator[Pieces]:
+        """The pieces of that path, from its end to its start, in blocks."""
+        return pieces(run, self.start(run), self._last(run))
+
+    def _last(self, run: Run) -> End:
         end = run.op_end(self.ops)
         last = self.ops.start + np.flatnonzero(end == end.max())[:1] if len(end) else _NONE
-        return critical_path(run, self.start(run), last_of(run, last, self.last_keys))
+        return last_of(run, last, self.last_keys)
 
 
 def gpu_active(graph: Graph, device_id: int) -> Bounds:

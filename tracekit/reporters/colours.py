@@ -60,3 +60,18 @@ def scale(names: list[str]) -> tuple[list[str], list[str]]:
 VARIANTS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#882255", "#999933",
 )  # fmt: skip
+
+# Kinds of frames of a flame graph. Black text is readable on all of them.
+KINDS = {
+    "thread": "#b0b7be",
+    "python": "#ddaa33",
+    "annotation": "#cc9ad0",
+    "cpu_op": "#e58a4e",
+    "runtime": "#7fb3d9",
+    "driver": "#7fb3d9",
+}
+
+
+def name_of(activity: str) -> str:
+    """The name under which an activity or cause has its colour."""
+    return activity if activity in ALL else "unknown"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.compare.crosscheck import ANALYSES, Figure, Report, Value
+from tracekit.compare.crosscheck import ANALYSES, CheckedFigure, Report, Value
 from tracekit.reporters.page import console
 from tracekit.text import printable
 
@@ -40,7 +40,7 @@ def render(report: Report) -> None:
     )
 
 
-def _table(analysis: str, figures: list[Figure]) -> Table:
+def _table(analysis: str, figures: list[CheckedFigure]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(Text(analysis, "bold"), min_width=40)
     for name in _COLUMNS:
@@ -57,7 +57,7 @@ def _table(analysis: str, figures: list[Figure]) -> Table:
     return table
 
 
-def _label(figure: Figure) -> str:
+def _label(figure: CheckedFigure) -> str:
     name = printable(figure.name.lower().replace(" overlapping ", " + "))
     return name if figure.unit in ("ns", "count") else f"{name}, {figure.unit}"
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
-    from tracekit.replay.speeds import Speed
     from tracekit.replay.whatif import Replay
 
 # The queries whose answers an analysis holds; `--explain` prints them.
@@ -69,8 +68,8 @@ class Examined(NamedTuple):
     analysis: Analysis
     fixes: FixList | None
     """None: the trace cannot be replayed."""
-    speeds: list[Speed]
-    """The window at other speeds; empty if not asked for, or if it cannot be replayed."""
+    extra: Any
+    """What `also` returned; None also if the trace cannot be replayed."""
 
 
 def gather(
@@ -112,15 +111,15 @@ def examined(
     thresholds: Thresholds | None = None,
     *,
     combine: bool = False,
-    speeds: bool = False,
+    also: Callable[[WindowGains, tuple[str, int]], object] | None = None,
 ) -> Examined:
     """The analysis of one trace, and what could be changed.
 
     `window` is `gpu_active`, `trace`, the name of a step, or the name of annotated ranges: then the
     one of median length is judged, or with `NAME@2` the second. The default is the GPU-active span;
     in a trace without GPU ops, it is the span of the host's busiest thread. With `combine`, the
-    list of changes tells what the best combination gives; with `speeds`, the window is also
-    replayed at other speeds.
+    list of changes tells what the best combination gives. `also` is called with the replays and the
+    window, as `WindowGains.gains` names it, while their graph is in memory.
 
     Raises:
         TracekitError: the trace has no such window.
@@ -155,11 +154,8 @@ def examined(
     found = replayed.replay.one_offs if replayed else []
     advised = replayed or replayed_host(replay)
     repetition = _repetition(database, trace_id)
-    fixes, by_speed = None, []
-    if replayed and speeds:
-        from tracekit.replay.speeds import speeds as at_speeds
-
-        by_speed = at_speeds(replayed, *_number(replayed, main))
+    extra = also(replayed, _number(replayed, main)) if replayed and also else None
+    fixes = None
     if advised:
         place = ("trace", 0) if main.gpu is None else _number(advised, main)
         judged = Judged(
@@ -200,7 +196,7 @@ def examined(
         memory_traffic=memory_traffic,
         advice=fixes.advice if fixes else [],
     )
-    return Examined(analysis, fixes, by_speed)
+    return Examined(analysis, fixes, extra)
 
 
 def _ranges(

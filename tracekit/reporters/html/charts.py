@@ -29,6 +29,13 @@ def time_axis(**options: Any) -> alt.Axis:
     return alt.Axis(labelExpr=duration_of("datum.value"), **options)
 
 
+def time(column: str, title: str) -> alt.X:
+    """Instants across, as wide as there are some."""
+    return alt.X(
+        f"{column}:Q", title=title, axis=time_axis(), scale=alt.Scale(zero=False, nice=False)
+    )
+
+
 def colour(names: list[str], title: str | None = None, **legend: Any) -> alt.Color:
     """Colours by the column `colour`: each name has the colour that it has everywhere."""
     domain, shades = colours.scale(names)
@@ -37,6 +44,15 @@ def colour(names: list[str], title: str | None = None, **legend: Any) -> alt.Col
         title=title,
         scale=alt.Scale(domain=domain, range=shades),
         legend=alt.Legend(orient="top", columns=8, **legend),
+    )
+
+
+def names(column: str, order: list[str]) -> alt.Y:
+    """A row for each name, in this order; of long names, the end."""
+    end = "'...' + substring(datum.value, length(datum.value) - 44)"
+    shown = f"length(datum.value) > 46 ? {end} : datum.value"
+    return alt.Y(
+        f"{column}:N", sort=order, title=None, axis=alt.Axis(labelLimit=320, labelExpr=shown)
     )
 
 

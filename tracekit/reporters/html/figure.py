@@ -43,3 +43,16 @@ class Section:
     name: str
     title: str
     figures: tuple[Callable[[Subject], Figure | None], ...]
+
+
+def table(rows: polars.DataFrame) -> polars.DataFrame:
+    """The columns of a question that tell something in a table of one trace: neither the trace nor
+    the only device, and no column that is empty."""
+    told = [
+        column.name
+        for column in rows
+        if column.null_count() < len(rows)
+        and column.name not in ("trace_id", "rank")
+        and not (column.name in ("device_id", "device_type") and column.n_unique() == 1)
+    ]
+    return rows.select(told)

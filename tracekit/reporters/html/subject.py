@@ -14,19 +14,37 @@ if TYPE_CHECKING:
 
     from tracekit.advice.model import FixList
     from tracekit.database.catalog import Value
+    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.recorded_path import PathPiece
     from tracekit.replay.speeds import Speed
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis, Window
 
 
+# The critical path is drawn in this many parts.
+_PATH_PARTS = 400
+
+
 @dataclass(frozen=True)
-class Judgement:
-    """The verdict on a trace with its fix list and the replays of other speeds."""
+class Interval:
+    """A part of the run that is drawn in detail, and why this one."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The verdict on a trace with its fix list, the replays of other speeds, and the critical path
+    of the interval that is drawn in detail."""
 
     analysis: Analysis
     fixes: FixList | None
     speeds: list[Speed]
+    path: list[PathPiece]
 
 
 class Subject:
@@ -45,13 +63,50 @@ class Subject:
         self._thresholds = thresholds
 
     @cached_property
-    def judgement(self) -> Judgement:
+    def judgement(self) -> Examination:
+        from tracekit.replay.recorded_path import recorded_path
+        from tracekit.replay.speeds import speeds
         from tracekit.verdict.analyze import examined
 
+        drawn = self.interval
+
+        def replayed(gains: WindowGains, place: tuple[str, int]) -> object:
+            path = []
+            if drawn is not None:
+                path = recorded_path(gains.replay, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
+            return speeds(gains, *place), path
+
         found = examined(
-            self.database, self.trace_id, self._asked_window, self._thresholds, speeds=True
+            self.database, self.trace_id, self._asked_window, self._thresholds, also=replayed
         )
-        return Judgement(*found)
+        return Examination(found.analysis, found.fixes, *(found.extra or ([], [])))
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """The step of median length, or where there are no steps the busiest second."""
+        steps = [
+            row
+            for row in self.database.ask("replay_steps", trace=self.trace_id)
+            if row["kind"] == "step" and row["dur_ns"] > 0
+        ]
+        if steps:
+            row = sorted(steps, key=lambda row: row["dur_ns"])[len(steps) // 2]
+            why = (
+                f"the step of median length of {len(steps)}" if len(steps) > 1 else "the only step"
+            )
+            return Interval(row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why)
+        seconds = self.database.ask("busiest_second", trace=self.trace_id)
+        if seconds:
+            row = max(seconds, key=lambda row: row["ops_ns"])
+            why = "the busiest second of the device, as no steps are marked"
+            if row["end_ns"] - row["start_ns"] < 1e9:
+                why = "no steps are marked"
+            return Interval("device time", row["start_ns"], row["end_ns"], why)
+        overview = self.database.ask("overview", trace=self.trace_id)[0]
+        if not overview["span_ns"]:
+            return None
+        end_ns = overview["start_ns"] + min(overview["span_ns"], 10**9)
+        return Interval("the trace", overview["start_ns"], end_ns, "the trace has no GPU ops")
 
     @property
     def analysis(self) -> Analysis:

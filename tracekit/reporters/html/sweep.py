@@ -26,7 +26,7 @@ _SHOWN = (
 
 def sweep_view(found: Sweep) -> View:
     """Maps of regime, fastest variant and speed-ups, lines over size, and all points."""
-    page = _Page(found)
+    page = _SweepFigures(found)
     parts = [
         Part("maps", "By size", [page.regimes(), *page.fastest(), *page.speedups()]),
         Part("lines", "Over size", page.lines()),
@@ -42,7 +42,7 @@ def sweep_view(found: Sweep) -> View:
     return View("sweep", found.database, "sweep.html", facts, [p for p in parts if p.figures])
 
 
-class _Page:
+class _SweepFigures:
     def __init__(self, found: Sweep) -> None:
         self.found = found
         varying = [axis for axis in AXES if len({getattr(p, axis) for p in found.points}) > 1]

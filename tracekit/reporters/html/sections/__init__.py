@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 from tracekit.reporters.html.figure import Section
+from tracekit.reporters.html.sections.communication import bandwidth, exposed
+from tracekit.reporters.html.sections.counters import counters
 from tracekit.reporters.html.sections.faster import faster
+from tracekit.reporters.html.sections.flame import flame
+from tracekit.reporters.html.sections.gaps import culprits, gaps
+from tracekit.reporters.html.sections.health import health
+from tracekit.reporters.html.sections.host import (
+    delays,
+    operators,
+    python,
+    queue,
+    synchronizations,
+)
+from tracekit.reporters.html.sections.kernels import kernels, roofline
+from tracekit.reporters.html.sections.memory import copies, memory, peak
 from tracekit.reporters.html.sections.steps import steps
+from tracekit.reporters.html.sections.timeline import timeline
 
 SECTIONS = (
     Section("faster", "If something were faster", (faster,)),
     Section("steps", "Steps", (steps,)),
+    Section("timeline", "Timeline", (timeline,)),
+    Section("gaps", "Idle gaps", (culprits, gaps)),
+    Section("kernels", "Kernels", (roofline, kernels)),
+    Section("host", "Host", (delays, queue, operators, synchronizations, python)),
+    Section("memory", "Memory", (memory, peak, copies)),
+    Section("communication", "Communication", (exposed, bandwidth)),
+    Section("counters", "Hardware counters", (counters,)),
+    Section("flame", "Flame graph", (flame,)),
+    Section("health", "Health", (health,)),
 )

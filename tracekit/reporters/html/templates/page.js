@@ -46,6 +46,7 @@
     if (typeof value !== "number") return String(value);
     if (column.endsWith("_ns")) return duration(value);
     if (column.endsWith("bytes")) return bytes(value);
+    if (column.endsWith("bytes_per_s")) return `${bytes(value)}/s`;
     if (column.endsWith("share")) return `${(100 * value).toFixed(1)} %`;
     if (Number.isInteger(value)) return value.toLocaleString("en-US");
     return significant(value);
@@ -90,6 +91,7 @@
     holder.append(table);
     element.replaceChildren(holder);
     const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
+    const isLong = (column) => rows.some((row) => String(row[column] ?? "").length > 24);
     const escaped = document.createElement("span");
     const text = (value) => {
       escaped.textContent = value;
@@ -97,10 +99,10 @@
     };
     const shownTable = new DataTable(table, {
       data: rows,
-      columns: columns.filter((column) => column !== "step" || !figure.control.by_step).map((column) => ({
+      columns: columns.filter((column) => column !== "step" || figure.control.step !== "own").map((column) => ({
         data: column,
         title: text(heading(column)),
-        className: isNumber(column) ? "number" : "",
+        className: isNumber(column) ? "number" : isLong(column) ? "long" : "",
         render: (value, kind) => (kind === "display" ? text(shown(column, value))
           : kind === "filter" ? shown(column, value) : value ?? (isNumber(column) ? -Infinity : "")),
       })),
@@ -117,10 +119,13 @@
       autoWidth: false,
       language: { search: "Search:", emptyTable: "Nothing to show" },
     });
+    // Rows of a step: those that name it ("of"), or rows of their own beside those of all ("own").
+    const kinds = { of: (row, step) => step === null || row.step === step, own: (row, step) => row.step === step };
+    const kept = kinds[figure.control.step];
     return { step: (step) => {
-      if (!figure.control.by_step) return;
+      if (!kept) return;
       shownTable.clear();
-      shownTable.rows.add(rows.filter((row) => row.step === step));
+      shownTable.rows.add(rows.filter((row) => kept(row, step)));
       shownTable.draw();
     } };
   }
@@ -209,6 +214,60 @@
       select.addEventListener("change", () => chooseStep(select.value || null));
       label.append(select);
       place.append(label);
+    },
+
+    // Buttons that move and zoom the time axis, as the mouse does.
+    zoom(element, figure, view) {
+      const place = element.querySelector(".controls");
+      const [low, high] = [0, figure.control.span];
+      const name = "zoom_start_ns";
+      const shownNow = () => views.get(element.dataset.figure).signal(name) || [low, high];
+      if (place.childElementCount) return;
+      const moves = {
+        "Zoom in": ([a, b]) => [a + (b - a) / 4, b - (b - a) / 4],
+        "Zoom out": ([a, b]) => [Math.max(low, a - (b - a) / 2), Math.min(high, b + (b - a) / 2)],
+        "Earlier": ([a, b]) => [a - (b - a) / 4, b - (b - a) / 4],
+        "Later": ([a, b]) => [a + (b - a) / 4, b + (b - a) / 4],
+        "All": () => [low, high],
+      };
+      for (const [title, move] of Object.entries(moves)) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.textContent = title;
+        button.addEventListener("click", () => set(views.get(element.dataset.figure), name, move(shownNow())));
+        place.append(button);
+      }
+    },
+
+    // A choice of the measure; a click on a frame looks into it.
+    flame(element, figure, view) {
+      const place = element.querySelector(".controls");
+      const current = () => views.get(element.dataset.figure);
+      const look = (from, to) => {
+        set(current(), "from", from);
+        set(current(), "to", to);
+      };
+      view.addEventListener("click", (_, item) => {
+        const row = item?.datum;
+        if (row?.right > row?.left) look(row.begin, row.end);
+      });
+      if (place.childElementCount) return;
+      if (figure.control.measures > 1) {
+        const label = document.createElement("label");
+        const select = document.createElement("select");
+        select.append(new Option("host time", "host"), new Option("GPU time launched", "gpu"));
+        select.addEventListener("change", () => {
+          look(0, 0);
+          set(current(), "measure", select.value);
+        });
+        label.append("Width ", select);
+        place.append(label);
+      }
+      const all = document.createElement("button");
+      all.type = "button";
+      all.textContent = "Show all";
+      all.addEventListener("click", () => look(0, 0));
+      place.append(all);
     },
 
     // Sliders over the speeds that were replayed.

@@ -1,0 +1,97 @@
+-- question: Which call paths take the host's time, and which launch the device's?
+-- param trace (integer, default all): the trace_id to look at
+-- param from_ns (integer, default all): only slices that begin at or after this
+-- param to_ns (integer, default all): only slices that begin before this
+-- column trace_id (id): the trace
+-- column node (id): the call path
+-- column parent (id): the path without its last frame; NULL: the frame is a thread
+-- column depth (count): frames around it
+-- column name (text): the last frame: a thread, Python line, module, operator or call; steps count as one
+-- column kind (text): thread, python, annotation, cpu_op, runtime ...
+-- column count (count): how often
+-- column host_ns (ns): sum of its durations
+-- column gpu_ns (ns): sum of the GPU ops launched inside it
+-- column host_from_ns (ns): where a drawing of host time begins the frame, from the left
+-- column gpu_from_ns (ns): the same of a drawing of GPU time
+-- doubts: no_operators, no_stacks, unlinked_gpu_ops
+-- Paths below thresholds().drawn_share of both times are left out. Flame graphs: Gregg 2016
+-- (https://doi.org/10.1145/2909476).
+WITH RECURSIVE launched AS (
+    SELECT trace_id, launch_id AS event_id, sum(op.dur_ns)::BIGINT AS gpu_ns
+    FROM gpu_op_launch JOIN gpu_ops AS op USING (trace_id, event_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    GROUP BY trace_id, launch_id
+),
+slice AS MATERIALIZED (
+    SELECT t.trace_id, t.tid, h.event_id, h.parent_id, s.start_ns, s.dur_ns, s.kind::VARCHAR AS kind,
+           CASE WHEN s.kind = 'annotation' THEN regexp_replace(s.name, '^ProfilerStep#\d+$', 'ProfilerStep')
+               ELSE s.name END AS name,
+           coalesce(l.gpu_ns, 0) AS gpu_ns
+    FROM thread_slice AS h JOIN host_thread AS t USING (thread)
+    JOIN slices AS s ON s.trace_id = t.trace_id AND s.event_id = h.event_id
+    LEFT JOIN launched AS l ON l.trace_id = t.trace_id AND l.event_id = h.event_id
+    WHERE t.trace_id = coalesce(getvariable('trace'), t.trace_id)
+        AND s.start_ns >= coalesce(getvariable('from_ns')::BIGINT, s.start_ns)
+        AND s.start_ns < coalesce(getvariable('to_ns')::BIGINT, s.start_ns + 1)
+),
+around AS MATERIALIZED (
+    SELECT s.*, hash(s.trace_id, s.tid) AS thread_node, p.event_id IS NULL AS is_outer
+    FROM slice AS s LEFT JOIN (SELECT trace_id, event_id FROM slice) AS p
+        ON s.trace_id = p.trace_id AND s.parent_id = p.event_id
+),
+path AS (
+    SELECT trace_id, event_id, hash(thread_node, name) AS node, thread_node AS parent, 1 AS depth
+    FROM around WHERE is_outer
+    UNION ALL
+    SELECT s.trace_id, s.event_id, hash(p.node, s.name), p.node, p.depth + 1
+    FROM path AS p JOIN around AS s ON p.trace_id = s.trace_id AND p.event_id = s.parent_id
+    WHERE NOT s.is_outer
+),
+own AS MATERIALIZED (
+    SELECT trace_id, node, parent, depth, any_value(name) AS name, any_value(kind) AS kind,
+           count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
+           sum(gpu_ns)::BIGINT AS gpu_ns
+    FROM path JOIN around USING (trace_id, event_id) GROUP BY trace_id, node, parent, depth
+    UNION ALL
+    SELECT trace_id, thread_node, NULL, 0, concat('thread ', tid), 'thread', count(*),
+           sum(dur_ns) FILTER (is_outer), 0
+    FROM around GROUP BY trace_id, thread_node, tid
+),
+-- What a path launched counts for all the paths around it.
+upward AS (
+    SELECT trace_id, node AS holder, parent, gpu_ns FROM own WHERE gpu_ns > 0
+    UNION ALL
+    SELECT u.trace_id, o.node, o.parent, u.gpu_ns
+    FROM upward AS u JOIN own AS o ON u.trace_id = o.trace_id AND u.parent = o.node
+),
+inclusive AS (
+    SELECT trace_id, holder AS node, sum(gpu_ns)::BIGINT AS gpu_ns FROM upward GROUP BY trace_id, holder
+),
+totalled AS MATERIALIZED (
+    SELECT o.* REPLACE (coalesce(i.gpu_ns, 0) AS gpu_ns)
+    FROM own AS o LEFT JOIN inclusive AS i USING (trace_id, node)
+),
+kept AS MATERIALIZED (
+    SELECT t.* FROM totalled AS t JOIN (
+        SELECT trace_id, sum(host_ns) AS host_ns, sum(gpu_ns) AS gpu_ns
+        FROM totalled WHERE depth = 0 GROUP BY trace_id
+    ) AS whole USING (trace_id)
+    WHERE t.host_ns > whole.host_ns * thresholds().drawn_share
+        OR t.gpu_ns > whole.gpu_ns * thresholds().drawn_share
+),
+-- Where each frame begins inside the frame around it: the longest first.
+inside AS MATERIALIZED (
+    SELECT *, (sum(host_ns) OVER (siblings ORDER BY host_ns DESC, name ROWS UNBOUNDED PRECEDING) - host_ns)
+        ::BIGINT AS host_at,
+        (sum(gpu_ns) OVER (siblings ORDER BY gpu_ns DESC, name ROWS UNBOUNDED PRECEDING) - gpu_ns)
+        ::BIGINT AS gpu_at
+    FROM kept WINDOW siblings AS (PARTITION BY trace_id, parent)
+),
+laid AS (
+    SELECT *, host_at AS host_from_ns, gpu_at AS gpu_from_ns FROM inside WHERE parent IS NULL
+    UNION ALL
+    SELECT i.*, l.host_from_ns + i.host_at, l.gpu_from_ns + i.gpu_at
+    FROM laid AS l JOIN inside AS i ON l.trace_id = i.trace_id AND l.node = i.parent
+)
+SELECT trace_id, node, parent, depth, name, kind, count, host_ns, gpu_ns, host_from_ns, gpu_from_ns
+FROM laid ORDER BY trace_id, depth, host_from_ns, gpu_from_ns

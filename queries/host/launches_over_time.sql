@@ -1,0 +1,44 @@
+-- question: How long did work wait between its launch and its start, and how deep was the queue, over time?
+-- param trace (integer, default all): the trace_id to look at
+-- param from_ns (integer, default all): where to begin; by default with the first launch
+-- param to_ns (integer, default all): where to end; by default with the last launch
+-- param bins (integer, default thresholds().drawn_bins): into how many equal parts that time is divided
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column start_ns (ns): where the part begins
+-- column end_ns (ns): where it ends
+-- column launches (count): launch calls that begin in it
+-- column delay_p50_ns (ns): from a launch call to the start of its work: the median of these calls
+-- column delay_p90_ns (ns): 90 % of them waited at most this long
+-- column depth_p50 (count): launches queued on their stream when these calls begin: the median
+-- column depth_max (count): the most
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
+WITH delay AS (
+    SELECT trace_id, device_id, launch_id, any_value(launch_start_ns) AS at_ns,
+           min(launch_delay_ns) AS delay_ns
+    FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    GROUP BY trace_id, device_id, launch_id
+),
+depth AS (SELECT trace_id, device_id, launch_id, max(met) AS depth FROM queued_calls() GROUP BY ALL),
+bounds AS (
+    SELECT trace_id, from_ns,
+           greatest(1, ceil((to_ns - from_ns)
+               / coalesce(getvariable('bins'), thresholds().drawn_bins)))::BIGINT AS bin_ns, to_ns
+    FROM (
+        SELECT trace_id, coalesce(getvariable('from_ns')::BIGINT, min(at_ns)) AS from_ns,
+               coalesce(getvariable('to_ns')::BIGINT, max(at_ns) + 1) AS to_ns
+        FROM delay GROUP BY trace_id
+    )
+)
+SELECT trace_id, device_id, from_ns + bin * bin_ns AS start_ns,
+       least(from_ns + (bin + 1) * bin_ns, to_ns) AS end_ns,
+       count(*) AS launches, percentile(list(delay_ns), 50)::BIGINT AS delay_p50_ns,
+       percentile(list(delay_ns), 90)::BIGINT AS delay_p90_ns,
+       percentile(list(depth), 50)::BIGINT AS depth_p50, max(depth)::BIGINT AS depth_max
+FROM (
+    SELECT trace_id, d.device_id, (at_ns - from_ns) // bin_ns AS bin, delay_ns, depth, from_ns, bin_ns, to_ns
+    FROM delay AS d JOIN bounds USING (trace_id) LEFT JOIN depth USING (trace_id, device_id, launch_id)
+    WHERE at_ns >= from_ns AND at_ns < to_ns
+)
+GROUP BY trace_id, device_id, bin, from_ns, bin_ns, to_ns
+ORDER BY trace_id, device_id, start_ns

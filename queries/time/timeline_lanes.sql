@@ -1,0 +1,61 @@
+-- question: What did each thread and each stream do in an interval, short pieces summed up?
+-- param trace (integer, default all): the trace_id to look at
+-- param from_ns (integer, default all): where the interval begins; by default where the trace begins
+-- param to_ns (integer, default all): where it ends; by default where the trace ends
+-- param bins (integer, default thresholds().drawn_bins): pieces shorter than one of so many equal parts of
+--     the interval are summed up
+-- column trace_id (id): the trace
+-- column side (text): host or device
+-- column device_id (id): the device; NULL for a thread
+-- column lane (text): the thread or the stream
+-- column start_ns (ns): where the piece begins; what is summed up lies side by side in its part
+-- column end_ns (ns): where it ends
+-- column activity (text): what a thread is busy with, or what a device does
+-- column pieces (count): how many are summed up; 1: the piece is exact
+-- column name (text): the slice or GPU op; of several, the longest
+-- doubts: starts_before_launch, absurd_duration
+WITH bounds AS (
+    SELECT trace_id, from_ns, to_ns,
+           ceil((to_ns - from_ns) / coalesce(getvariable('bins'), thresholds().drawn_bins))::BIGINT AS bin_ns
+    FROM (
+        SELECT trace_id, coalesce(getvariable('from_ns')::BIGINT, start_ns) AS from_ns,
+               coalesce(getvariable('to_ns')::BIGINT, end_ns) AS to_ns
+        FROM trace_span WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    )
+    WHERE to_ns > from_ns
+),
+busy AS (
+    SELECT trace_id, 'host' AS side, NULL::BIGINT AS device_id, concat('thread ', tid) AS lane, start_ns,
+           end_ns, activity::VARCHAR AS activity, event_id
+    FROM host_segment WHERE event_id IS NOT NULL
+    UNION ALL
+    SELECT trace_id, 'device', device_id, concat('device ', device_id, ', stream ', stream), start_ns, end_ns,
+           activity::VARCHAR, event_id
+    FROM gpu_ops
+),
+piece AS (
+    SELECT trace_id, side, device_id, lane, activity, event_id, bin_ns,
+           greatest(start_ns, from_ns) AS start_ns,
+           least(end_ns, to_ns) - greatest(start_ns, from_ns) AS ns,
+           CASE WHEN end_ns - start_ns < bin_ns
+               THEN (greatest(start_ns, from_ns) - from_ns) // bin_ns END AS bin
+    FROM busy JOIN bounds USING (trace_id) WHERE end_ns > from_ns AND start_ns < to_ns
+),
+summed AS (
+    SELECT trace_id, side, device_id, lane, activity, bin, min(start_ns) AS start_ns, sum(ns)::BIGINT AS ns,
+           count(*) AS pieces, arg_max(event_id, (ns, -event_id)) AS event_id
+    FROM piece
+    GROUP BY trace_id, side, device_id, lane, activity, bin, CASE WHEN bin IS NULL THEN event_id END,
+        CASE WHEN bin IS NULL THEN start_ns END
+),
+placed AS (
+    SELECT * REPLACE (CASE WHEN bin IS NULL THEN start_ns ELSE
+        min(start_ns) OVER in_bin + (sum(ns) OVER (in_bin ORDER BY start_ns, activity))::BIGINT - ns
+        END AS start_ns)
+    FROM summed
+    WINDOW in_bin AS (PARTITION BY trace_id, side, device_id, lane, bin)
+)
+SELECT p.trace_id, side, p.device_id, lane, p.start_ns, p.start_ns + ns AS end_ns, activity, pieces, e.name
+FROM placed AS p JOIN event AS e USING (trace_id, event_id)
+WHERE ns > 0
+ORDER BY p.trace_id, side DESC, p.device_id, lane, p.start_ns, activity
