@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import fields
 from functools import cache
 from importlib.resources import files
@@ -20,6 +21,12 @@ def thresholds() -> dict[str, int | float]:
         for each in fields(table)
         if each.metadata["in_sql"]
     }
+
+
+def with_thresholds(sql: str) -> str:
+    """The SQL with each `thresholds().NAME` replaced by its number."""
+    known = thresholds()
+    return re.sub(r"\bthresholds\(\)\.(\w+)", lambda found: f"({known[found[1]]})", sql)
 
 
 @cache

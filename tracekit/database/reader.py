@@ -15,6 +15,7 @@ from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
+from tracekit.database.kept import Kept
 from tracekit.database.sandbox import require_select
 from tracekit.errors import TracekitError
 
@@ -28,6 +29,8 @@ T = TypeVar("T")
 _COUNTING = threading.Lock()
 # Set as DuckDB's limit for a moment, to make it release unused memory.
 _LEAST_MEMORY = "16MB"
+# Up to this many events, questions take longer to plan than to answer.
+_FEW_EVENTS = 50_000
 # Above this many events, releasing memory is worth its 1 ms.
 _MANY_EVENTS = 500_000
 
@@ -45,6 +48,7 @@ class Reader:
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self._connection = connection
         self.name = name
+        self._kept: Kept | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +93,7 @@ class Reader:
             answer = cursor.execute(query)
             return [column[0] for column in answer.description or ()], answer.fetchall()
 
-        return self._read(rows, variables or {})
+        return self._read(rows, variables or {}, kept_for=query)
 
     def arrays(
         self, name: str, columns: Sequence[str] = (), **parameters: Value
@@ -107,7 +111,9 @@ class Reader:
         )
         sql = f"SELECT {wanted} FROM ({question.sql})"
         found = self._read(
-            lambda cursor: cursor.execute(sql).fetchnumpy(), question.checked(parameters)
+            lambda cursor: cursor.execute(sql).fetchnumpy(),
+            question.checked(parameters),
+            kept_for=question.sql,
         )
         self.give_back_memory()
         return found
@@ -160,6 +166,22 @@ class Reader:
         with ThreadPoolExecutor(1, "tracekit-background") as thread:
             yield thread.submit(work).result
 
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """While the block runs, keeps copies of what many questions read, unless traces are large:
+        for many questions in a row. Blocks may be nested."""
+        if self._kept is not None or not self._is_small:
+            yield
+            return
+        with suppress(duckdb.Error):
+            self._kept = Kept(self._connection)
+        try:
+            yield
+        finally:
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                kept.remove()
+
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.
 
@@ -194,29 +216,43 @@ class Reader:
 
     @cached_property
     def _is_large(self) -> bool:
-        rows = self.fetch("SELECT coalesce(sum(events), 0) FROM trace")[1]
-        return bool(rows[0][0] > _MANY_EVENTS)
+        return self._events > _MANY_EVENTS
+
+    @cached_property
+    def _is_small(self) -> bool:
+        return self._events <= _FEW_EVENTS
+
+    @cached_property
+    def _events(self) -> int:
+        return int(self.fetch("SELECT coalesce(sum(events), 0) FROM trace")[1][0][0])
 
     def _read(
         self,
         take: Callable[[duckdb.DuckDBPyConnection], T],
         variables: Mapping[str, Value],
         timeout_s: float | None = None,
+        kept_for: str = "",
     ) -> T:
-        with self._reading(variables) as cursor:
+        with self._reading(variables, kept_for) as cursor:
             return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
 
     @contextmanager
-    def _reading(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
-        cursor = self._connection.cursor()
+    def _reading(
+        self, variables: Mapping[str, Value], kept_for: str = ""
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor in a read-only transaction, for one SELECT that may use `variables`.
+
+        While copies are kept, the query `kept_for` reads them.
+        """
         with _COUNTING:
             Reader._running += 1
         try:
-            for name, value in variables.items():
-                cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            yield cursor
+            if self._kept is not None and kept_for:
+                with self._kept.reading(kept_for, variables) as cursor:
+                    yield cursor
+            else:
+                with self._plain(variables) as cursor:
+                    yield cursor
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
                 "SQL: the query needs more memory than is allowed: allow more (--memory-mb), or "
@@ -225,10 +261,20 @@ class Reader:
         except duckdb.Error as error:
             raise _sql_error(error) from error
         finally:
-            if not work_is_left_running():
-                cursor.close()
             with _COUNTING:
                 Reader._running -= 1
+
+    @contextmanager
+    def _plain(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
+        cursor = self._connection.cursor()
+        try:
+            for name, value in variables.items():
+                cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            yield cursor
+        finally:
+            if not work_is_left_running():
+                cursor.close()
 
 
 def _sql_error(error: duckdb.Error) -> TracekitError:

@@ -88,7 +88,8 @@ def gather(
         ids = ", ".join(map(str, known))
         raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
     chosen = known if trace_id is None else [trace_id]
-    return [analyze(database, each, window, thresholds) for each in chosen]
+    with database.keeping():
+        return [analyze(database, each, window, thresholds) for each in chosen]
 
 
 def analyze(
@@ -124,7 +125,20 @@ def examined(
     Raises:
         TracekitError: the trace has no such window.
     """
-    thresholds = thresholds or Thresholds()
+    with database.keeping():
+        judging = thresholds or Thresholds()
+        return _examined(database, trace_id, window, judging, combine=combine, speeds=speeds)
+
+
+def _examined(
+    database: Reader,
+    trace_id: int,
+    window: str | None,
+    thresholds: Thresholds,
+    *,
+    combine: bool,
+    speeds: bool,
+) -> Examined:
     ranges, at = _ranges(database, trace_id, window)
     overview = database.ask("overview", trace=trace_id)[0]
     # A trace without events that last has no span.

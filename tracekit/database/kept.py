@@ -1,0 +1,167 @@
+"""Copies of views and macros that most questions read, in memory while a small trace is judged.
+
+DuckDB plans a view anew in each query that reads it, which for a small trace takes far longer than
+reading the rows. The copies hold the same rows, in a database of their own beside the traces. The
+cursors that read them have temporary views and macros, which DuckDB finds before those of the same
+names in the database, also inside other views and macros.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+
+import duckdb
+
+from tracekit.database import catalog
+from tracekit.database.catalog import Value
+from tracekit.database.interrupt import work_is_left_running
+
+_DEFINED = re.compile(
+    r"^CREATE (?:OR REPLACE )?(?:VIEW|MACRO) (\w+)(.*?);$", re.MULTILINE | re.DOTALL
+)
+_WORD = re.compile(r"\w+")
+# Databases in one process may be open on the same file, and then share what is attached.
+_NUMBERS = itertools.count(1)
+
+_VIEWS = (
+    "slices",
+    "runtime_calls",
+    "launches",
+    "annotations",
+    "steps",
+    "host_slice",
+    "graph_captures",
+    "device_peaks",
+)
+# What each macro reads of its copy, which holds the rows of all traces.
+_MACROS = {
+    "worked_operators": (
+        "worked_operators(also_captures := FALSE)",
+        "WHERE trace_id = coalesce(getvariable('trace'), trace_id)"
+        " OR also_captures AND trace_id IN (SELECT trace_id FROM graph_captures)",
+    ),
+    "measured_work": (
+        "measured_work()",
+        "WHERE trace_id = coalesce(getvariable('trace'), trace_id)",
+    ),
+}
+
+
+@dataclass
+class _Pooled:
+    """A cursor that one query after another uses."""
+
+    cursor: duckdb.DuckDBPyConnection
+    shadowed: set[str] = field(default_factory=set)
+    variables: dict[str, Value] = field(default_factory=dict)
+
+
+class Kept:
+    """The copies beside one connection's database, each made when a query first needs it, and the
+    cursors that read them."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Raises:
+        duckdb.Error: when no database can be attached.
+        """
+        self._connection = connection
+        self._name = f"tracekit_kept_{next(_NUMBERS)}"
+        self._making = threading.Lock()
+        self._made: set[str] = set()
+        self._idle: list[_Pooled] = []
+        connection.execute(f"ATTACH ':memory:' AS {self._name} (READ_WRITE)")
+
+    def remove(self) -> None:
+        """Frees the copies, unless a query that could not be stopped still reads them."""
+        for pooled in self._idle:
+            pooled.cursor.close()
+        with suppress(duckdb.Error):
+            self._connection.execute(f"DETACH {self._name}")
+
+    @contextmanager
+    def reading(
+        self, query: str, variables: Mapping[str, Value]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor in a read-only transaction, for one query that may use `variables`.
+
+        Raises:
+            duckdb.Error: when a copy cannot be made.
+        """
+        needed = needed_by(query)
+        self._make(needed)
+        pooled = self._idle.pop() if self._idle else _Pooled(self._connection.cursor())
+        cursor = pooled.cursor
+        try:
+            self._shadow(pooled, needed)
+            for name in pooled.variables.keys() - variables.keys():
+                cursor.execute(f'RESET VARIABLE "{name}"')
+            for name, value in variables.items():
+                if name not in pooled.variables or pooled.variables[name] != value:
+                    cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
+            pooled.variables = dict(variables)
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            yield cursor
+            cursor.execute("ROLLBACK")
+        except BaseException:
+            if not work_is_left_running():
+                cursor.close()
+            raise
+        self._idle.append(pooled)
+
+    def _make(self, names: list[str]) -> None:
+        with self._making:
+            if self._made.issuperset(names):
+                return
+            with self._connection.cursor() as cursor:
+                pooled = _Pooled(cursor)
+                for name in names:
+                    if name not in self._made:
+                        self._make_one(cursor, name)
+                    # What is made next may read it.
+                    self._shadow(pooled, [name])
+
+    def _make_one(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
+        call = f"{name}()" if name in _MACROS else name
+        cursor.execute(f"CREATE TABLE {self._name}.{name} AS FROM {call}")
+        self._made.add(name)
+
+    def _shadow(self, pooled: _Pooled, names: list[str]) -> None:
+        for name in names:
+            if name in pooled.shadowed:
+                continue
+            copy = f"FROM {self._name}.{name}"
+            if name in _MACROS:
+                signature, chosen = _MACROS[name]
+                pooled.cursor.execute(f"CREATE TEMP MACRO {signature} AS TABLE {copy} {chosen}")
+            else:
+                pooled.cursor.execute(f"CREATE TEMP VIEW {name} AS {copy}")
+            pooled.shadowed.add(name)
+
+
+@cache
+def needed_by(query: str) -> list[str]:
+    """The relations with copies that a query reads, also through others, each after those that it
+    reads itself."""
+    found: set[str] = set()
+    new = set(_WORD.findall(query))
+    uses = _uses()
+    while new:
+        found |= new
+        new = set().union(*(uses.get(name, frozenset()) for name in new)) - found
+    return [name for name in (*_VIEWS, *_MACROS) if name in found]
+
+
+@cache
+def _uses() -> dict[str, frozenset[str]]:
+    """The words in the definition of each view and macro."""
+    return {
+        name: frozenset(_WORD.findall(text))
+        for sql in catalog.vocabulary().values()
+        for name, text in _DEFINED.findall(sql)
+    }
