@@ -14,7 +14,8 @@
 -- Time of a message is latency plus bytes over bandwidth:
 -- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 WITH timed AS MATERIALIZED (
-    SELECT *, {'type': type, 'group': group_name, 'ranks': group_ranks, 'size': group_size, 'dtype': dtype}
+    SELECT trace_id, event_id, pid, tid, device_id, stream, type, message_bytes, dur_ns, wait_ns,
+           {'type': type, 'group': group_name, 'ranks': group_ranks, 'size': group_size, 'dtype': dtype}
            AS class
     FROM timed_collectives()
 ),

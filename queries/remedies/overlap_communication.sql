@@ -17,7 +17,9 @@
 -- https://docs.pytorch.org/docs/stable/notes/ddp.html, PyTorch Distributed, https://arxiv.org/abs/2006.15704
 -- Sharded parameters are gathered ahead of use: PyTorch FSDP, https://arxiv.org/abs/2304.11277
 WITH RECURSIVE timed AS MATERIALIZED (
-    SELECT t.*, l.launch_id FROM timed_collectives() AS t JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    SELECT t.trace_id, t.event_id, t.device_id, type, group_name, message_bytes, t.pid, t.tid, t.start_ns,
+           t.dur_ns, t.launch_start_ns, exposed_ns, wait_ns, l.launch_id
+    FROM timed_collectives() AS t JOIN gpu_op_launch AS l USING (trace_id, event_id)
     WHERE t.dur_ns > 0 AND type IN ('allreduce', 'reducescatter', 'allgather')
 ),
 -- Only what the framework itself reduces or gathers is independent of the compute beside it.

@@ -19,7 +19,7 @@ CREATE OR REPLACE VIEW captured_launches AS
 WITH recorded AS (
     SELECT l.trace_id, capture_id, l.event_id, l.pid, l.tid, l.start_ns, l.dur_ns, l.name,
            l.args->>'kernel' AS kernel
-    FROM launches AS l ASOF JOIN graph_captures AS c
+    FROM (FROM launches SEMI JOIN graph_captures USING (trace_id)) AS l ASOF JOIN graph_captures AS c
       ON l.trace_id = c.trace_id AND l.pid = c.pid AND l.start_ns >= c.start_ns
     WHERE launched_kind = 'kernel' AND l.start_ns < c.end_ns
 )
@@ -53,7 +53,7 @@ WITH launch AS MATERIALIZED (
 -- The operators of captures, and the innermost one around each launch.
 operator AS MATERIALIZED (
     SELECT o.trace_id, o.event_id, o.name, o.pid, o.tid, o.start_ns, o.end_ns, o.dur_ns, o.input_dims
-    FROM cpu_ops AS o ASOF JOIN graph_captures AS c
+    FROM (FROM cpu_ops SEMI JOIN graph_captures USING (trace_id)) AS o ASOF JOIN graph_captures AS c
       ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.start_ns >= c.start_ns
     WHERE o.start_ns < c.end_ns
 ),

@@ -43,23 +43,24 @@ QUALIFY (start_ns >= max(end_ns) OVER (
 -- the outer one, then the earlier in the file.
 CREATE OR REPLACE MACRO nested(host_slices) AS TABLE
 WITH edge AS (
-    SELECT trace_id, pid, tid, event_id, start_ns AS at_ns, 1 AS step, -dur_ns AS turn, event_id AS by_place
+    SELECT trace_id, pid, tid, start_ns AS at_ns, 1::TINYINT AS step, -dur_ns AS turn, event_id AS by_place
     FROM query_table(host_slices)
     UNION ALL
-    SELECT trace_id, pid, tid, event_id, end_ns, -1,
+    SELECT trace_id, pid, tid, end_ns, -1,
            CASE WHEN dur_ns > 0 THEN dur_ns - 2 * thresholds().late_time_ns ELSE 1 END, -event_id
     FROM query_table(host_slices)
 ),
 -- Every thread begins and ends at depth 0, so one running sum covers all threads.
 counted AS (
-    SELECT trace_id, pid, tid, event_id, step, row_number() OVER () AS place,
-           count(*) FILTER (step = 1) OVER so_far - count(*) FILTER (step = -1) OVER so_far AS depth
+    SELECT trace_id, pid, tid, by_place AS event_id, step, row_number() OVER () AS place,
+           count(*) FILTER (step = 1) OVER so_far - count(*) FILTER (step = -1) OVER so_far AS depth,
+           lead(step) OVER () = 1 AS is_around
     FROM (SELECT * FROM edge ORDER BY trace_id, pid, tid, at_ns, turn, by_place)
     WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 ),
-opening AS (SELECT * FROM counted WHERE step = 1)
+opening AS MATERIALIZED (SELECT * EXCLUDE step FROM counted WHERE step = 1)
 SELECT i.trace_id, i.event_id, i.depth, o.event_id AS parent_id
-FROM opening AS i ASOF LEFT JOIN opening AS o
+FROM opening AS i ASOF LEFT JOIN (FROM opening WHERE is_around) AS o
   ON i.trace_id = o.trace_id AND i.pid = o.pid AND i.tid = o.tid AND i.depth - 1 = o.depth
       AND i.place > o.place;
 

@@ -316,22 +316,25 @@ op AS MATERIALIZED (
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     WHERE n.parent_id IS NOT NULL
 ),
+-- Names are few, ops are many.
+kernel AS (SELECT name, is_tf32_kernel(name) AS is_tf32 FROM (SELECT DISTINCT name FROM op)),
 named AS MATERIALIZED (
-    SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns,
-           bool_or(is_tf32_kernel(name)) AS is_tf32,
-           list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids,
-           min(start_ns) AS first_ns, any_value(stream) AS stream,
+    SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns, bool_or(is_tf32) AS is_tf32,
+           any_value(event_id) AS gpu_op_id, min(start_ns) AS first_ns, any_value(stream) AS stream,
            bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
            -- Copies over a bus are not compared with the device's memory bandwidth: see memory_traffic.
            bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
-    FROM op GROUP BY key
+    FROM op JOIN kernel USING (name) GROUP BY key
 ),
 -- Most operators launch one op, whose time needs no union.
 several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key)),
 busy AS (
-    SELECT key, sum_ns AS busy_ns FROM named WHERE ops = 1
+    SELECT key, sum_ns AS busy_ns, [gpu_op_id] AS gpu_op_ids FROM named WHERE ops = 1
     UNION ALL
-    SELECT key, sum(end_ns - start_ns)::BIGINT FROM interval_union('several') GROUP BY key
+    SELECT key, busy_ns, gpu_op_ids
+    FROM (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('several') GROUP BY key)
+    JOIN (SELECT key, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids FROM several GROUP BY key)
+        USING (key)
 )
 SELECT o.trace_id, o.event_id, o.name, o.kind, o.dims, o.types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,

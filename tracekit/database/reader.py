@@ -160,7 +160,7 @@ class Reader:
 
         For a large trace it saves memory: it runs `work` only when the block calls that function.
         """
-        if self._is_large:
+        if self.is_large:
             yield work
             return
         with ThreadPoolExecutor(1, "tracekit-background") as thread:
@@ -199,7 +199,7 @@ class Reader:
         DuckDB does that when its memory limit is set. It is skipped while a query runs, which would
         run out of memory.
         """
-        if not self._is_large:
+        if not self.is_large:
             return
         with _COUNTING:
             if Reader._running:
@@ -215,7 +215,8 @@ class Reader:
             self._connection.execute(f"SET memory_limit = '{limit}'")
 
     @cached_property
-    def _is_large(self) -> bool:
+    def is_large(self) -> bool:
+        """Whether saving memory is worth some time: the traces have very many events."""
         return self._events > _MANY_EVENTS
 
     @cached_property

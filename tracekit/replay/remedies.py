@@ -17,7 +17,7 @@ from tracekit.replay.parts import COLUMNS, ChangedParts
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
-# Queries at once.
+# Queries at once; of a large trace, one, to save memory.
 _AT_ONCE = 2
 
 Rows = dict[str, NDArray[Any]]
@@ -49,7 +49,8 @@ class Remedies:
     def ask(self, remedies: Iterable[str]) -> None:
         """Asks several queries side by side: most take longer to plan than to run."""
         new = [each for each in remedies if each not in self._rows]
-        with ThreadPoolExecutor(_AT_ONCE, "tracekit-remedies") as threads:
+        at_once = 1 if self._database.is_large else _AT_ONCE
+        with ThreadPoolExecutor(at_once, "tracekit-remedies") as threads:
             self._rows |= zip(new, threads.map(self._asked, new), strict=True)
 
     def _asked(self, remedy: str) -> Rows:

@@ -127,7 +127,7 @@ def examined(
     """
     with database.keeping():
         judging = thresholds or Thresholds()
-        return _examined(database, trace_id, window, judging, combine=combine, speeds=speeds)
+        return _examined(database, trace_id, window, judging, combine=combine, also=also)
 
 
 def _examined(
@@ -137,7 +137,7 @@ def _examined(
     thresholds: Thresholds,
     *,
     combine: bool,
-    speeds: bool,
+    also: Callable[[WindowGains, tuple[str, int]], object] | None,
 ) -> Examined:
     ranges, at = _ranges(database, trace_id, window)
     overview = database.ask("overview", trace=trace_id)[0]
