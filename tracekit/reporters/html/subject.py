@@ -101,6 +101,25 @@ class Subject:
         """What is doubtful about the trace, and what was not recorded."""
         return self.database.findings(self.trace_id)
 
+    def found(self) -> polars.DataFrame:
+        """The rows of `health`."""
+        return self._findings(("code", "severity", "message", "count"), missing=False)
+
+    def absent(self) -> polars.DataFrame:
+        """The rows of `missing`."""
+        return self._findings(("code", "message"), missing=True)
+
+    def _findings(self, columns: tuple[str, ...], missing: bool) -> polars.DataFrame:
+        import polars
+
+        return polars.DataFrame(
+            [
+                {column: row[column] for column in columns}
+                for row in self.findings
+                if (row["severity"] == "missing") == missing
+            ]
+        )
+
     def lacks(self, code: str) -> str | None:
         """What a finding says, of the question `missing` or `health`; None: nothing is found."""
         return next((row["message"] for row in self.findings if row["code"] == code), None)

@@ -11,7 +11,7 @@ from tracekit.reporters.html.subject import Subject
 
 def health(subject: Subject) -> Figure | None:
     """The trace's caveats, each with the figures that it touches."""
-    rows = subject.rows("health").drop("trace_id")
+    rows = subject.found()
     if rows.is_empty():
         return None
     counts = dict(rows.group_by("severity").len().iter_rows())
@@ -36,7 +36,7 @@ def health(subject: Subject) -> Figure | None:
 
 def missing(subject: Subject) -> Figure | None:
     """What was not recorded, and how to record it."""
-    rows = subject.rows("missing").drop("trace_id")
+    rows = subject.absent()
     if rows.is_empty():
         return None
     return Figure(

@@ -72,7 +72,7 @@ def roofline(subject: Subject) -> Figure | None:
             return None
     title = "Roofline: what operators reach, and what the device could"
     if rows is None:
-        absent = subject.rows("missing").drop("trace_id").filter(pl.col("code").is_in(lacking))
+        absent = subject.absent().filter(pl.col("code").is_in(lacking))
         reasons = "; ".join(absent["message"])
         return Figure(
             name="roofline",
@@ -132,7 +132,7 @@ def _roofs(rows: pl.DataFrame) -> alt.TopLevelMixin:
         .transform_calculate(
             tflop_per_s="min(datum.peak_tflop_per_s, "
             "datum.intensity * datum.memory_gb_per_s / 1000)",
-            roof="datum.format + ': ' + format(datum.peak_tflop_per_s, '.3~g') + ' TFLOP/s'",
+            roof="datum.format + ': ' + format(datum.peak_tflop_per_s, ',.3~r') + ' TFLOP/s'",
             memory="'memory: ' + format(datum.memory_gb_per_s, ',.0f') + ' GB/s'",
         )
     )

@@ -102,7 +102,7 @@
       columns: columns.filter((column) => column !== "step" || !figure.control.by_step).map((column) => ({
         data: column,
         title: text(heading(column)),
-        className: isNumber(column) ? "number" : isShort(column) ? "short" : "",
+        className: isNumber(column) ? "number" : isShort(column) ? "short" : "long",
         render: (value, kind) => (kind === "display" ? text(shown(column, value))
           : kind === "filter" ? shown(column, value) : value ?? (isNumber(column) ? -Infinity : "")),
       })),
