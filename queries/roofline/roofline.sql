@@ -27,6 +27,10 @@
 -- column bound (text): math or memory, the roof that takes longer; latency where both are far below the time
 --     taken; NULL: peaks unknown
 -- column share_of_roof (fraction of the time taken): the longer of math_ns and memory_ns over gpu_ns
+-- column peak_tflop_per_s (10^12 operations per second): the device's dense peak for the format; NULL:
+--     unknown
+-- column memory_gb_per_s (10^9 bytes per second): the bandwidth of the device's memory; NULL: unknown
+-- column kernel (text): the first GPU op of its longest call
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Roofline: Williams, Waterman, Patterson 2009 (https://doi.org/10.1145/1498765.1498785). Work that is no
 -- matrix product is held against the vector units' fp32 peak.
@@ -35,14 +39,15 @@ work AS (
     SELECT trace_id, device_id, name, dims, known_from, is_matrix, roof_format(peak, is_matrix) AS format,
            count(*) AS calls,
            sum(busy_ns)::BIGINT AS gpu_ns,
-           sum(flops) AS flops, sum(read_bytes + written_bytes)::BIGINT AS moved_bytes
+           sum(flops) AS flops, sum(read_bytes + written_bytes)::BIGINT AS moved_bytes,
+           arg_max(gpu_op_ids[1], busy_ns) AS kernel_id
     FROM (
         SELECT trace_id, device_id, name, dims, 'call' AS known_from, is_matrix, peak, busy_ns, flops,
-               read_bytes, written_bytes
+               read_bytes, written_bytes, gpu_op_ids
         FROM measured_work_of('with_work')
         UNION ALL
         SELECT trace_id, device_id, name, dims, 'capture', is_matrix, peak, busy_ns, flops, read_bytes,
-               written_bytes
+               written_bytes, gpu_op_ids
         FROM replayed_work_of('with_work')
     )
     GROUP BY ALL
@@ -50,17 +55,21 @@ work AS (
 held AS (
     SELECT w.*, math_roof_ns(flops, p.flop_per_s, format, is_matrix)::BIGINT AS math_ns,
            memory_roof_ns(moved_bytes, p.memory_bytes_per_s)::BIGINT AS memory_ns,
-           greatest(math_ns, memory_ns) AS roof_ns
+           greatest(math_ns, memory_ns) AS roof_ns,
+           peak_of(p.flop_per_s, roof_format(format, is_matrix), is_matrix) AS peak_flop_per_s,
+           p.memory_bytes_per_s
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 )
 SELECT
-    trace_id, device_id, name AS operator, dims AS shapes, known_from, format, calls, gpu_ns, flops,
+    h.trace_id, h.device_id, h.name AS operator, dims AS shapes, known_from, format, calls, gpu_ns, flops,
     moved_bytes,
     flops / gpu_ns / 1e3 AS tflop_per_s,
     moved_bytes / gpu_ns AS gb_per_s, math_ns, memory_ns,
     roof_bound(math_ns, memory_ns, gpu_ns,
         coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS bound,
-    CASE WHEN math_ns IS NOT NULL AND memory_ns IS NOT NULL THEN roof_ns / gpu_ns END AS share_of_roof
-FROM held
+    CASE WHEN math_ns IS NOT NULL AND memory_ns IS NOT NULL THEN roof_ns / gpu_ns END AS share_of_roof,
+    peak_flop_per_s / 1e3 / 1e9 AS peak_tflop_per_s, memory_bytes_per_s / 1e9 AS memory_gb_per_s,
+    k.name AS kernel
+FROM held AS h JOIN gpu_ops AS k ON h.trace_id = k.trace_id AND h.kernel_id = k.event_id
 ORDER BY gpu_ns DESC, operator, shapes, known_from
 LIMIT coalesce(getvariable('top'), 20)

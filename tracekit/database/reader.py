@@ -71,12 +71,22 @@ class Reader:
         columns, rows = self.fetch(question.sql, question.checked(parameters))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def doubts(self, name: str, trace: int | None = None) -> list[dict[str, Any]]:
-        """Findings that make the result of the named query doubtful, or say why it is empty: rows
-        of the queries `health` and `missing`, for one trace_id or all."""
-        codes = catalog.query(name).doubts
+    def findings(self, trace: int | None = None) -> list[dict[str, Any]]:
+        """What is doubtful about one trace_id or all, and what was not recorded (severity
+        `missing`): rows of the queries `health` and `missing`."""
         absent = [{"severity": "missing"} | row for row in self.ask("missing", trace=trace)]
-        found = self.ask("health", trace=trace) + absent
+        return self.ask("health", trace=trace) + absent
+
+    def doubts(
+        self,
+        name: str,
+        trace: int | None = None,
+        findings: Sequence[dict[str, Any]] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Findings that make the result of the named query doubtful, or say why it is empty, out
+        of `findings` or of those of one trace_id or all."""
+        codes = catalog.query(name).doubts
+        found = self.findings(trace) if findings is None else findings
         # Errors in the file affect every query.
         return [row for row in found if row["code"] in codes or row["severity"] == "error"]
 

@@ -31,7 +31,10 @@ DEVICE = {
     "math-or-memory": "#2f9e8a",
     "latency": "#8a9a5b",
     "communication": "#cc79a7",
+    "communication, overlapped": "#7c74a8",
     "memcpy": "#4a9fd6",
+    "allocated": "#4477aa",
+    "reserved": "#b8a04a",
     "idle": "#9aa0a6",
     "unknown": "#7f7f7f",
 }

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import polars as pl
 
 from tracekit.reporters import colours
 
 # As `tracekit.text.duration` writes them; in a chart, a number needs no more than three digits.
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+
+# As `tracekit.text.size` writes them.
+_SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 # The parameter that all charts of a page share: the step that a reader chose, or null.
 STEP = "chosen_step"
@@ -22,6 +26,20 @@ def duration_of(value: str) -> str:
         scaled = f"format({value} / {size:.0f}, '.3~g') + ' {unit}'"
         text = f"abs({value}) >= {size:.0f} ? {scaled} : {text}"
     return f"({text})"
+
+
+def size_of(value: str) -> str:
+    """The Vega expression that writes the bytes of an expression in a readable unit."""
+    text = f"format({value}, '.3~g') + ' B'"
+    for size, unit in reversed(_SIZES):
+        scaled = f"format({value} / {size:.0f}, '.3~g') + ' {unit}'"
+        text = f"abs({value}) >= {size:.0f} ? {scaled} : {text}"
+    return f"({text})"
+
+
+def size_axis(**options: Any) -> alt.Axis:
+    """An axis of bytes, labelled in readable units."""
+    return alt.Axis(labelExpr=size_of("datum.value"), **options)
 
 
 def time_axis(**options: Any) -> alt.Axis:
@@ -59,6 +77,21 @@ def names(column: str, order: list[str]) -> alt.Y:
 def on_colour(column: str) -> alt.ExprRef:
     """The colour of text over a mark that is coloured by this column: black or white."""
     return alt.ExprRef(f"luminance(scale('color', datum.{column})) > 0.2 ? 'black' : 'white'")
+
+
+def told(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows without the columns of which the trace tells nothing."""
+    return rows.select(column for column in rows if column.null_count() < len(rows))
+
+
+def shade(name: str) -> str:
+    """The colour of a mark that stands for one name alone."""
+    return colours.of(name)
+
+
+def plain() -> str:
+    """The colour of lines that stand for no name: seen on light and dark ground."""
+    return colours.of("unknown")
 
 
 def of_chosen_step() -> str:

@@ -35,6 +35,12 @@ class Figure:
     control: dict[str, Any] = field(default_factory=dict)
     """What the page's script needs to control the figure: see templates/page.js."""
 
+    @property
+    def question(self) -> str | None:
+        """The named question that the rows answer; None where another command prints them."""
+        command = self.source.split()
+        return command[2] if command[:2] == ["tracekit", "query"] else None
+
 
 @dataclass(frozen=True)
 class Section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.text import printable
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracekit.replay.gains import WindowGains
     from tracekit.replay.recorded_path import PathPiece
     from tracekit.replay.speeds import Speed
+    from tracekit.reporters.html.figure import Figure
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis, Window
@@ -59,6 +60,9 @@ class Subject:
     ) -> None:
         self.database = database
         self.trace_id = trace_id
+        self._asked: dict[str, polars.DataFrame] = {}
+        self.figures: list[Figure] = []
+        """The figures of the sections before: what a finding touches."""
         self._asked_window = window
         self._thresholds = thresholds
 
@@ -126,6 +130,12 @@ class Subject:
         """The answer to a named question about this trace."""
         return self.database.query(question, trace=self.trace_id, **parameters)
 
+    def once(self, question: str, **parameters: Value) -> polars.DataFrame:
+        """As `rows`, for a question that several figures ask with the same parameters."""
+        if question not in self._asked:
+            self._asked[question] = self.rows(question, **parameters)
+        return self._asked[question]
+
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
         given = {"trace": self.trace_id} | parameters
@@ -141,9 +151,37 @@ class Subject:
         """The database or trace, as a shell takes it."""
         return shlex.quote(printable(self.database.name))
 
+    @cached_property
+    def findings(self) -> list[dict[str, Any]]:
+        """What is doubtful about the trace, and what was not recorded."""
+        return self.database.findings(self.trace_id)
+
+    def found(self) -> polars.DataFrame:
+        """The rows of `health`."""
+        return self._findings(("code", "severity", "message", "count"), missing=False)
+
+    def absent(self) -> polars.DataFrame:
+        """The rows of `missing`."""
+        return self._findings(("code", "message"), missing=True)
+
+    def _findings(self, columns: tuple[str, ...], missing: bool) -> polars.DataFrame:
+        import polars
+
+        return polars.DataFrame(
+            [
+                {column: row[column] for column in columns}
+                for row in self.findings
+                if (row["severity"] == "missing") == missing
+            ]
+        )
+
+    def lacks(self, code: str) -> str | None:
+        """What a finding says, of the question `missing` or `health`; None: nothing is found."""
+        return next((row["message"] for row in self.findings if row["code"] == code), None)
+
     def doubts(self, question: str) -> list[str]:
         """What makes the answer doubtful."""
-        found = self.database.doubts(question, self.trace_id)
+        found = self.database.doubts(question, self.trace_id, self.findings)
         return [row["message"] for row in found if row["severity"] not in ("info", "missing")]
 
     def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:

@@ -28,6 +28,7 @@ def trace_view(subject: Subject) -> View:
     for section in SECTIONS:
         made = [make(subject) for make in section.figures]
         figures = [figure for figure in made if figure is not None]
+        subject.figures += figures
         if figures:
             parts.append(Part(section.name, section.title, figures))
     name = f"trace{analysis.trace.trace_id}"

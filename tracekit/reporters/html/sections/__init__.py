@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tracekit.reporters.html.figure import Section
-from tracekit.reporters.html.sections.communication import bandwidth, exposed
+from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
 from tracekit.reporters.html.sections.counters import counters
 from tracekit.reporters.html.sections.faster import faster
 from tracekit.reporters.html.sections.flame import flame
 from tracekit.reporters.html.sections.gaps import culprits, gaps
-from tracekit.reporters.html.sections.health import health
+from tracekit.reporters.html.sections.health import health, missing
 from tracekit.reporters.html.sections.host import (
     delays,
     operators,
@@ -17,7 +17,7 @@ from tracekit.reporters.html.sections.host import (
     synchronizations,
 )
 from tracekit.reporters.html.sections.kernels import kernels, roofline
-from tracekit.reporters.html.sections.memory import copies, memory, peak
+from tracekit.reporters.html.sections.memory import copies, holders, memory
 from tracekit.reporters.html.sections.steps import steps
 from tracekit.reporters.html.sections.timeline import timeline
 
@@ -26,11 +26,11 @@ SECTIONS = (
     Section("steps", "Steps", (steps,)),
     Section("timeline", "Timeline", (timeline,)),
     Section("gaps", "Idle gaps", (culprits, gaps)),
-    Section("kernels", "Kernels", (roofline, kernels)),
+    Section("kernels", "Kernels", (kernels, roofline)),
     Section("host", "Host", (delays, queue, operators, synchronizations, python)),
-    Section("memory", "Memory", (memory, peak, copies)),
-    Section("communication", "Communication", (exposed, bandwidth)),
+    Section("memory", "Memory", (memory, holders, copies)),
+    Section("communication", "Communication", (communication, collectives, bandwidth)),
     Section("counters", "Hardware counters", (counters,)),
     Section("flame", "Flame graph", (flame,)),
-    Section("health", "Health", (health,)),
+    Section("health", "Health", (health, missing)),
 )

@@ -1,31 +1,60 @@
-"""Health: what makes the trace's numbers doubtful, and what was not recorded."""
+"""Health: what makes numbers doubtful, which figures that touches, and what was not recorded."""
 
 from __future__ import annotations
 
 import polars as pl
 
+from tracekit.database import catalog
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.subject import Subject
 
 
 def health(subject: Subject) -> Figure | None:
-    """Findings about the trace; those that touch a figure also stand beside it."""
-    columns = ["severity", "message", "count"]
-    found = subject.rows("health").select(columns)
-    missing = subject.rows("missing").with_columns(
-        severity=pl.lit("not recorded"), count=pl.lit(None, pl.Int64)
-    )
-    rows = pl.concat([found, missing.select(columns)], how="vertical_relaxed").unique(
-        "message", maintain_order=True
-    )
-    if not len(rows):
+    """The trace's caveats, each with the figures that it touches."""
+    rows = subject.found()
+    if rows.is_empty():
         return None
-    serious = rows.filter(pl.col("severity").is_in(["error", "warning"])).height
-    told = f"{serious} of them can make numbers wrong." if serious else "None makes a number wrong."
+    counts = dict(rows.group_by("severity").len().iter_rows())
+    doubtful = counts.get("error", 0) + counts.get("warning", 0)
+    number = "One finding makes" if doubtful == 1 else f"{doubtful} findings make"
+    says = f"{number} numbers doubtful." if doubtful else "Nothing makes these numbers doubtful."
+    if hints := counts.get("info", 0):
+        says += f" {hints} {'tells' if hints == 1 else 'tell'} what a better recording would show."
     return Figure(
         name="health",
-        title="Findings",
-        says=f"{told} What touches a figure is also said beside it.",
-        rows=rows,
+        title="What is doubtful",
+        says=says,
+        rows=rows.with_columns(
+            touches=pl.Series(
+                [_touched(subject, code, severity) for code, severity in
+                 rows.select("code", "severity").iter_rows()], dtype=pl.String,
+            )
+        ),
         source=subject.source("health"),
+    )  # fmt: skip
+
+
+def missing(subject: Subject) -> Figure | None:
+    """What was not recorded, and how to record it."""
+    rows = subject.absent()
+    if rows.is_empty():
+        return None
+    return Figure(
+        name="missing",
+        title="What was not recorded",
+        says="Some of this may not be in the program at all. Where a setting of the profiler "
+        "records it, the setting stands in brackets.",
+        rows=rows,
+        source=subject.source("missing"),
+    )
+
+
+def _touched(subject: Subject, code: str, severity: str) -> str:
+    """The titles of the page's figures that a finding touches."""
+    if severity == "error":
+        return "all figures"
+    return "; ".join(
+        figure.title
+        for figure in subject.figures
+        if figure.question is not None and code in catalog.query(figure.question).doubts
     )

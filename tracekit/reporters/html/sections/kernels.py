@@ -1,137 +1,179 @@
-"""Kernels: which take the device's time, and how near they come to what it could do."""
+"""Kernels: a table, by step too, and a roofline of what their operators reached."""
 
 from __future__ import annotations
 
 import altair as alt
 import polars as pl
 
-from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration, percent
 
-_KERNELS, _OF_STEP, _DOTS = 300, 40, 400
-# Rows of kernels by step, at most.
-_MOST = 3_000
+# Rows of the table of kernels, shared by the trace and all its steps, and how many of each at most.
+_ROWS = 4000
+_MOST, _LEAST = 300, 10
+
+# Operators with shapes in the roofline, those with the most GPU time.
+_DOTS = 1000
+
+# A roof is drawn as far beyond the outermost dot and the ridge.
+_BEYOND = 2
+
+# Where the axes have lines.
+_DECADES = [10.0**exponent for exponent in range(-9, 10)]
+
+# A question's word for the roof that limits, and the cause that has its colour.
+_NEAR = {"math": "near the math roof", "memory": "near memory's", "latency": "far below both"}
+_LIMITS = {"math": "math", "memory": "memory-bandwidth", "latency": "latency"}
 
 
 def kernels(subject: Subject) -> Figure | None:
-    """All kernels by name, over the trace and in each step."""
-    rows = subject.rows("top_kernels", top=_KERNELS)
-    if not len(rows):
+    """All kernels with the time that they take, of the whole trace and of each step."""
+    steps = len(subject.analysis.steps)
+    top = max(_LEAST, min(_MOST, _ROWS // (1 + steps)))
+    rows = subject.rows("step_kernels", top=top).drop("trace_id")
+    whole = rows.filter(pl.col("step").is_null())
+    if whole.is_empty():
         return None
-    columns = ["name", "class", "count", "total_ns", "mean_ns", "max_ns"]
-    share = rows["share_of_kernel_time"].round(6)
-    rows = rows.select(*columns, "cpu_op").with_columns(
-        kernel_time_share=share, step=pl.lit(None, pl.String)
+    first = whole.row(0, named=True)
+    says = (
+        f"Of all kernel time, {percent(first['share_of_kernel_time'])} is in "
+        f"{first['name'][:60]}, which ran {first['count']:,} times for "
+        f"{duration(first['mean_ns'])} on average."
     )
-    by_step = subject.rows("kernels_by_step", top=_OF_STEP)
-    if len(by_step) <= _MOST:
-        named = by_step.select(*columns, step=pl.format("ProfilerStep#{}", "step"))
-        rows = pl.concat([rows, named], how="diagonal_relaxed")
-    first = rows.row(0, named=True)
-    few = f"The first {_KERNELS} kernels. " if len(share) == _KERNELS else ""
+    if (shown := float(whole["share_of_kernel_time"].sum())) < 1 and len(whole) == top:
+        says += f" The {top} longest are listed: {percent(shown)} of the time."
     return Figure(
         name="kernels",
-        title="Kernels by name",
-        says=f"{few}{first['name'][:60]} takes most: {duration(first['total_ns'])}, "
-        f"{percent(first['kernel_time_share'])} of the summed kernel time.",
+        title="Kernels by GPU time",
+        says=says,
         rows=rows,
-        source=subject.source("top_kernels", top=_KERNELS),
-        doubts=subject.doubts("top_kernels"),
+        source=subject.source("step_kernels", top=top),
+        doubts=subject.doubts("step_kernels"),
         control={"step": "own"},
     )
 
 
 def roofline(subject: Subject) -> Figure | None:
-    """Every operator's work against the device's roofs."""
-    rows = subject.rows("roofline", top=_DOTS)
-    rows = rows.filter((pl.col("flops") > 0) & (pl.col("moved_bytes") > 0) & (pl.col("gpu_ns") > 0))
-    if not len(rows):
+    """Each operator with its shapes: the rate that it reached, below the device's roofs."""
+    if subject.device_id is None:
         return None
-    rows = rows.select(
-        "operator", "shapes", "format", "calls", "gpu_ns", "tflop_per_s", "gb_per_s", "bound",
-        roof_share="share_of_roof",
-        flops_per_byte=pl.col("flops") / pl.col("moved_bytes"),
-        math_peak=pl.col("flops") / pl.col("math_ns") / 1e3,
-        memory_peak=pl.col("moved_bytes") / pl.col("memory_ns") / 1e3,
-    )  # fmt: skip
-    rows = rows.with_columns(
-        colour=pl.col("bound").replace({"memory": "memory-bandwidth"}).fill_null("unknown"),
-        kind=pl.lit("dot"),
+    lacking = [code for code in ("no_shapes", "unknown_device") if subject.lacks(code)]
+    rows = None if lacking else subject.rows("roofline", top=_DOTS).drop("trace_id")
+    if rows is not None:
+        rows = rows.filter(
+            pl.col("device_id") == subject.device_id,
+            pl.col("flops") > 0,
+            pl.col("moved_bytes") > 0,
+            pl.col("bound").is_not_null(),
+        )
+        if rows.is_empty():
+            return None
+    title = "Roofline: what operators reach, and what the device could"
+    if rows is None:
+        absent = subject.absent().filter(pl.col("code").is_in(lacking))
+        reasons = "; ".join(absent["message"])
+        return Figure(
+            name="roofline",
+            title=title,
+            says=f"Not drawn: {reasons}.",
+            rows=absent,
+            source=subject.source("missing"),
+        )
+    first = rows.row(0, named=True)
+    spent = int(rows["gpu_ns"].sum())
+    of_limit = dict(rows.group_by("bound").agg(pl.col("gpu_ns").sum()).iter_rows())
+    split = ", ".join(
+        f"{percent(of_limit[limit] / spent)} {words}"
+        for limit, words in _NEAR.items()
+        if limit in of_limit
     )
-    roofs = _roofs(rows)
-    known = "" if roofs else " The device's peaks are not known, so no roof is drawn (--hardware)."
-    limits = rows.group_by("bound").agg(ns=pl.col("gpu_ns").sum()).sort("ns", descending=True)
-    total = int(rows["gpu_ns"].sum())
-    told = ", ".join(
-        f"{percent(row['ns'] / total)} {row['bound'] or 'unknown'}"
-        for row in limits.iter_rows(named=True)
-    )
-    drawn = pl.concat([rows, *roofs], how="diagonal_relaxed")
     return Figure(
         name="roofline",
-        title="Roofline",
-        says="Each dot is an operator with its shapes, as large as its time. Time by what limits "
-        f"it: {told}.{known}",
-        rows=drawn,
+        title=title,
+        says=f"{first['operator'][:60]} takes most: {duration(first['gpu_ns'])}, at "
+        f"{percent(first['share_of_roof'])} of its roof. "
+        f"Of {duration(spent)} with known work, {split}.",
+        rows=rows,
         source=subject.source("roofline", top=_DOTS),
-        chart=_roofline(drawn),
+        chart=_roofs(rows),
         doubts=subject.doubts("roofline"),
     )
 
 
-def _roofs(rows: pl.DataFrame) -> list[pl.DataFrame]:
-    """The ends and the ridge of each roof that the work is held against."""
-    known = rows.filter(pl.col("math_peak").is_finite() & pl.col("memory_peak").is_finite())
-    if not len(known):
-        return []
-    low = min(known["flops_per_byte"].min(), 0.1)  # type: ignore[type-var]
-    high = max(known["flops_per_byte"].max(), 1000)  # type: ignore[type-var]
-    found = []
-    for name, peak in known.group_by("format").agg(pl.col("math_peak").median()).rows():
-        memory = known["memory_peak"].median()
-        ridge = peak / memory
-        points = [(low, low * memory), (ridge, peak), (max(high, ridge), peak)]  # type: ignore
-        found.append(
-            pl.DataFrame(
-                [
-                    {"kind": "roof", "format": name, "flops_per_byte": x, "tflop_per_s": y}
-                    for x, y in points
-                ]
-            )
-        )
-    return found
-
-
-def _roofline(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    base = alt.Chart(rows).encode(
-        x=alt.X(
-            "flops_per_byte:Q", title="FLOPs per byte", scale=alt.Scale(type="log", nice=False)
-        ),
-        y=alt.Y("tflop_per_s:Q", title="TFLOP/s", scale=alt.Scale(type="log", nice=False)),
+def _roofs(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    limits = [cause for limit, cause in _LIMITS.items() if limit in set(rows["bound"])]
+    base = alt.Chart(rows).transform_calculate(
+        intensity="datum.flops / datum.moved_bytes",
+        limit="datum.bound == 'memory' ? 'memory-bandwidth' : datum.bound",
     )
+    scale = alt.Scale(type="log", nice=False, padding=14)
+    x = alt.X(
+        "intensity:Q", title="FLOPs per byte", scale=scale,
+        axis=alt.Axis(format="~g", values=_DECADES),
+    )  # fmt: skip
+    y = alt.Y(
+        "tflop_per_s:Q", title="TFLOP per second", scale=scale,
+        axis=alt.Axis(format="~g", values=_DECADES),
+    )  # fmt: skip
     roofs = (
-        base.transform_filter("datum.kind == 'roof'")
-        .mark_line(color=colours.of("unknown"), strokeDash=[4, 3])
-        .encode(detail="format:N", tooltip=[alt.Tooltip("format:N", title="roof")])
+        base.transform_joinaggregate(least="min(intensity)", most="max(intensity)")
+        .transform_aggregate(
+            groupby=["format", "peak_tflop_per_s", "memory_gb_per_s", "least", "most"]
+        )
+        .transform_calculate(ridge="1000 * datum.peak_tflop_per_s / datum.memory_gb_per_s")
+        .transform_calculate(
+            intensity=f"[min(datum.least, datum.ridge) / {_BEYOND}, datum.ridge, "
+            f"max(datum.most, datum.ridge) * {_BEYOND}]",
+            place="['memory', 'ridge', 'math']",
+        )
+        .transform_flatten(["intensity", "place"])
+        .transform_calculate(
+            tflop_per_s="min(datum.peak_tflop_per_s, "
+            "datum.intensity * datum.memory_gb_per_s / 1000)",
+            roof="datum.format + ': ' + format(datum.peak_tflop_per_s, ',.3~r') + ' TFLOP/s'",
+            memory="'memory: ' + format(datum.memory_gb_per_s, ',.0f') + ' GB/s'",
+        )
+    )
+    lines = roofs.mark_line(strokeWidth=1.5, color=charts.plain()).encode(
+        x=x, y=y, detail=["format:N", "peak_tflop_per_s:Q"]
+    )
+    names = (
+        roofs.transform_filter("datum.place == 'math'")
+        .mark_text(align="right", dy=-7)
+        .encode(x=x, y=y, text="roof:N")
+    )
+    memory = (
+        roofs.transform_filter("datum.place == 'memory'")
+        .mark_text(align="left", dx=6, dy=12)
+        .encode(x=x, y=alt.Y("tflop_per_s:Q", aggregate="min"), text="memory:N")
     )
     dots = (
-        base.transform_filter("datum.kind == 'dot'")
-        .transform_calculate(time=charts.duration_of("datum.gpu_ns"))
-        .mark_circle(opacity=0.75)
+        base.transform_calculate(
+            colour="datum.limit",
+            gpu_time=charts.duration_of("datum.gpu_ns"),
+            of_roof="format(datum.share_of_roof, '.1%')",
+            shape_of="datum.shapes",
+        )
+        .mark_circle(opacity=0.75, stroke=charts.plain(), strokeWidth=0.5)
         .encode(
-            size=alt.Size("gpu_ns:Q", scale=alt.Scale(range=[15, 700]), legend=None),
-            color=charts.colour(
-                rows.filter(kind="dot")["colour"].to_list(), "limited by"
-            ),
+            x=x,
+            y=y,
+            size=alt.Size("gpu_ns:Q", legend=None, scale=alt.Scale(range=[20, 900])),
+            color=charts.colour(limits, "nearest roof", symbolOpacity=1),
             tooltip=[
-                "operator:N", "shapes:N", "format:N", "time:N", "calls:Q",
-                alt.Tooltip("tflop_per_s:Q", format=".3~g", title="TFLOP/s"),
-                alt.Tooltip("gb_per_s:Q", format=".3~g", title="GB/s"),
-                alt.Tooltip("roof_share:Q", format=".1%", title="of the roof"),
+                alt.Tooltip("operator:N"),
+                alt.Tooltip("shape_of:N", title="shapes"),
+                alt.Tooltip("kernel:N"),
+                alt.Tooltip("format:N"),
+                alt.Tooltip("calls:Q", format=","),
+                alt.Tooltip("gpu_time:N", title="GPU time"),
+                alt.Tooltip("tflop_per_s:Q", title="TFLOP/s", format=".3~g"),
+                alt.Tooltip("gb_per_s:Q", title="GB/s", format=",.3~r"),
+                alt.Tooltip("of_roof:N", title="of its roof"),
+                alt.Tooltip("bound:N", title="limited by"),
             ],
         )
-    )  # fmt: skip
-    return charts.sized(roofs + dots, 320)
+    )
+    return charts.sized(lines + dots + names + memory, 380)

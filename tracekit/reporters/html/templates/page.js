@@ -47,7 +47,7 @@
     if (column.endsWith("_ns")) return duration(value);
     if (column.endsWith("bytes")) return bytes(value);
     if (column.endsWith("bytes_per_s")) return `${bytes(value)}/s`;
-    if (column.endsWith("share")) return `${(100 * value).toFixed(1)} %`;
+    if (column.startsWith("share") || column.endsWith("share")) return `${(100 * value).toFixed(1)} %`;
     if (Number.isInteger(value)) return value.toLocaleString("en-US");
     return significant(value);
   }
@@ -91,7 +91,7 @@
     holder.append(table);
     element.replaceChildren(holder);
     const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
-    const isLong = (column) => rows.some((row) => String(row[column] ?? "").length > 24);
+    const isShort = (column) => rows.every((row) => String(row[column] ?? "").length <= 24);
     const escaped = document.createElement("span");
     const text = (value) => {
       escaped.textContent = value;
@@ -102,7 +102,7 @@
       columns: columns.filter((column) => column !== "step" || figure.control.step !== "own").map((column) => ({
         data: column,
         title: text(heading(column)),
-        className: isNumber(column) ? "number" : isLong(column) ? "long" : "",
+        className: isNumber(column) ? "number" : isShort(column) ? "short" : "long",
         render: (value, kind) => (kind === "display" ? text(shown(column, value))
           : kind === "filter" ? shown(column, value) : value ?? (isNumber(column) ? -Infinity : "")),
       })),

@@ -1,0 +1,49 @@
+-- question: When do collectives run, and how much of them does no compute cover, over time?
+-- param trace (integer, default all): the trace_id to look at
+-- param bins (integer, default 1000): into how many bins of equal length to cut the GPU-active span
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
+-- column at_ns (ns): where the bin starts
+-- column end_ns (ns): where it ends
+-- column communication_ns (ns): time in it in which a communication kernel ran; bins without are left out
+-- column exposed_ns (ns): time in it in which communication ran and no compute: the sum over bins is
+--     partition's exposed_comm_ns
+-- column overlapped_ns (ns): communication_ns less exposed_ns
+-- doubts: no_gpu_ops, no_communication, absurd_duration
+WITH call AS (
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops
+    WHERE activity = 'communication' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+stretch AS (
+    SELECT key, start_ns, end_ns, FALSE AS is_exposed FROM interval_union('call')
+    UNION ALL
+    SELECT {'trace_id': trace_id, 'device_id': device_id}, start_ns, end_ns, TRUE FROM gpu_timeline
+    WHERE activity = 'communication' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+span AS (
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns AS first_ns,
+           greatest(1, (end_ns - start_ns) // coalesce(getvariable('bins'), 1000) + 1) AS bin_ns
+    FROM windows WHERE kind = 'gpu_active'
+),
+cut AS (
+    SELECT key, is_exposed, first_ns, bin_ns, start_ns, end_ns,
+           unnest(range((start_ns - first_ns) // bin_ns, (end_ns - 1 - first_ns) // bin_ns + 1)) AS bin
+    FROM stretch JOIN span USING (key) WHERE end_ns > start_ns
+),
+binned AS (
+    SELECT key, first_ns + bin * bin_ns AS at_ns, first_ns + (bin + 1) * bin_ns AS end_ns, is_exposed,
+           least(end_ns, first_ns + (bin + 1) * bin_ns) - greatest(start_ns, first_ns + bin * bin_ns) AS ns
+    FROM cut
+),
+summed AS (
+    SELECT key.trace_id AS trace_id, key.device_id AS device_id, at_ns, end_ns,
+           (at_ns + end_ns) // 2 AS middle_ns,
+           sum_where(ns, NOT is_exposed)::BIGINT AS communication_ns,
+           sum_where(ns, is_exposed)::BIGINT AS exposed_ns
+    FROM binned GROUP BY ALL
+)
+SELECT c.trace_id, device_id, CASE WHEN middle_ns < s.end_ns THEN s.name END AS step, at_ns, c.end_ns,
+       communication_ns, exposed_ns, communication_ns - exposed_ns AS overlapped_ns
+FROM summed AS c ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND middle_ns >= s.start_ns
+ORDER BY c.trace_id, device_id, at_ns

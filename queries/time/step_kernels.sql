@@ -1,0 +1,39 @@
+-- question: Which kernels take the most GPU time in the whole trace, and which in each step?
+-- param trace (integer, default all): the trace_id to look at
+-- param top (integer, default 20): how many kernels of the trace, and of each step
+-- column trace_id (id): the trace
+-- column step (text): the profiler step in which the host launched them; NULL: the whole trace, with what
+--     was launched outside all steps
+-- column name (text): the kernel
+-- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy,
+--     communication, triton or other, by its name
+-- column count (count): how often it ran
+-- column total_ns (ns): sum of its durations
+-- column mean_ns (ns): rounded down
+-- column max_ns (ns): the longest
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
+--     durations in the trace, or in the step
+-- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
+WITH kernel AS (
+    SELECT g.trace_id, g.name, g.class, g.dur_ns, l.launch_start_ns AS at_ns
+    FROM (FROM gpu_ops WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)) AS g
+    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+),
+by_step AS MATERIALIZED (
+    SELECT k.trace_id, CASE WHEN k.at_ns < s.end_ns THEN s.name END AS step, k.name, class,
+           count(*) AS count, sum(k.dur_ns)::BIGINT AS total_ns, max(k.dur_ns) AS max_ns
+    FROM kernel AS k ASOF LEFT JOIN steps AS s ON k.trace_id = s.trace_id AND k.at_ns >= s.start_ns
+    GROUP BY ALL
+),
+part AS (
+    FROM by_step WHERE step IS NOT NULL
+    UNION ALL
+    SELECT trace_id, NULL, name, class, sum(count)::BIGINT, sum(total_ns)::BIGINT, max(max_ns) FROM by_step
+    GROUP BY ALL
+)
+SELECT trace_id, step, name, class, count, total_ns, total_ns // count AS mean_ns, max_ns,
+       total_ns / nullif(sum(total_ns) OVER (PARTITION BY trace_id, step), 0) AS share_of_kernel_time
+FROM part
+QUALIFY row_number() OVER (PARTITION BY trace_id, step ORDER BY total_ns DESC, name)
+    <= coalesce(getvariable('top'), 20)
+ORDER BY trace_id, step NULLS FIRST, total_ns DESC, name
