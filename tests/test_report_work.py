@@ -66,7 +66,7 @@ def test_kernels_are_listed_for_the_trace_and_for_each_step(subject):
         ("ProfilerStep#2", "gemm_b", 1, 20_000), ("ProfilerStep#2", "gemm_a", 1, 10_000),
     ]  # fmt: skip
     assert found.says.startswith("Of all kernel time, 71.4 % is in gemm_a, which ran 2 times")
-    assert found.control == {"by_step": True}
+    assert found.control == {"step": "own"}
 
 
 @pytest.mark.parametrize("name", ["a100-nccl", "v100-dlrm-rank4"])
