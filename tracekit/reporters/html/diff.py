@@ -45,7 +45,7 @@ def diff_view(
         TracekitError: when the database has no such trace.
     """
     found = diff(database, a, b, _TOP)
-    page = _Page(database, found, a, b)
+    page = _Comparison(database, found, a, b)
     parts = [
         Part("changes", "What the difference consists of", page.changes()),
         Part("kernels", "Kernels", page.kernels()),
@@ -56,7 +56,7 @@ def diff_view(
         "found": found,
         "title": title(found),
         "first": [(name, figures[metric]) for metric, name in _FIRST.items() if metric in figures],
-        "of_steps": all(figures["steps"][side] for side in "ab") if figures else False,
+        "with_steps": "".join(side for side in "ab" if figures and figures["steps"][side]),
         "sentences": sentences(found),
         "analyses": list(zip("ab", analyses, strict=False)),
     }
@@ -66,7 +66,7 @@ def diff_view(
 
 def title(found: Diff) -> str:
     """How long b takes, compared with a."""
-    span = next((row for row in found.summary if row["metric"] == "span_ns"), None)
+    span = _span(found)
     if span is None or not span["a"] or not span["b"]:
         return "Two runs"
     ratio = max(span["b"] / span["a"], span["a"] / span["b"])
@@ -77,6 +77,13 @@ def title(found: Diff) -> str:
     else:
         told = f"b is {ratio:.3g} times as fast as a"
     return f"{told}: {duration(span['a'])} in a, {duration(span['b'])} in b"
+
+
+def _span(found: Diff) -> dict[str, Any] | None:
+    """The windows that are compared: where only one run has steps, both GPU-active spans."""
+    if found.waterfall:
+        return {"a": found.waterfall[0]["a_ns"], "b": found.waterfall[-1]["b_ns"]}
+    return next((row for row in found.summary if row["metric"] == "span_ns"), None)
 
 
 def sentences(found: Diff) -> list[str]:
@@ -98,12 +105,15 @@ def sentences(found: Diff) -> list[str]:
     return told
 
 
-def waterfall_chart(rows: pl.DataFrame) -> alt.LayerChart:
-    """How the changes of a step's parts add up to the change of the step."""
-    start = rows["until_ns"][0]
-    bars = rows.filter(pl.col("change_ns").is_null() | (pl.col("change_ns") != 0))["part"]
+def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
+    """How the changes of a step's parts add up to the change of the step, as a waterfall; `rows`
+    are those of the query diff_waterfall. None: nothing changed."""
+    changed = [row["part"] for row in _changed(rows)]
+    if not changed:
+        return None
+    start = rows[0]["until_ns"]
     base = (
-        alt.Chart(rows)
+        alt.Chart(_frame(rows))
         .transform_filter("datum.part != 'a' && datum.change_ns !== 0")
         .transform_calculate(
             at=f"datum.change_ns == null ? datum.until_ns - {start} : datum.change_ns"
@@ -117,7 +127,7 @@ def waterfall_chart(rows: pl.DataFrame) -> alt.LayerChart:
         )
         .transform_calculate(right="max(datum.from_ns, datum.to_ns)")
         .encode(
-            y=alt.Y("part:N", title=None, sort=[*bars[1:-1].to_list(), "in all"]),
+            y=alt.Y("part:N", title=None, sort=[*changed, "in all"]),
             tooltip=["part:N", "change:N"],
         )
     )
@@ -138,7 +148,7 @@ def waterfall_chart(rows: pl.DataFrame) -> alt.LayerChart:
         ),
     )
     labels = base.mark_text(align="left", dx=4).encode(x="right:Q", text="change:N")
-    return drawn + labels
+    return charts.sized(drawn + labels, 21 * (len(changed) + 1))
 
 
 def classes_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -171,12 +181,7 @@ def classes_chart(rows: pl.DataFrame) -> alt.Chart:
     )  # fmt: skip
 
 
-def waterfall_height(rows: pl.DataFrame) -> int:
-    """How high the waterfall is, in pixels: a line for each part that changed."""
-    return 21 * len(rows.filter(pl.col("change_ns").is_null() | (pl.col("change_ns") != 0)))
-
-
-class _Page:
+class _Comparison:
     def __init__(self, database: Database, found: Diff, a: int, b: int) -> None:
         self.found = found
         self.of_both = {"a": a, "b": b}
@@ -194,10 +199,10 @@ class _Page:
         longer = sum(max(each["change_ns"], 0) for each in _changed(rows))
         shorter = sum(min(each["change_ns"], 0) for each in _changed(rows))
         says = (
-            f"{rows[0]['window']}. Parts that take longer add {duration(longer)}, parts that take "
-            f"less save {duration(-shorter)}; in all, {_signed(longer + shorter)}."
+            f"{rows[0]['window']}. Parts that got longer: {_signed(longer)}; parts that got "
+            f"shorter: {_signed(shorter)}; in all: {_signed(longer + shorter)}."
         )
-        drawn = charts.sized(waterfall_chart(frame), waterfall_height(frame))
+        drawn = waterfall_chart(rows)
         return [self._figure("waterfall", "From a's step to b's", says, frame, drawn)]
 
     def _classes(self) -> list[Figure]:
@@ -244,10 +249,7 @@ class _Page:
 
     @staticmethod
     def _kernels(rows: Rows) -> pl.DataFrame:
-        return _frame(rows).select(
-            "kernel", "class", pl.col("change").alias(_CHANGE), "change_ns", "a_ns", "b_ns", "a_count", "b_count",
-            "a_name", "b_name",
-        )  # fmt: skip
+        return _headed(_frame(rows), "kernel", "class", "change", "change_ns")
 
     def operators(self) -> list[Figure]:
         """Operators and modules that cost more or less."""
@@ -263,11 +265,7 @@ class _Page:
             rows = [row for row in getattr(self.found, name) if row["change_ns"]]
             if rows:
                 told = f"{says}, per step. {_most(rows, key)}"
-                frame = _frame(rows)
-                kept = [name for name in (key, "change", "change_ns") if name in frame.columns]
-                frame = frame.select(*kept, pl.exclude(kept)).rename(
-                    {"change": _CHANGE}, strict=False
-                )
+                frame = _headed(_frame(rows), key, "change", "change_ns")
                 figures.append(self._figure(name, name.capitalize(), told, frame))
         return figures
 
@@ -309,6 +307,12 @@ def _changed(rows: Rows) -> Rows:
 
 def _frame(rows: Rows) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _headed(rows: pl.DataFrame, *first: str) -> pl.DataFrame:
+    """The rows with these columns first, of those that there are."""
+    kept = [name for name in first if name in rows.columns]
+    return rows.select(*kept, pl.exclude(kept)).rename({"change": _CHANGE}, strict=False)
 
 
 def _most(rows: Rows, key: str) -> str:
