@@ -153,7 +153,7 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
 
 def classes_chart(rows: pl.DataFrame) -> alt.Chart:
     """The GPU time of each class of kernel in a and in b."""
-    return (
+    found: alt.Chart = (
         alt.Chart(rows)
         .transform_fold(["a_ns", "b_ns"], as_=["side", "time"])
         .transform_calculate(
@@ -179,6 +179,7 @@ def classes_chart(rows: pl.DataFrame) -> alt.Chart:
             ],
         )
     )  # fmt: skip
+    return found
 
 
 class _Comparison:

@@ -8,6 +8,7 @@ import altair as alt
 import polars as pl
 import vl_convert
 
+from tracekit.reporters import colours
 from tracekit.reporters.html import charts, encode
 from tracekit.reporters.parts import WindowPart
 
@@ -30,7 +31,7 @@ def parts_chart(parts: Sequence[WindowPart]) -> alt.TopLevelMixin:
         ]
     )
     names = rows["part"].to_list()
-    shades = [charts.colours.of(part.kind) for part in parts]
+    shades = [colours.of(part.kind) for part in parts]
     bar = (
         alt.Chart(rows)
         .mark_bar(stroke="white")
