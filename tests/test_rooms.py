@@ -14,8 +14,8 @@ PACKAGE = ROOT / "tracekit"
 # From the lowest room up: a module imports from its own room, and from those before it. A room
 # within another one has its own line.
 ROOMS = [
-    "errors", "text", "causes", "thresholds", "files", "workloads", "queries", "native", "trace",
-    "database", "ingest", "replay.graph", "replay", "advice", "verdict", "compare", "run",
+    "errors", "text", "causes", "thresholds", "files", "shown", "workloads", "queries", "native",
+    "trace", "database", "ingest", "replay.graph", "replay", "advice", "verdict", "compare", "run",
     "capture", "experiments", "reporters", "commands", "__main__",
 ]  # fmt: skip
 # What it holds is loaded when it is first used.

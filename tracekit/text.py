@@ -44,6 +44,15 @@ def size(n_bytes: int | float | None) -> str:
     return f"{n_bytes:.0f} B"
 
 
+def figure_of(value: int | None, column: str) -> str:
+    """A number in the unit that its column's name says: a time, a size, or a count."""
+    if column.endswith("_ns"):
+        return duration(value)
+    if column.endswith("_bytes"):
+        return size(value)
+    return "-" if value is None else f"{value:,}"
+
+
 def share(part: int | float, whole: int | float) -> str:
     """`part` as a percentage of `whole`, such as '12.5 %'; '-' when `whole` is 0."""
     if not whole:

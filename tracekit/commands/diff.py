@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.commands.options import resource_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
 
 
 @click.command()
@@ -44,19 +47,9 @@ def diff(
     counts are per step; the waterfall compares the median steps.
     """
     from tracekit.compare import diff as library
-    from tracekit.ingest.resources import Resources
     from tracekit.reporters import diff as reporter
-    from tracekit.run import load, open_any
 
-    if len(runs) > 2:
-        raise TracekitError("give two traces to compare, or one database that holds both")
-    one = len(runs) == 1
-    with open_any(runs[0], Resources(**limits)) if one else load(runs, **limits) as database:
-        if not one and (count := len(database.trace_ids())) != 2:
-            raise TracekitError(
-                f"A and B hold {count} traces: load them into one database, give only that, and "
-                "choose two with --trace-ids"
-            )
+    with open_pair(runs, **limits) as database:
         found = library.diff(database, *trace_ids, top=top)
         failed = [each for each in conditions if library.fails(database, each, *trace_ids)]
     if as_json:
@@ -66,3 +59,26 @@ def diff(
     for condition in failed:
         click.echo(f"tracekit: failed: {printable(condition)}", err=True)
     return 1 if failed else 0
+
+
+def open_pair(runs: tuple[str, ...], **limits: Any) -> Database:
+    """Opens the two traces to compare, or the one database that holds both.
+
+    Raises:
+        TracekitError: when they are not two, or cannot be read.
+    """
+    from tracekit.ingest.resources import Resources
+    from tracekit.run import load, open_any
+
+    if len(runs) > 2:
+        raise TracekitError("give two traces to compare, or one database that holds both")
+    if len(runs) == 1:
+        return open_any(runs[0], Resources(**limits))
+    database = load(runs, **limits)
+    if (count := len(database.trace_ids())) != 2:
+        database.close()
+        raise TracekitError(
+            f"A and B hold {count} traces: load them into one database, give only that, and "
+            "choose two with --trace-ids"
+        )
+    return database

@@ -14,6 +14,9 @@ from tracekit.errors import TracekitError
 @click.argument("runs", nargs=-1, required=True, metavar="TRACE|DB...")
 @click.option("-o", "--output", required=True, help="The HTML file to write.")
 @click.option("--trace-id", type=int, help="Which trace of a database.  [default: its only one]")
+@click.option(
+    "--trace-ids", type=int, nargs=2, metavar="A B", help="Compare these traces of the database."
+)
 @window_option
 @threshold_option
 @resource_options
@@ -21,14 +24,18 @@ def report(
     runs: tuple[str, ...],
     output: str,
     trace_id: int | None,
+    trace_ids: tuple[int, int] | None,
     window: str | None,
     thresholds: tuple[str, ...],
     **limits: Any,
 ) -> None:
     """Write a page of charts that needs nothing but a browser.
 
-    The page can be mailed and opened without a network. Needs the extra `report`.
+    Of one trace: its verdict and where the time went. Of two, or of two traces of a DB
+    (--trace-ids): what changed from the first to the second. The page can be mailed and opened
+    without a network. Needs the extra `report`.
     """
+    from tracekit.commands.diff import open_pair
     from tracekit.files import require_writable
     from tracekit.ingest.resources import Resources
     from tracekit.run import open_any
@@ -41,5 +48,11 @@ def report(
 
     require_writable(output)
     judged = Thresholds().updated(thresholds)
+    if len(runs) > 1 or trace_ids:
+        if window or trace_id is not None:
+            raise TracekitError("--window and --trace-id are for the page of one trace")
+        with open_pair(runs, **limits) as database:
+            reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
+        return
     with open_any(runs[0], Resources(**limits)) as database:
         reports.write_trace(database, output, trace_id, window, judged)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
+from tracekit.shown import Shown
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
@@ -19,7 +20,7 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Diff:
+class Diff(Shown):
     """Run b compared with run a: each list has the rows of the query `diff_NAME`.
 
     `a` and `b` are the paths of the traces. `doubts` are the findings of the queries `health` and

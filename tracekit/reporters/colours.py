@@ -45,7 +45,11 @@ REGIME = {
     "unknown": "#7f7f7f",
 }
 
-ALL = DEVICE | HOST | REGIME
+# The runs of a comparison, and whether a part takes longer or shorter in b than in a.
+RUN = {"a": "#868e96", "b": "#2b7bba"}
+CHANGE = {"longer": "#d6604d", "shorter": "#4393c3"}
+
+ALL = DEVICE | HOST | REGIME | RUN | CHANGE
 
 
 def of(name: str) -> str:

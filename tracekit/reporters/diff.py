@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
 from tracekit.reporters.page import clipped, console, section
-from tracekit.text import duration, printable, size
+from tracekit.text import duration, figure_of, printable
 
 _BAR = 30
 
@@ -42,23 +41,14 @@ def _table(*columns: str) -> Table:
 def _summary(out: Console, rows: Rows) -> None:
     table = _table("", "a", "b", "change", "b / a")
     for row in rows:
-        unit = _unit(row["metric"])
         ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        figures = [unit(row[name]) for name in ("a", "b", "change")]
+        figures = [figure_of(row[name], row["metric"]) for name in ("a", "b", "change")]
         table.add_row(row["metric"].removesuffix("_ns").removesuffix("_bytes"), *figures, ratio)
     section(out, "Figures (of the median step, if both runs have steps, then of the whole trace)")
     if rows:
         out.print(table)
     else:
         out.print("none: one of the runs has no GPU ops")
-
-
-def _unit(metric: str) -> Callable[[int | None], str]:
-    if metric.endswith("_ns"):
-        return duration
-    if metric.endswith("_bytes"):
-        return size
-    return lambda count: "-" if count is None else f"{count:,}"
 
 
 def _waterfall(out: Console, rows: Rows) -> None:

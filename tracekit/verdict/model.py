@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracekit.shown import Shown
+
 if TYPE_CHECKING:
     from tracekit.advice.model import Advice
     from tracekit.replay.gains import Causal, Gains
@@ -234,7 +236,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Analysis:
+class Analysis(Shown):
     """Everything `analyze` reports about one trace."""
 
     trace: Trace

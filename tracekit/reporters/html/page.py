@@ -22,7 +22,7 @@ from tracekit.files import written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import encode
 from tracekit.reporters.html.figure import Figure
-from tracekit.text import duration, percent, printable, share, size
+from tracekit.text import duration, figure_of, percent, printable, share, size
 
 # The page may run its own scripts and nothing else, and may load nothing at all.
 _POLICY = (
@@ -159,6 +159,7 @@ def _templates() -> jinja2.Environment:
         "colour": colours.of,
         "safe_text": encode.safe,
         "printable": printable,
+        "figure": figure_of,
     }
     return environment
 

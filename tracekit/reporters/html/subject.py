@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tracekit.database.connection import is_database
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Subject:
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
-        given = {"trace": self.trace_id} | parameters
+        given = {"trace": 1 if self.is_apart else self.trace_id} | parameters
         chosen = "".join(
             f" --param {shlex.quote(f'{name}={value}')}"
             for name, value in given.items()
@@ -149,7 +150,13 @@ class Subject:
     @property
     def quoted_name(self) -> str:
         """The database or trace, as a shell takes it."""
-        return shlex.quote(printable(self.database.name))
+        name = self.analysis.trace.path if self.is_apart else self.database.name
+        return shlex.quote(printable(name))
+
+    @cached_property
+    def is_apart(self) -> bool:
+        """Whether several traces were loaded without a database: commands name this one alone."""
+        return len(self.database.trace_ids()) > 1 and not is_database(self.database.name)
 
     @cached_property
     def findings(self) -> list[dict[str, Any]]:

@@ -34,7 +34,8 @@ def faster(subject: Subject) -> Figure | None:
     )
     [here] = rows.filter(host=1, device=1, network=1).rows(named=True)
     best = rows.filter(host=pl.col("host").max(), device=1, network=1).row(0, named=True)
-    chosen = f" --trace-id {subject.trace_id}" if len(subject.database.trace_ids()) > 1 else ""
+    is_chosen = len(subject.database.trace_ids()) > 1 and not subject.is_apart
+    chosen = f" --trace-id {subject.trace_id}" if is_chosen else ""
     command = f"tracekit whatif {subject.quoted_name}{chosen}"
     return Figure(
         name="faster",

@@ -1,0 +1,107 @@
+"""Results as notebooks show them: HTML with a chart that needs no script."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from html import escape
+from typing import TYPE_CHECKING
+
+from tracekit.compare.diff import Diff
+from tracekit.reporters.parts import parts_of
+from tracekit.text import duration, figure_of, percent, printable
+from tracekit.verdict.model import Analysis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import altair
+
+# Longer text from a trace is cut.
+_LONGEST_TEXT = 200
+
+
+@singledispatch
+def html(found: object) -> str:
+    """A result as HTML: its words or its table, and a chart where the extra `report` is installed.
+
+    Raises:
+        TypeError: for what notebooks do not show.
+    """
+    raise TypeError(f"notebooks do not show a {type(found).__name__}")
+
+
+@html.register
+def _analysis(found: Analysis) -> str:
+    verdict = found.verdict
+    by = f", by {verdict.bottleneck}" if verdict.bottleneck else ""
+    margin = "" if verdict.margin is None else f", margin {percent(abs(verdict.margin))}"
+    span = duration(found.window.span_ns)
+    return _joined(
+        f"<b>{_text(verdict.regime + by)}</b> (confidence {_text(verdict.confidence)}{margin})",
+        _text(f"{found.trace.path}: {found.window.name}, {span}"),
+        _list(verdict.why),
+        _drawn(lambda: _parts_chart(found)),
+    )
+
+
+@html.register
+def _diff(found: Diff) -> str:
+    rows = [
+        [row["metric"].removesuffix("_ns").removesuffix("_bytes")]
+        + [figure_of(row[side], row["metric"]) for side in ("a", "b", "change")]
+        + ["-" if row["ratio"] is None else f"{row['ratio']:.2f}"]
+        for row in found.summary
+    ]
+    table = _table(["", "a", "b", "change", "b / a"], rows)
+    doubts = [f"trace {row['trace_id']}: {row['message']}" for row in found.doubts]
+    return _joined(
+        _text(f"a: {found.a}"),
+        _text(f"b: {found.b}"),
+        table if rows else "One of the runs has no GPU ops.",
+        _list(doubts),
+        _drawn(lambda: _waterfall(found)) if found.waterfall else "",
+    )
+
+
+def _parts_chart(found: Analysis) -> altair.TopLevelMixin | None:
+    from tracekit.reporters.html.still import parts_chart
+
+    parts = parts_of(found)
+    return parts_chart(parts) if parts else None
+
+
+def _waterfall(found: Diff) -> altair.TopLevelMixin | None:
+    from tracekit.reporters.html.diff import waterfall_chart
+
+    return waterfall_chart(found.waterfall)
+
+
+def _drawn(chart: Callable[[], altair.TopLevelMixin | None]) -> str:
+    """The chart as SVG; nothing where the extra `report` is not installed."""
+    try:
+        from tracekit.reporters.html.still import svg
+
+        made = chart()
+    except ImportError:
+        return ""
+    return "" if made is None else svg(made)
+
+
+def _text(value: object) -> str:
+    text = printable(value)
+    return escape(text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "...")
+
+
+def _list(sentences: Iterable[str]) -> str:
+    lines = "".join(f"<li>{_text(each)}</li>" for each in sentences)
+    return f"<ul>{lines}</ul>" if lines else ""
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    head = "".join(f"<th>{_text(each)}</th>" for each in heads)
+    lines = "".join(f"<tr>{''.join(f'<td>{_text(v)}</td>' for v in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _joined(*blocks: str) -> str:
+    return "<div>" + "".join(f"<div>{each}</div>" for each in blocks if each) + "</div>"
