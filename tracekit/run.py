@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +137,23 @@ class Database(Reader):
             reason = "; ".join(analysis.verdict.why) or "it has no events that last"
             raise TracekitError(f"{analysis.trace.path}: nothing can be advised: {reason}")
         return fixes
+
+    @property
+    def plot(self) -> Any:
+        """The charts of the page of a trace, as Altair charts: `run.plot.timeline()`.
+
+        See tracekit/reporters/html/plots.py, which is loaded by its name: reporters know this
+        module, not the other way round.
+
+        Raises:
+            TracekitError: when the extra `report` is not installed.
+        """
+        try:
+            return import_module("tracekit.reporters.html.plots").Plots(self)
+        except ImportError as error:
+            raise TracekitError(
+                f"charts need {error.name}: pip install 'tracekit[report]'"
+            ) from error
 
     def only(self, trace: int | None) -> int:
         """The trace_id that `trace` chooses: with None, that of the only trace.
