@@ -1,0 +1,33 @@
+"""Makes examples/report.png: the first screen of the report of a simulated run.
+
+    python -m examples.report_picture
+
+Needs the extras `report` and `dev`, and Chromium.
+"""
+
+import tempfile
+from pathlib import Path
+
+import tracekit
+from tests.browser import browser, opened
+from tracekit.reporters.html.reports import write_trace
+
+# From the repository's root, so that the page names no other folder.
+PICTURE = Path("examples/report.png")
+RUN = Path("tests/data/simulated-overhead-bound.json.gz")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, tracekit.load(RUN) as run:
+        page = Path(folder) / "report.html"
+        write_trace(run, page)
+        with (
+            browser() as chromium,
+            opened(chromium, page, viewport={"width": 1280, "height": 1250}) as view,
+        ):
+            view.scroll_through()
+            view.page.screenshot(path=PICTURE)
+
+
+if __name__ == "__main__":
+    main()
