@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
 import polars as pl
 
 from tracekit.reporters import colours
+from tracekit.reporters.html import encode
 
 # As `tracekit.text.duration` writes them; in a chart, a number needs no more than three digits.
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
@@ -65,12 +67,17 @@ def colour(names: list[str], title: str | None = None, **legend: Any) -> alt.Col
     )
 
 
+def safe(names: Iterable[str]) -> list[str]:
+    """Names from a trace as the page's rows have them."""
+    return [encode.safe(name) for name in names]
+
+
 def names(column: str, order: list[str]) -> alt.Y:
     """A row for each name, in this order; of long names, the end."""
     end = "'...' + substring(datum.value, length(datum.value) - 44)"
     shown = f"length(datum.value) > 46 ? {end} : datum.value"
     return alt.Y(
-        f"{column}:N", sort=order, title=None, axis=alt.Axis(labelLimit=320, labelExpr=shown)
+        f"{column}:N", sort=safe(order), title=None, axis=alt.Axis(labelLimit=320, labelExpr=shown)
     )
 
 

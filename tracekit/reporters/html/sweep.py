@@ -213,11 +213,11 @@ class _SweepFigures:
         across = list(dict.fromkeys(self.rows["across"]))
         return alt.Chart(rows).encode(
             x=alt.X("across:O", title=self.across, sort=across, axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("down:O", title=None, sort=list(dict.fromkeys(rows["down"]))),
+            y=alt.Y("down:O", title=None, sort=charts.safe(dict.fromkeys(rows["down"]))),
         )
 
     def _variants(self, column: str) -> alt.Color:
-        names = self.found.variants
+        names = charts.safe(self.found.variants)
         shades = [colours.VARIANTS[at % len(colours.VARIANTS)] for at in range(len(names))]
         return alt.Color(
             f"{column}:N",

@@ -66,7 +66,7 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
     shared = {
         "x": alt.X(
             "step:N",
-            sort=rows["step"].unique(maintain_order=True).to_list(),
+            sort=charts.safe(rows["step"].unique(maintain_order=True)),
             title="step",
             axis=alt.Axis(
                 labelExpr="replace(datum.value, 'ProfilerStep#', '')",
