@@ -23,7 +23,8 @@ WITH RECURSIVE launched AS (
     GROUP BY trace_id, launch_id
 ),
 slice AS MATERIALIZED (
-    SELECT t.trace_id, t.tid, h.event_id, h.parent_id, s.start_ns, s.dur_ns, s.kind::VARCHAR AS kind,
+    SELECT t.trace_id, t.tid, h.event_id, h.parent_id, s.start_ns, s.end_ns, s.dur_ns,
+           s.kind::VARCHAR AS kind,
            CASE WHEN s.kind = 'annotation' THEN regexp_replace(s.name, '^ProfilerStep#\d+$', 'ProfilerStep')
                ELSE s.name END AS name,
            coalesce(l.gpu_ns, 0) AS gpu_ns
@@ -34,9 +35,28 @@ slice AS MATERIALIZED (
         AND s.start_ns >= coalesce(getvariable('from_ns')::BIGINT, s.start_ns)
         AND s.start_ns < coalesce(getvariable('to_ns')::BIGINT, s.start_ns + 1)
 ),
+-- A slice that outlasts the one in which it begins is drawn inside the first around it that does not end
+-- earlier.
+outlasting AS (
+    SELECT s.trace_id, s.event_id, s.end_ns, p.parent_id, 1 AS level
+    FROM slice AS s JOIN slice AS p ON s.trace_id = p.trace_id AND s.parent_id = p.event_id
+    WHERE s.end_ns > p.end_ns
+    UNION ALL
+    SELECT o.trace_id, o.event_id, o.end_ns, p.parent_id, level + 1
+    FROM outlasting AS o JOIN slice AS p ON o.trace_id = p.trace_id AND o.parent_id = p.event_id
+    WHERE o.end_ns > p.end_ns
+),
+moved AS (
+    SELECT trace_id, event_id, parent_id FROM outlasting
+    QUALIFY row_number() OVER (PARTITION BY trace_id, event_id ORDER BY level DESC) = 1
+),
+placed AS MATERIALIZED (
+    SELECT s.* REPLACE (CASE WHEN m.event_id IS NULL THEN s.parent_id ELSE m.parent_id END AS parent_id)
+    FROM slice AS s LEFT JOIN moved AS m USING (trace_id, event_id)
+),
 around AS MATERIALIZED (
     SELECT s.*, hash(s.trace_id, s.tid) AS thread_node, p.event_id IS NULL AS is_outer
-    FROM slice AS s LEFT JOIN (SELECT trace_id, event_id FROM slice) AS p
+    FROM placed AS s LEFT JOIN (SELECT trace_id, event_id FROM slice) AS p
         ON s.trace_id = p.trace_id AND s.parent_id = p.event_id
 ),
 path AS (

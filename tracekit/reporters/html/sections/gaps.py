@@ -40,7 +40,7 @@ def culprits(subject: Subject) -> Figure | None:
     )  # fmt: skip
     return Figure(
         name="culprits",
-        title="What the device waits for",
+        title="What the device waits for, over the whole trace",
         says=f"Most of all it waits for {cause_of(first['cause'])} in {first['culprit'][:60]}: "
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
         "which it waits for the host.",
