@@ -13,11 +13,11 @@ from tests.test_questions_ranks import collective
 from tests.traces import gpu_op, launch
 from tests.traces import step as marked
 from tracekit.commands import cli
-from tracekit.reporters.html import reports
+from tracekit.reporters.html import reports, trace
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import Ranks, in_order_of_interest
-from tracekit.reporters.html.subject import Judgement, Subject
+from tracekit.reporters.html.subject import Examination, Subject
 
 RANKS, LATE, STEPS = 3, 1, 3
 SLOWER_NS, TIMES = 300 * US, 4
@@ -59,7 +59,7 @@ def job(files):
 
 @pytest.fixture(scope="module")
 def analyses(job):
-    return [job.verdict(trace) for trace in job.trace_ids()]
+    return [job.verdict(each) for each in job.trace_ids()]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_the_late_rank_is_named_with_its_own_cause_and_place(job, analyses, view
     assert "recording begins" not in told
     worst = figures["excess"].rows.row(0, named=True)
     assert (worst["name"], worst["part"]) == (f"rank {LATE}", "python")
-    assert TIMES * SLOWER_NS / 2 < worst["excess_ns_per_step"] <= TIMES * SLOWER_NS
+    assert TIMES * SLOWER_NS / 2 < worst["excess_ns"] <= TIMES * SLOWER_NS
     assert found.first[0].trace.rank == LATE
     assert in_order_of_interest(job)[:2] == [1, LATE + 1]
 
@@ -151,23 +151,38 @@ def test_rows_begin_at_zero_so_that_javascript_counts_them_exactly(figures):
     assert max(rows["end_ns"]) < 2**53
 
 
+@pytest.mark.thorough
 def test_a_directory_becomes_one_page_with_a_page_for_each_rank(files, tmp_path):
     output = tmp_path / "report.html"
     done = CliRunner().invoke(cli, ["report", str(files[0].parent), "-o", str(output)])
     assert done.exception is None, done.output
     text = output.read_text()
     assert f"{RANKS} ranks: the others wait most for rank {LATE}" in text
-    for trace in range(1, RANKS + 1):
-        assert f'<main id="trace{trace}" class="view" hidden>' in text
-        assert text.count(f'data-view="trace{trace}"') == 2
+    for number in range(1, RANKS + 1):
+        assert f'<main id="trace{number}" class="view" hidden>' in text
+        assert text.count(f'data-view="trace{number}"') == 2
     assert f"tracekit query stragglers {files[0].parent}" in text
     assert "have a page of their own" not in text
 
 
+def test_the_database_of_a_sweep_becomes_the_page_of_the_sweep(files, tmp_path, monkeypatch):
+    monkeypatch.setattr("tracekit.experiments.points.sweep_in", lambda database: "the sweep")
+    written = []
+    monkeypatch.setattr(reports, "write_sweep", lambda *given: written.append(given))
+    output = str(tmp_path / "report.html")
+    CliRunner().invoke(cli, ["report", str(files[0].parent), "-o", output], catch_exceptions=False)
+    assert written == [("the sweep", output)]
+    done = CliRunner().invoke(
+        cli, ["report", str(files[0].parent), "-o", output, "--window", "trace"]
+    )
+    assert "--window is not for the page of a sweep" in str(done.exception)
+
+
 def test_pages_that_do_not_fit_are_left_out_and_the_page_says_so(job, analyses, monkeypatch):
-    subjects = [Subject(job, trace) for trace in in_order_of_interest(job)]
+    monkeypatch.setattr(trace, "SECTIONS", ())
+    subjects = [Subject(job, each) for each in in_order_of_interest(job)]
     for subject in subjects:
-        subject.judgement = Judgement(analyses[subject.trace_id - 1], None, [])
+        subject.judgement = Examination(analyses[subject.trace_id - 1], None, [], [])
     shown = ranks_view(job, analyses)
     text = reports.with_pages(shown, subjects[:2])
     assert f"2 of {RANKS} have a page of their own in this file" in text
@@ -187,7 +202,7 @@ def test_several_traces_that_are_no_ranks_are_shown_without_waits(tmp_path):
         text = {"traceEvents": events, "baseTimeNanoseconds": base}
         (tmp_path / f"{name}.json").write_text(json.dumps(text))
     with tracekit.load(tmp_path) as run:
-        shown = ranks_view(run, [run.verdict(trace) for trace in run.trace_ids()])
+        shown = ranks_view(run, [run.verdict(each) for each in run.trace_ids()])
     assert shown.facts["ranks"].headline == "2 traces"
     assert shown.facts["ranks"].reasons == []
     assert [figure.name for part in shown.parts for figure in part.figures] == ["table", "parts"]
@@ -231,12 +246,13 @@ def test_collectives_that_do_not_end_together_make_waits_doubtful(tmp_path):
     other = [(end - 11, end, group) for _, end, group in other]
     files = [rank_file(tmp_path, 0, 2, mine), rank_file(tmp_path, 1, 2, other)]
     with tracekit.load(files) as run:
-        found = Ranks(run, [run.verdict(trace) for trace in (1, 2)])
+        found = Ranks(run, [run.verdict(each) for each in (1, 2)])
         assert found.headline == "2 ranks"
         assert found.clock_doubt.startswith("the ends of the same collectives differ by")
 
 
-def test_the_page_of_very_many_ranks_is_small_and_says_what_it_leaves_out(tmp_path, view):
+@pytest.mark.thorough
+def test_the_page_of_very_many_ranks_is_small_and_says_what_it_leaves_out(tmp_path):
     count, calls = 200, 40
     files = [
         rank_file(
@@ -248,8 +264,8 @@ def test_the_page_of_very_many_ranks_is_small_and_says_what_it_leaves_out(tmp_pa
     with tracekit.load(files) as run:
         one = run.verdict(1)
         analyses = [
-            replace(one, trace=replace(one.trace, trace_id=trace, rank=trace - 1, world_size=count))
-            for trace in run.trace_ids()
+            replace(one, trace=replace(one.trace, trace_id=each, rank=each - 1, world_size=count))
+            for each in run.trace_ids()
         ]
         shown = ranks_view(run, analyses)
     figures = {figure.name: figure for part in shown.parts for figure in part.figures}

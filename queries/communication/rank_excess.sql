@@ -4,9 +4,9 @@
 -- column rank (id): its rank
 -- column part (text): compute, memcpy, or a cause of idle time: python, input ...; device, unlinked and
 --     after_last_op as in partition. Communication is left out: it contains waiting for others
--- column ns_per_step (ns): its time in the GPU-active span of the main device, over the number of steps
--- column others_ns_per_step (ns): the median of the same over the other ranks
--- column excess_ns_per_step (ns): how much longer it is
+-- column own_ns (ns): its time in the GPU-active span of the main device, over the number of steps
+-- column others_ns (ns): the median of the same over the other ranks
+-- column excess_ns (ns): own_ns less others_ns
 -- doubts: no_gpu_ops, one_rank, unlinked_gpu_ops, no_stacks
 WITH measured AS (
     SELECT trace_id, CASE activity WHEN 'copy' THEN 'memcpy' WHEN 'idle' THEN CASE idle_class
@@ -29,7 +29,7 @@ compared AS (
       ON own.job = other.job AND own.part = other.part AND own.trace_id <> other.trace_id
     WHERE own.trace_id = coalesce(getvariable('trace'), own.trace_id) GROUP BY ALL
 )
-SELECT trace_id, rank, part, ns AS ns_per_step, others_ns AS others_ns_per_step,
-       ns - others_ns AS excess_ns_per_step
+SELECT trace_id, rank, part, ns AS own_ns, others_ns,
+       ns - others_ns AS excess_ns
 FROM compared WHERE ns > 0 OR others_ns > 0
-ORDER BY excess_ns_per_step DESC, trace_id, part
+ORDER BY excess_ns DESC, trace_id, part

@@ -62,6 +62,8 @@ def report(
         if trace_id is not None or len(database.trace_ids()) == 1:
             reports.write_trace(database, output, trace_id, window, judged)
         elif sweep := sweep_in(database):
+            if window:
+                raise TracekitError("--window is not for the page of a sweep")
             reports.write_sweep(sweep, output)
         else:
             reports.write_ranks(database, output, window, judged)

@@ -129,23 +129,23 @@ def parts(ranks: Ranks) -> Figure | None:
 def excess(ranks: Ranks) -> Figure | None:
     """What each rank does for longer than the others."""
     found = ranks.rows("rank_excess")
-    if not len(found) or not found["excess_ns_per_step"].abs().max():
+    if not len(found) or not found["excess_ns"].abs().max():
         return None
     most = found.row(0, named=True)
     rows = _named(ranks, found).head(MOST_CELLS)
     cells = (
         alt.Chart(rows)
         .transform_calculate(
-            more=charts.duration_of("datum.excess_ns_per_step"),
-            others=charts.duration_of("datum.others_ns_per_step"),
-            own=charts.duration_of("datum.ns_per_step"),
+            more=charts.duration_of("datum.excess_ns"),
+            others=charts.duration_of("datum.others_ns"),
+            own=charts.duration_of("datum.own_ns"),
         )
         .mark_rect()
         .encode(
             x=alt.X("part:N", title=None, axis=alt.Axis(labelAngle=-30)),
             y=lane(ranks, "name"),
             color=alt.Color(
-                "excess_ns_per_step:Q",
+                "excess_ns:Q",
                 title="more than the median of the others, per step",
                 scale=alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True),
                 legend=legend(titleLimit=400),
@@ -157,7 +157,7 @@ def excess(ranks: Ranks) -> Figure | None:
         "excess",
         "What each does for longer than the others",
         f"Most stands out {ranks.names[most['trace_id']]}, with "
-        f"{duration(most['excess_ns_per_step'])} more of {part_name(most['part'])} per step. "
+        f"{duration(most['excess_ns'])} more of {part_name(most['part'])} per step. "
         "Communication is left out, because it contains the waiting."
         f"{left_out_text(len(found) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),

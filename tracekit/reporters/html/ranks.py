@@ -199,7 +199,7 @@ class Ranks:
         trace = late.trace.trace_id
         name, steps = self.names[trace], max(1, len(late.steps))
         rows = self.database.ask("rank_excess", trace=trace)
-        excess = rows[0]["excess_ns_per_step"] if rows else 0
+        excess = rows[0]["excess_ns"] if rows else 0
         found = []
         if excess > 0:
             part = rows[0]["part"]
