@@ -240,7 +240,7 @@ def load(
         raise TracekitError("no trace is given")
     job = Job(paths, devices, resources, resume, on_bad is not None, progress)
     if database is None:
-        name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
+        name = str(given[0]) if len(given) == 1 else f"{len(paths)} traces"
         loaded = Database(into_memory(job), name)
     else:
         into_file(job, database, append=append, on_wait=on_wait)

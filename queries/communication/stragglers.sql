@@ -10,19 +10,11 @@
 -- column held_up_ns (ns): time for which all others together waited in these
 -- doubts: no_communication, one_rank
 -- As in collective_skew.
-WITH matched AS (
-    SELECT *, min(dur_ns) OVER same AS wire_ns,
-           sum(dur_ns) OVER same - count(*) OVER same * min(dur_ns) OVER same AS wait_ns,
-           count(*) OVER same AS ranks_seen, row_number() OVER (same ORDER BY dur_ns, rank) = 1 AS is_last
-    FROM matched_collectives()
-    WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place,
-        type)
-)
 SELECT
     step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns,
     sum(wire_ns)::BIGINT AS wire_ns,
-    sum(dur_ns - wire_ns)::BIGINT AS waited_ns,
-    count(*) FILTER (is_last) AS times_last, sum_where(wait_ns, is_last) AS held_up_ns
-FROM matched WHERE ranks_seen > 1
+    sum(wait_ns)::BIGINT AS waited_ns,
+    count(*) FILTER (is_last) AS times_last, sum_where(awaited_ns, is_last) AS held_up_ns
+FROM awaited_collectives()
 GROUP BY step, rank, trace_id
 ORDER BY step, rank, trace_id

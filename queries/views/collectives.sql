@@ -145,3 +145,67 @@ SELECT
     coalesce(sequence,
         row_number() OVER (PARTITION BY trace_id, group_key, step, type ORDER BY start_ns, event_id)) AS place
 FROM stepped;
+
+-- The matched collectives that several ranks of the database took part in. Each ends everywhere at nearly the
+-- same time, so a rank waits for as long as its kernel takes longer than the shortest one (`wire_ns`), which
+-- is that of the rank that came last. `awaited_ns` is what all ranks together waited for that rank, and
+-- `call_key` tells one collective from another.
+CREATE OR REPLACE MACRO awaited_collectives() AS TABLE
+SELECT *, dur_ns - wire_ns AS wait_ns, (sum(dur_ns) OVER same - ranks_seen * wire_ns)::BIGINT AS awaited_ns,
+       place_by_length = 1 AS is_last
+FROM (
+    SELECT *, {'job': job, 'group_key': group_key, 'matched_by': matched_by,
+               'step': CASE WHEN sequence IS NULL THEN step END, 'place': place, 'type': type} AS call_key,
+           count(*) OVER same AS ranks_seen, min(dur_ns) OVER same AS wire_ns,
+           row_number() OVER shortest AS place_by_length,
+           first_value(trace_id) OVER shortest AS last_trace_id, first_value(rank) OVER shortest AS last_rank
+    FROM matched_collectives()
+    WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place,
+                        type),
+           shortest AS (same ORDER BY dur_ns, rank)
+)
+WHERE ranks_seen > 1
+WINDOW same AS (PARTITION BY call_key);
+
+-- Whether each rank leaves a collective of this type only after all ranks have entered it. A broadcast's
+-- sender, for one, may leave before.
+CREATE OR REPLACE MACRO ends_together(type) AS
+    type IN ('allreduce', 'allgather', 'reducescatter', 'alltoall', 'barrier');
+
+-- How far each rank's clock is ahead of the clock of its job's first rank. A collective ends on all its ranks
+-- at the same time, so that is the median over collectives of the differences of their ends. A rank that
+-- shares no collective with the first is compared with ranks that do, and so on; `hops` counts these. Ranks
+-- that no such path reaches are left out. `residual_ns` is the median of what the single differences deviate.
+CREATE OR REPLACE MACRO aligned_clocks() AS TABLE
+WITH RECURSIVE finish AS MATERIALIZED (
+    SELECT call_key, job, trace_id, rank, max(coalesce(base_time_ns, 0) + end_ns) AS end_ns
+    FROM awaited_collectives() WHERE ends_together(type) GROUP BY ALL
+),
+reached AS (
+    SELECT arg_min(trace_id, {'rank': coalesce(rank, trace_id), 'trace_id': trace_id}) AS trace_id, 0 AS hops,
+           0::BIGINT AS offset_ns, 0::BIGINT AS residual_ns, 0::BIGINT AS compared
+    FROM finish GROUP BY job
+    UNION ALL
+    (
+        WITH known AS (
+            SELECT call_key, percentile(list(f.end_ns - r.offset_ns), 50) AS end_ns
+            FROM finish AS f JOIN reached AS r USING (trace_id) GROUP BY call_key
+        ),
+        difference AS (
+            SELECT f.trace_id, f.end_ns - k.end_ns AS ns FROM finish AS f JOIN known AS k USING (call_key)
+            WHERE f.trace_id NOT IN (SELECT trace_id FROM reached)
+        ),
+        found AS (
+            SELECT trace_id, percentile(list(ns), 50) AS offset_ns, list(ns) AS differences FROM difference
+            GROUP BY trace_id
+        )
+        SELECT trace_id, hops, offset_ns, residual_ns, compared FROM reached WHERE EXISTS (FROM found)
+        UNION ALL
+        SELECT trace_id, (SELECT max(hops) + 1 FROM reached), offset_ns,
+               percentile(list_transform(differences, lambda ns: abs(ns - offset_ns)), 50), len(differences)
+        FROM found
+    )
+)
+SELECT trace_id, any_value(hops) AS hops, any_value(offset_ns) AS offset_ns,
+       any_value(residual_ns) AS residual_ns, any_value(compared) AS compared
+FROM reached GROUP BY trace_id;

@@ -13,7 +13,7 @@ from tracekit.errors import TracekitError
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="TRACE|DB...")
 @click.option("-o", "--output", required=True, help="The HTML file to write.")
-@click.option("--trace-id", type=int, help="Which trace of a database.  [default: its only one]")
+@click.option("--trace-id", type=int, help="Which trace of a database.  [default: all]")
 @click.option(
     "--trace-ids", type=int, nargs=2, metavar="A B", help="Compare these traces of the database."
 )
@@ -32,13 +32,16 @@ def report(
     """Write a page of charts that needs nothing but a browser.
 
     Of one trace: its verdict and where the time went. Of two, or of two traces of a DB
-    (--trace-ids): what changed from the first to the second. The page can be mailed and opened
-    without a network. Needs the extra `report`.
+    (--trace-ids): what changed from the first to the second. Of several, such as the ranks of a
+    job: who waits for whom, and a page for each, as many as fit. Of a sweep's DB: what bounds and
+    what is fastest, by size. The page can be mailed and opened without a network. Needs the extra
+    `report`.
     """
     from tracekit.commands.diff import open_pair
+    from tracekit.experiments.points import sweep_in
     from tracekit.files import require_writable
     from tracekit.ingest.resources import Resources
-    from tracekit.run import open_any
+    from tracekit.run import load, open_any
     from tracekit.thresholds import Thresholds
 
     try:
@@ -48,11 +51,19 @@ def report(
 
     require_writable(output)
     judged = Thresholds().updated(thresholds)
-    if len(runs) > 1 or trace_ids:
+    if len(runs) == 2 or trace_ids:
         if window or trace_id is not None:
             raise TracekitError("--window and --trace-id are for the page of one trace")
         with open_pair(runs, **limits) as database:
             reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
         return
-    with open_any(runs[0], Resources(**limits)) as database:
-        reports.write_trace(database, output, trace_id, window, judged)
+    one = len(runs) == 1
+    with open_any(runs[0], Resources(**limits)) if one else load(runs, **limits) as database:
+        if trace_id is not None or len(database.trace_ids()) == 1:
+            reports.write_trace(database, output, trace_id, window, judged)
+        elif sweep := sweep_in(database):
+            if window:
+                raise TracekitError("--window is not for the page of a sweep")
+            reports.write_sweep(sweep, output)
+        else:
+            reports.write_ranks(database, output, window, judged)

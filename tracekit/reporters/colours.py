@@ -7,6 +7,8 @@ may be alike where their names never stand side by side without a label.
 
 from __future__ import annotations
 
+from typing import Final
+
 # What a host thread does, and why a device waits for it.
 HOST = {
     "launch": "#e69f00",
@@ -49,7 +51,17 @@ REGIME = {
 RUN = {"a": "#868e96", "b": "#2b7bba"}
 CHANGE = {"longer": "#d6604d", "shorter": "#4393c3"}
 
-ALL = DEVICE | HOST | REGIME | RUN | CHANGE
+# What a rank does in a collective.
+RANK = {
+    "waiting for others": "#999933",
+    "on the wire": DEVICE["communication"],
+}
+
+ALL = DEVICE | HOST | REGIME | RUN | CHANGE | RANK
+
+# Schemes of Vega for amounts, and for what lies below and above a middle.
+AMOUNTS: Final = "viridis"
+DIFFERENCES: Final = "blueorange"
 
 
 def of(name: str) -> str:

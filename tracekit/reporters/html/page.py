@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -52,17 +52,28 @@ class View:
     template: str
     facts: dict[str, Any]
     parts: Sequence[Part] = field(default_factory=list)
+    label: str | None = None
+    """What the button says that shows it, if not its title."""
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """Its figures, as the page's script takes them."""
+        return {
+            f"{self.name}-{figure.name}": _figure(figure)
+            for part in self.parts
+            for figure in part.figures
+        }
+
+    @property
+    def data_bytes(self) -> int:
+        """How much its figures add to the page."""
+        return len(encode.script_json(self.data).encode())
 
 
 def page(title: str, views: Sequence[View]) -> str:
     """The whole page as HTML text."""
     scripts = [vega(), _vendored("dataTables.min.js"), _template_text("page.js")]
-    figures = {
-        f"{view.name}-{figure.name}": _figure(figure)
-        for view in views
-        for part in view.parts
-        for figure in part.figures
-    }
+    figures = {name: figure for view in views for name, figure in view.data.items()}
     data = {"figures": figures, "meanings": {}}
     template = _templates().get_template("page.html")
     return template.render(

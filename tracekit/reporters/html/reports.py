@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.reporters.html.diff import diff_view
-from tracekit.reporters.html.page import page, write
+from tracekit.reporters.html.page import View, page, write
+from tracekit.reporters.html.rank_figures import ranks_view
+from tracekit.reporters.html.ranks import in_order_of_interest
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
@@ -17,6 +21,12 @@ if TYPE_CHECKING:
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
+
+# A page is not larger than this.
+MOST_BYTES = 3_000_000
+# At most this many ranks get a page of their own, each with about so much text beside its figures.
+_MOST_PAGES = 12
+_TEXT_BYTES = 40_000
 
 
 def write_trace(
@@ -64,3 +74,51 @@ def write_sweep(found: Sweep, output: str | Path) -> None:
         TracekitError: when `output` cannot be written.
     """
     write(output, page(f"Sweep: {found.database}", [sweep_view(found)]))
+
+
+def write_ranks(
+    database: Database,
+    output: str | Path,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+) -> list[Analysis]:
+    """Writes the page of all traces of a database, such as the ranks of a job; returns their
+    analyses, in the order of trace_ids.
+
+    The first rank, and those for which the others wait longest, get a page of their own in the same
+    file, as many as fit.
+
+    Raises:
+        TracekitError: as `Database.verdict` does, or when `output` cannot be written.
+    """
+    from tracekit.verdict.analyze import analyze
+
+    order = in_order_of_interest(database)
+    subjects = {each: Subject(database, each, window, thresholds) for each in order[:_MOST_PAGES]}
+    analyses = [
+        subjects[each].analysis if each in subjects else analyze(database, each, window, thresholds)
+        for each in sorted(order)
+    ]
+    first = ranks_view(database, analyses)
+    text = with_pages(first, subjects.values())
+    write(output, text)
+    return analyses
+
+
+def with_pages(first: View, subjects: Iterable[Subject]) -> str:
+    """The page of all ranks with as many of single ranks as fit."""
+    title, names = first.facts["ranks"].headline, first.facts["ranks"].names
+    free = MOST_BYTES - len(page(title, [first]).encode())
+    views = []
+    for subject in subjects:
+        view = replace(trace_view(subject), label=names[subject.trace_id])
+        free -= view.data_bytes + _TEXT_BYTES
+        if free < 0:
+            break
+        views.append((subject.trace_id, view))
+    while True:
+        first.facts["paged"] = {trace: view.name for trace, view in views}
+        text = page(title, [first, *(view for _, view in views)])
+        if not views or len(text.encode()) <= MOST_BYTES:
+            return text
+        views.pop()

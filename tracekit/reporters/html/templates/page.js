@@ -340,9 +340,10 @@
     }
     if (button.dataset.view) {
       for (const other of document.querySelectorAll("nav.views button")) {
-        other.setAttribute("aria-pressed", String(other === button));
+        other.setAttribute("aria-pressed", String(other.dataset.view === button.dataset.view));
       }
       for (const view of document.querySelectorAll(".view")) view.hidden = view.id !== button.dataset.view;
+      scrollTo(0, 0);
     }
   });
 

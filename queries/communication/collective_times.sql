@@ -1,0 +1,33 @@
+-- question: When did the collectives with most waiting run on each rank, by one clock?
+-- param top (integer, default 20): how many collectives
+-- column group_key (text): as in collective_skew
+-- column matched_by (text): as in collective_skew
+-- column step (id): the profiler step of the rank in which it was launched
+-- column place (id): as in collective_skew
+-- column type (text): allreduce, allgather ...
+-- column rank (id): the rank
+-- column trace_id (id): its trace; ranks whose clocks rank_clocks cannot compare are left out
+-- column start_ns (ns): when the rank's kernel started, on the clock of the job's first rank
+-- column end_ns (ns): when it ended
+-- column wait_ns (ns): of that, waiting for the rank that came last, from the start on
+-- column awaited_rank (id): the rank that came last
+-- column awaited_ns (ns): what all ranks together waited in this collective
+-- doubts: no_communication, one_rank
+-- The clocks are aligned as in rank_clocks.
+WITH call AS (FROM awaited_collectives()),
+chosen AS (
+    SELECT call_key FROM call WHERE is_last ORDER BY awaited_ns DESC, start_ns, trace_id
+    LIMIT coalesce(getvariable('top'), 20)
+),
+first AS (
+    SELECT job, arg_min(coalesce(base_time_ns, 0), hops) AS base_ns
+    FROM aligned_clocks() JOIN jobs USING (trace_id) JOIN trace USING (trace_id) GROUP BY job
+)
+SELECT
+    group_key, matched_by, step, place, type, rank, trace_id,
+    coalesce(base_time_ns, 0) - base_ns - offset_ns + start_ns AS start_ns,
+    coalesce(base_time_ns, 0) - base_ns - offset_ns + end_ns AS end_ns,
+    wait_ns, last_rank AS awaited_rank, awaited_ns
+FROM call JOIN chosen USING (call_key) JOIN aligned_clocks() USING (trace_id)
+JOIN first ON call.job = first.job
+ORDER BY start_ns, rank, trace_id

@@ -1,0 +1,23 @@
+-- question: Which rank waits for which, and for how long?
+-- param top (integer, default 20): how many awaited ranks, those for which the others wait longest
+-- column awaited_rank (id): the rank that came last; a wait is counted for it alone, though other ranks may
+--     have come late, too
+-- column awaited_trace_id (id): its trace
+-- column waiting_rank (id): a rank that came before
+-- column waiting_trace_id (id): its trace
+-- column collectives (count): collectives in which it waited
+-- column wait_ns (ns): for how long: over all awaited ranks, it is the waiting rank's waited_ns in stragglers
+-- column awaited_ns (ns): for how long all ranks waited for the awaited rank: its held_up_ns in stragglers
+-- doubts: no_communication, one_rank
+-- As in collective_skew.
+WITH awaited AS (
+    SELECT last_trace_id, sum(wait_ns)::BIGINT AS awaited_ns FROM awaited_collectives()
+    GROUP BY last_trace_id ORDER BY awaited_ns DESC, last_trace_id LIMIT coalesce(getvariable('top'), 20)
+)
+SELECT
+    last_rank AS awaited_rank, last_trace_id AS awaited_trace_id, rank AS waiting_rank,
+    trace_id AS waiting_trace_id, count(*) AS collectives, sum(wait_ns)::BIGINT AS wait_ns, a.awaited_ns
+FROM awaited_collectives() AS c JOIN awaited AS a USING (last_trace_id)
+WHERE NOT is_last
+GROUP BY ALL
+ORDER BY a.awaited_ns DESC, awaited_trace_id, waiting_rank, waiting_trace_id
