@@ -1,14 +1,18 @@
 """The pages of reports in a real browser: they draw, they answer, and they load nothing."""
 
 import json
+import re
 from dataclasses import asdict
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser import browser, executable, opened
 from tests.conftest import trace_file
 from tests.sampling import sample
-from tracekit.reporters.html.reports import write_trace
+from tests.test_report_sweep import found_sweep
+from tracekit.reporters.html.reports import write_diff, write_ranks, write_sweep, write_trace
+from tracekit.run import load
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
@@ -113,6 +117,94 @@ def test_a_chosen_step_is_shown_everywhere(report, chromium):
         view.page.wait_for_timeout(200)
         assert view.page.eval_on_selector_all(bars, faint) == 0
         assert view.said == []
+
+
+def test_the_timeline_zooms_by_its_buttons_and_shows_all_again(report, chromium):
+    path, _ = report("v100-compiled-ddp")
+    with opened(chromium, path) as view:
+        figure = view.page.locator("[data-figure$='-timeline']")
+        figure.scroll_into_view_if_needed()
+        figure.locator(".drawing svg").wait_for()
+        start = figure.locator(".drawing .role-axis-label text").filter(
+            has_text=re.compile("^0 ns$")
+        )
+        expect(start).to_have_count(1)
+        figure.get_by_role("button", name="Zoom in").click()
+        expect(start).to_have_count(0)
+        figure.get_by_role("button", name="All", exact=True).click()
+        expect(start).to_have_count(1)
+        assert view.said == []
+
+
+def test_a_table_sorts_and_searches(report, chromium):
+    path, _ = report("v100-compiled-ddp")
+    with opened(chromium, path) as view:
+        figure = view.page.locator("[data-figure$='-kernels']")
+        figure.scroll_into_view_if_needed()
+        counts = figure.locator("tbody tr td:nth-child(3)")
+        figure.get_by_role("button", name="count").or_(
+            figure.get_by_role("columnheader", name="count")
+        ).first.click()
+        rising = [int(each.replace(",", "")) for each in counts.all_inner_texts()]
+        assert rising == sorted(rising)
+        figure.get_by_role("searchbox").fill("nccl")
+        names = figure.locator("tbody tr td:first-child").all_inner_texts()
+        assert names
+        assert all("nccl" in name.lower() for name in names)
+
+
+def test_a_flame_graph_changes_its_measure_and_looks_into_a_frame(report, chromium):
+    path, _ = report("v100-compiled-ddp")
+    with opened(chromium, path) as view:
+        figure = view.page.locator("[data-figure$='-flame']")
+        figure.scroll_into_view_if_needed()
+        frames = figure.locator(".drawing .mark-rect path")
+        frames.first.wait_for()
+        before = frames.count()
+        figure.get_by_role("combobox").select_option("gpu")
+        expect(frames).not_to_have_count(before)
+        of_gpu = frames.count()
+        frames.nth(of_gpu - 1).click(force=True)
+        expect(frames).not_to_have_count(of_gpu)
+        figure.get_by_role("button", name="Show all").click()
+        expect(frames).to_have_count(of_gpu)
+        assert view.said == []
+
+
+def made_page(kind, folder, shared_database):
+    """The page of a comparison, of a sweep, or of eight ranks."""
+    path = folder / f"{kind}.html"
+    if kind == "comparison":
+        pair = [trace_file("a100-diff-control.json.gz"), trace_file("v100-diff-test.json.gz")]
+        with load(pair) as database:
+            write_diff(database, 1, 2, path)
+    elif kind == "ranks":
+        files = [trace_file(f"v100-dlrm-rank{number}.json.gz") for number in range(8)]
+        with load(files) as database:
+            write_ranks(database, path)
+    else:
+        write_sweep(found_sweep(), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind", sample("pages of several runs", ["sweep", "comparison", "ranks"], ["sweep", "ranks"])
+)
+def test_a_page_of_several_runs_draws_all_and_loads_nothing(
+    kind, tmp_path, shared_database, chromium
+):
+    path = made_page(kind, tmp_path, shared_database)
+    assert path.stat().st_size < MOST_BYTES
+    for width, scheme in LOOKS[::3]:
+        size = {"width": width, "height": 800}
+        with opened(chromium, path, viewport=size, color_scheme=scheme) as view:
+            view.scroll_through()
+            for other in view.page.locator("nav.views button").all()[1:2]:
+                other.click()
+                view.scroll_through()
+            assert not view.overflows, (width, scheme)
+            assert view.said == []
+            assert view.requested == []
 
 
 def test_a_source_is_copied_with_one_click(report, chromium):

@@ -29,8 +29,8 @@ def point(workload, batch, dim, step_ns, speedup, regime="compute-bound", reason
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def found():
+def found_sweep():
+    """A sweep of two variants at six sizes, one of which could not run."""
     points = []
     for batch, dim in product((1, 8), (64, 128, 256)):
         points.append(point(BASE, batch, dim, 1000 * dim, 1.0))
@@ -39,6 +39,11 @@ def found():
         else:
             points.append(point(OTHER, batch, dim, 500 * dim, 2.0, "overhead-bound"))
     return Sweep("a sweep.duckdb", "CPU", BASE, [BASE, OTHER], 0, points, compare(points, BASE))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return found_sweep()
 
 
 @pytest.fixture(scope="module")

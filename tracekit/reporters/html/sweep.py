@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from dataclasses import asdict
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -137,12 +138,15 @@ class _SweepFigures:
         if not len(rows):
             return []
         rows = rows.with_columns(down=pl.concat_str(["workload", "down"], separator=", "))
+        scale: dict[str, Any] = {"type": "log", "scheme": "blueorange", "reverse": True}
+        if rows["speedup"].min() < 1 < rows["speedup"].max():  # type: ignore[operator]
+            scale["domainMid"] = 1
         base = self._map(rows)
         cells = base.mark_rect(stroke="white").encode(
             color=alt.Color(
                 "speedup:Q",
                 title=f"speed-up over {self.found.baseline}",
-                scale=alt.Scale(type="log", scheme="blueorange", domainMid=1, reverse=True),
+                scale=alt.Scale(**scale),
                 legend=alt.Legend(orient="top"),
             ),
             tooltip=[
