@@ -53,6 +53,11 @@ def figure_of(value: int | None, column: str) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: 1, 'call' -> '1 call'; 2,000 -> '2,000 calls'."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def share(part: int | float, whole: int | float) -> str:
     """`part` as a percentage of `whole`, such as '12.5 %'; '-' when `whole` is 0."""
     if not whole:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from tracekit.shown import Shown
+
 if TYPE_CHECKING:
     from tracekit.run import Database
 
@@ -92,7 +94,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Shown):
     """The requested points, in the grid's order, shape by shape."""
 
     database: str

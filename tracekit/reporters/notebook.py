@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from tracekit.compare.diff import Diff
+from tracekit.experiments.points import Sweep
 from tracekit.reporters.parts import parts_of
 from tracekit.text import duration, figure_of, percent, printable
 from tracekit.verdict.model import Analysis
@@ -61,6 +62,31 @@ def _diff(found: Diff) -> str:
         _list(doubts),
         _drawn(lambda: _waterfall(found)) if found.waterfall else "",
     )
+
+
+@html.register
+def _sweep(found: Sweep) -> str:
+    columns = ["workload", "batch", "seq", "dim", "hidden", "dtype"]
+    rows = [
+        [str(getattr(point, name)) for name in columns]
+        + [
+            duration(point.step_ns),
+            "-" if point.speedup is None else f"{point.speedup:.2f}",
+            point.reason or ", ".join(filter(None, [point.regime, point.bottleneck])),
+        ]
+        for point in found.points
+    ]
+    return _joined(
+        _text(f"{found.database}: {len(rows)} points on {found.device}"),
+        _table([*columns, "step", f"speed-up over {found.baseline}", "bound by"], rows),
+        _drawn(lambda: _regimes(found)) if rows else "",
+    )
+
+
+def _regimes(found: Sweep) -> altair.TopLevelMixin | None:
+    from tracekit.reporters.html.sweep import regimes_chart
+
+    return regimes_chart(found)
 
 
 def _parts_chart(found: Analysis) -> altair.TopLevelMixin | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -18,6 +19,7 @@ import vl_convert
 from platformdirs import user_cache_path
 
 from tracekit import __version__
+from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import encode
@@ -110,12 +112,11 @@ def vega() -> str:
     except (OSError, UnicodeDecodeError):
         # Its stub calls the snippet required; its documentation does not.
         bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
-    try:
+    # The cache is not needed, only faster.
+    with suppress(OSError, TracekitError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as beside:
             beside.write_text(bundle, encoding="utf-8")
-    except OSError:
-        pass
     return bundle
 
 

@@ -43,6 +43,11 @@ def sweep_view(found: Sweep) -> View:
     return View("sweep", found.database, "sweep.html", facts, [p for p in parts if p.figures])
 
 
+def regimes_chart(found: Sweep) -> alt.TopLevelMixin | None:
+    """The map of what bounds the baseline, as a chart of its own."""
+    return _SweepFigures(found).regimes().chart
+
+
 class _SweepFigures:
     def __init__(self, found: Sweep) -> None:
         self.found = found

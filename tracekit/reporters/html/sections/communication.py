@@ -8,7 +8,7 @@ import polars as pl
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.subject import Subject
-from tracekit.text import duration, share
+from tracekit.text import counted, duration, share
 
 _BINS = 400
 # Rows of the table of collectives.
@@ -44,8 +44,8 @@ def collectives(subject: Subject) -> Figure | None:
     first = rows.row(0, named=True)
     waited = int(rows["wait_ns"].sum())
     says = (
-        f"{first['type']} takes most: {duration(first['total_ns'])} in {first['count']:,} calls, "
-        f"{duration(first['exposed_ns'])} of it exposed."
+        f"{first['type']} takes most: {duration(first['total_ns'])} in "
+        f"{counted(first['count'], 'call')}, {duration(first['exposed_ns'])} of it exposed."
     )
     if waited:
         says += (

@@ -9,7 +9,7 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, table
 from tracekit.reporters.html.subject import Subject
-from tracekit.text import duration
+from tracekit.text import counted, duration
 
 _ROWS = 100
 
@@ -116,7 +116,8 @@ def synchronizations(subject: Subject) -> Figure | None:
     return Figure(
         name="synchronizations",
         title="Where the host waits for the device",
-        says=f"Most at {place[:80]}: {duration(first['host_ns'])} in {first['count']:,} calls.",
+        says=f"Most at {place[:80]}: {duration(first['host_ns'])} in "
+        f"{counted(first['count'], 'call')}.",
         rows=table(rows),
         source=subject.source("sync_points", top=_ROWS),
         doubts=subject.doubts("sync_points"),

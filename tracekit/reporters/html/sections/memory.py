@@ -8,7 +8,7 @@ import polars as pl
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.subject import Subject
-from tracekit.text import duration, share, size
+from tracekit.text import counted, duration, share, size
 
 _BINS = 500
 _HOLDERS = 15
@@ -68,15 +68,14 @@ def copies(subject: Subject) -> Figure | None:
         return None
     first = rows.row(0, named=True)
     speed = f" at {size(first['bytes_per_s'])}/s" if first["bytes_per_s"] else ""
-    blocking = rows["blocking_count"].sum()
-    held_up = (
-        f" {blocking:,} copies kept the host waiting until they were done." if blocking else ""
-    )
+    blocking = int(rows["blocking_count"].sum())
+    waited = counted(blocking, "copy", "copies")
+    held_up = f" {waited} kept the host waiting until done." if blocking else ""
     return Figure(
         name="copies",
         title="Copies by direction",
-        says=f"{first['copy_kind']} takes most: {first['count']:,} copies, {size(first['bytes'])} "
-        f"in {duration(first['total_ns'])}{speed}.{held_up}",
+        says=f"{first['copy_kind']} takes most: {counted(first['count'], 'copy', 'copies')}, "
+        f"{size(first['bytes'])} in {duration(first['total_ns'])}{speed}.{held_up}",
         rows=charts.told(rows),
         source=subject.source("copies", top=_COPIES),
         doubts=subject.doubts("copies"),
