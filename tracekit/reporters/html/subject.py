@@ -147,6 +147,12 @@ class Subject:
         )
         return f"tracekit query {question} {self.quoted_name}{chosen}"
 
+    def command(self, name: str) -> str:
+        """A command about this trace."""
+        is_chosen = len(self.database.trace_ids()) > 1 and not self.is_apart
+        chosen = f" --trace-id {self.trace_id}" if is_chosen else ""
+        return f"tracekit {name} {self.quoted_name}{chosen}"
+
     @property
     def quoted_name(self) -> str:
         """The database or trace, as a shell takes it."""

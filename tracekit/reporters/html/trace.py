@@ -21,6 +21,7 @@ def trace_view(subject: Subject) -> View:
     facts = {
         "analysis": analysis,
         "parts": parts_of(analysis),
+        "source": f"{subject.command('analyze')} --json",
         "fixes": fixes,
         "advised": fixes.advice[:_ADVISED] if fixes else [],
     }
