@@ -59,6 +59,7 @@ class ChangedParts:
             order = np.argsort(self.event_id, kind="stable")
             at = order[np.searchsorted(self.event_id[order], graph.device.op_id[found])]
             _scale(scale.op, self.factor[at], np.flatnonzero(found))
+            _close_gaps(scale, graph, np.flatnonzero(found)[self.factor[at] == 0])
             return
         host = graph.host
         thread = host.numbers(self.pid, self.tid)
@@ -116,7 +117,20 @@ class Intervals:
             linked = np.flatnonzero(graph.device.linked)
             call = host.key(graph.device.thread[linked], host.origin_ns + graph.device.call[linked])
             index, inside = self.around(call)
-            _scale(scale.op, self.factor[index[inside]], linked[inside])
+            gone = self.factor[index[inside]]
+            _scale(scale.op, gone, linked[inside])
+            _close_gaps(scale, graph, linked[inside][gone == 0])
+
+
+def _close_gaps(scale: Scale, graph: Graph, ops: Ints) -> None:
+    """Takes the gaps before removed ops out of their streams: what follows starts that much
+    earlier."""
+    if not len(ops):
+        return
+    removed = np.zeros(len(graph.time), np.bool_)
+    removed[1 + ops] = True
+    edges = graph.edges
+    scale.fixed.scale(0, (edges.kind == EdgeKind.STREAM) & removed[edges.target])
 
 
 def _scale(rates: Rates, factor: Floats, which: Ints) -> None:
