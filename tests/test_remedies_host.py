@@ -40,6 +40,16 @@ def test_a_synchronization_at_the_end_or_beside_a_capture_is_not_the_loops(tmp_p
     assert rows("explicit_synchronize", [*OPS, *beside, *OPS, Sync(3 * US)], tmp_path) == []
 
 
+def test_the_line_that_prints_a_tensor_reads_the_device(tmp_path):
+    sized = operator("aten::masked_select", US, operator("aten::nonzero", US, Sync(3 * US)))
+    text = line("torch/_tensor_str.py(640): _str", sized)
+    atoms = [line("train.py(9): main", *OPS, text, *OPS)]
+    found = rows("sync_by_line", atoms, tmp_path)
+    assert [each["place"] for each in found] == ["train.py(9): main"]
+    assert found[0]["detail"] == "a tensor is printed"
+    assert rows("data_dependent_sizes", atoms, tmp_path) == []
+
+
 def test_memory_that_is_never_freed_belongs_to_the_start(tmp_path):
     new = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
     assert rows("allocator", [each for op in OPS * 3 for each in (new, op)], tmp_path) == []

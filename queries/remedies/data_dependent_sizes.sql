@@ -21,11 +21,18 @@ WITH named AS (
             OR name IN ('aten::index', 'aten::index_put_', 'aten::_index_put_impl_', 'aten::where'))
 ),
 sized AS (SELECT * FROM named WHERE is_sized),
+-- Printing a tensor asks for sizes, too; not to print it is another remedy's.
+printed AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM slices
+    WHERE kind = 'python' AND is_tensor_text(name) AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
 asked AS (FROM outermost('named')),
 waiting AS (
     SELECT c.* FROM waiting_calls() AS c
     WHERE EXISTS (FROM sized AS s WHERE s.trace_id = c.trace_id AND s.pid = c.pid AND s.tid = c.tid
         AND c.start_ns BETWEEN s.start_ns AND s.end_ns)
+        AND NOT EXISTS (FROM printed AS p WHERE p.trace_id = c.trace_id AND p.pid = c.pid AND p.tid = c.tid
+            AND c.start_ns BETWEEN p.start_ns AND p.end_ns)
 ),
 call AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail,

@@ -2,7 +2,7 @@
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it; without stacks, the module or the outermost operator
--- column detail (text): the operator that waits
+-- column detail (text): the operator that waits, or that a tensor is printed
 -- column target (text): host: the call's own time and its wait
 -- column event_id (id): the call
 -- column pid (id): the process
@@ -13,16 +13,24 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it:
 -- https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- Those in operators whose result's size depends on values are another remedy's.
-WITH sized AS (
-    SELECT trace_id, pid, tid, start_ns, end_ns FROM slices
-    WHERE kind = 'cpu_op' AND has_data_dependent_size(name)
+-- Those in operators whose result's size depends on values are another remedy's, except in a print.
+WITH named AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns, kind FROM slices
+    WHERE (kind = 'cpu_op' AND has_data_dependent_size(name) OR kind = 'python' AND is_tensor_text(name))
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-call AS (
+sized AS (FROM named WHERE kind = 'cpu_op'),
+printed AS (FROM named WHERE kind = 'python'),
+waiting AS (
+    SELECT c.*,
+           EXISTS (FROM printed AS p WHERE p.trace_id = c.trace_id AND p.pid = c.pid AND p.tid = c.tid
+               AND c.start_ns BETWEEN p.start_ns AND p.end_ns) AS is_printed
     FROM waiting_calls() AS c
-    WHERE NOT EXISTS (FROM sized AS s WHERE s.trace_id = c.trace_id AND s.pid = c.pid AND s.tid = c.tid
-        AND c.start_ns BETWEEN s.start_ns AND s.end_ns)
+),
+call AS (
+    FROM waiting AS c
+    WHERE is_printed OR NOT EXISTS (FROM sized AS s WHERE s.trace_id = c.trace_id AND s.pid = c.pid
+        AND s.tid = c.tid AND c.start_ns BETWEEN s.start_ns AND s.end_ns)
 ),
 place AS (FROM places_of('call')),
 -- Operators that copied to the host: the wait in them is for that copy.
@@ -32,10 +40,10 @@ reading AS (
     JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
     WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
 )
-SELECT trace_id, place, cpu_op AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns,
-       0 AS factor
+SELECT trace_id, place, if(is_printed, 'a tensor is printed', cpu_op) AS detail, 'host' AS target,
+       event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call JOIN place USING (trace_id, event_id)
-WHERE cpu_op IN ('aten::_local_scalar_dense', 'aten::item', 'aten::is_nonzero', 'aten::equal')
+WHERE is_printed OR cpu_op IN ('aten::_local_scalar_dense', 'aten::item', 'aten::is_nonzero', 'aten::equal')
     OR (regexp_matches(cpu_op, '^aten::(copy_|_to_copy|to)$')
         AND (trace_id, cpu_op_id) IN (SELECT (trace_id, cpu_op_id) FROM reading))
 ORDER BY trace_id, place, start_ns

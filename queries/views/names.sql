@@ -224,6 +224,11 @@ CREATE OR REPLACE MACRO has_data_dependent_size(name) AS
         '^(aten::(nonzero|nonzero_numpy|argwhere|masked_select|_?unique|_unique2|unique_(dim|consecutive)|'
         || 'bincount|repeat_interleave|one_hot|_coalesce|to_sparse|_to_sparse)|torchvision::nms)$');
 
+-- Frames of the Python stack that make the text of a tensor, for print() and format():
+-- https://github.com/pytorch/pytorch/blob/main/torch/_tensor_str.py
+CREATE OR REPLACE MACRO is_tensor_text(name) AS
+    regexp_matches(name, '(^|/)torch/_tensor_str\.py\(\d+\): _str$');
+
 -- Frames of the Python stack that are calls of modules ("nn.Module: Linear_0"), and the module's name.
 CREATE OR REPLACE MACRO is_module_frame(name) AS starts_with(name, 'nn.Module: ');
 CREATE OR REPLACE MACRO module_name(name) AS substr(name, len('nn.Module: ') + 1);
