@@ -21,7 +21,7 @@ from tracekit.reporters.html.reports import write_diff
 from tracekit.reporters.html.subject import Subject
 
 HOSTILE = "mul</script><b>&"
-FIGURES = ("waterfall", "classes", "kernels", "changed", "operators")
+FIGURES = ("waterfall", "classes", "kernels", "changed", "operators", "flame")
 
 
 def write(folder, name, gemm_us, gap_us, extra, steps=2):
@@ -150,7 +150,11 @@ def test_names_from_traces_are_escaped(text):
 def test_sources_are_commands_that_run(figures, two, tmp_path, paths):
     assert not is_database(two.name)
     a, b = (shlex.quote(str(path)) for path in paths)
-    assert {each.source for each in figures.values()} == {f"tracekit diff {a} {b} --json --top 200"}
+    sources = {name: each.source for name, each in figures.items()}
+    assert sources.pop("flame") == (
+        f"tracekit load {a} {b} -o flame-a-b.duckdb && tracekit query diff_flame flame-a-b.duckdb"
+    )
+    assert set(sources.values()) == {f"tracekit diff {a} {b} --json --top 200"}
     assert Subject(two, 2).source("partition") == f"tracekit query partition {b} --param trace=1"
     with tracekit.load(paths, tmp_path / "two.duckdb") as kept:
         _, view = diff_view(kept, 2, 1)
@@ -161,13 +165,44 @@ def test_sources_are_commands_that_run(figures, two, tmp_path, paths):
     assert own == f"tracekit query partition {name} --param trace=2"
 
 
+def test_call_paths_of_both_runs_are_matched_by_their_names(two, figures):
+    rows = two.query("diff_flame")
+    paths = {row["name"]: row for row in rows.to_dicts()}
+    product, whole = paths["aten::mm"], paths["all threads"]
+    assert (product["change"], product["a_count"], product["b_count"]) == ("same", 1, 1)
+    assert (product["a_gpu_ns"], product["b_gpu_ns"]) == (200_000, 100_000)
+    assert (paths["add_kernel"]["change"], paths[HOSTILE]["change"]) == ("removed", "added")
+    assert (paths["add_kernel"]["b_host_ns"], paths[HOSTILE]["a_host_ns"]) == (0, 0)
+    for side, trace, steps in (("a", 1, 2), ("b", 2, 3)):
+        threads = two.query("flame_graph", trace=trace).filter(depth=0)
+        for measure in ("host_ns", "gpu_ns"):
+            assert whole[f"{side}_{measure}"] == threads[measure].sum() // steps
+    around = {row["node"]: row for row in rows.to_dicts()}
+    for row in rows.filter(rows["depth"] > 0).to_dicts():
+        outer = around[row["parent"]]
+        for begin, length in (("host_from_ns", "host_ns"), ("gpu_from_ns", "gpu_ns")):
+            assert outer[begin] <= row[begin]
+            assert row[begin] + row[length] <= outer[begin] + outer[length]
+    assert "add_kernel takes the longest: 9 us of the host per step in a." in figures["flame"].says
+    assert figures["flame"].control == {"kind": "flame", "measures": 2}
+
+
+def test_a_run_has_the_same_call_paths_as_itself(two):
+    rows = two.query("diff_flame", a=1, b=1)
+    assert set(rows["change"]) == {"same"}
+    assert rows["a_host_ns"].to_list() == rows["b_host_ns"].to_list()
+
+
 def test_runs_without_gpu_ops_are_compared_by_their_operators(tmp_path):
     path = traces.write(tmp_path / "cpu.json", [operator("aten::mm", 0, 50)])
     longer = traces.write(tmp_path / "longer.json", [operator("aten::mm", 0, 80)])
     with tracekit.load([path, longer]) as database:
         write_diff(database, 1, 2, tmp_path / "page.html")
         _, view = diff_view(database, 1, 2)
-    assert [figure.name for part in view.parts for figure in part.figures] == ["operators"]
+    assert [figure.name for part in view.parts for figure in part.figures] == [
+        "operators",
+        "flame",
+    ]
     assert "one of the runs has no GPU ops" in (tmp_path / "page.html").read_text()
 
 

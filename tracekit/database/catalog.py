@@ -32,6 +32,7 @@ VOCABULARY = (
     "windows",
     "origin",
     "inside",
+    "paths",
     "places",
     "queue",
     "peaks",

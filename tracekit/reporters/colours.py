@@ -50,6 +50,7 @@ REGIME = {
 # The runs of a comparison, and whether a part takes longer or shorter in b than in a.
 RUN = {"a": "#868e96", "b": "#2b7bba"}
 CHANGE = {"longer": "#d6604d", "shorter": "#4393c3"}
+UNCHANGED = "#eeeeee"
 
 # What a rank does in a collective.
 RANK = {

@@ -12,7 +12,7 @@ import polars as pl
 from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database.connection import is_database
 from tracekit.reporters import colours
-from tracekit.reporters.html import charts
+from tracekit.reporters.html import charts, diff_flame
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.page import Part, View
 from tracekit.text import duration, printable
@@ -50,6 +50,7 @@ def diff_view(
         Part("changes", "What the difference consists of", page.changes()),
         Part("kernels", "Kernels", page.kernels()),
         Part("operators", "Operators and modules", page.operators()),
+        Part("flame", "Flame graph of differences", page.flame()),
     ]
     figures = {row["metric"]: row for row in found.summary}
     facts = {
@@ -270,6 +271,25 @@ class _Comparison:
                 figures.append(self._figure(name, name.capitalize(), told, frame))
         return figures
 
+    def flame(self) -> list[Figure]:
+        """The call paths of both runs."""
+        rows = self.database.query("diff_flame", **self.of_both)
+        if not rows["host_ns"].sum():
+            return []
+        shown = diff_flame.shown_rows(rows)
+        return [
+            Figure(
+                name="flame",
+                title="Call paths of both runs",
+                says=diff_flame.sentence(rows),
+                rows=shown,
+                source=self._flame_source(),
+                chart=diff_flame.differences_chart(shown),
+                doubts=self._doubts("diff_flame"),
+                control={"kind": "flame", "measures": 2 if rows["gpu_ns"].sum() else 1},
+            )
+        ]
+
     def _figure(
         self,
         name: str,
@@ -292,6 +312,14 @@ class _Comparison:
         if question in ("diff_kernels", "diff_operators", "diff_modules"):
             chosen += f" --param top={_TOP}"
         return f"tracekit query {question} {shlex.quote(printable(name))}{chosen}"
+
+    def _flame_source(self) -> str:
+        """As _source; but `tracekit diff` prints no call paths, so a database is made first."""
+        if is_database(self.database.name):
+            return self._source("diff_flame")
+        paths = [shlex.quote(printable(path)) for path in (self.found.a, self.found.b)]
+        both = "flame-a-b.duckdb"
+        return f"tracekit load {' '.join(paths)} -o {both} && tracekit query diff_flame {both}"
 
     def _doubts(self, question: str) -> list[str]:
         return [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import altair as alt
 import polars as pl
 
@@ -39,7 +41,7 @@ def flame(subject: Subject) -> Figure | None:
         "with all that it calls. Click on a frame to look into it.",
         rows=rows,
         source=subject.source("flame_graph", **between),
-        chart=_frames(rows),
+        chart=frames_chart(rows, _by_kind(rows), {"kind:N": "kind", "count:Q": "count"}),
         doubts=subject.doubts("flame_graph"),
         control={
             "kind": "flame",
@@ -48,9 +50,14 @@ def flame(subject: Subject) -> Figure | None:
     )
 
 
-def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    kinds = rows["kind"].unique(maintain_order=True).to_list()
-    shades = [colours.KINDS.get(kind, colours.of("unknown")) for kind in kinds]
+def frames_chart(
+    rows: pl.DataFrame, colour: alt.Color, told: Mapping[str, str], **computed: str
+) -> alt.TopLevelMixin:
+    """Frames with `depth`, `name`, and begin and length by host and by GPU time.
+
+    The parameter `measure` chooses between the two; `from` and `to` zoom. `told` are more columns
+    of the tooltip with their titles, and `computed` columns by their Vega expressions.
+    """
     params = [
         alt.param(name="measure", value="host"),
         alt.param(name="from", value=0),
@@ -71,23 +78,24 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
             gpu=charts.duration_of("datum.gpu_ns"),
             top="-datum.depth",
             bottom="-datum.depth - 0.94",
+            **computed,
         )
     )
     base = laid.encode(
         x=alt.X("left:Q", title=None, axis=None, scale=alt.Scale(zero=False, nice=False)),
         tooltip=[
-            "name:N", "kind:N", "time:N", alt.Tooltip("gpu:N", title="GPU time inside"), "count:Q",
+            "name:N",
+            "time:N",
+            alt.Tooltip("gpu:N", title="GPU time inside"),
+            *(alt.Tooltip(column, title=title) for column, title in told.items()),
         ],
-    )  # fmt: skip
+    )
     frames = base.mark_rect(stroke=None, cursor="pointer").encode(
         y=alt.Y("top:Q", axis=None, title=None),
         y2="bottom:Q",
         x2="right:Q",
-        color=alt.Color(
-            "kind:N", scale=alt.Scale(domain=kinds, range=shades), title=None,
-            legend=alt.Legend(orient="top"),
-        ),
-    )  # fmt: skip
+        color=colour,
+    )
     labels = (
         base.transform_calculate(middle="-datum.depth - 0.47")
         .mark_text(
@@ -99,3 +107,14 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
     )  # fmt: skip
     depth = int(rows["depth"].max()) + 1  # type: ignore[arg-type]
     return charts.sized((frames + labels).add_params(*params), min(_ROW * depth, 700))
+
+
+def _by_kind(rows: pl.DataFrame) -> alt.Color:
+    kinds = rows["kind"].unique(maintain_order=True).to_list()
+    shades = [colours.KINDS.get(kind, colours.of("unknown")) for kind in kinds]
+    return alt.Color(
+        "kind:N",
+        scale=alt.Scale(domain=kinds, range=shades),
+        title=None,
+        legend=alt.Legend(orient="top"),
+    )

@@ -1,0 +1,109 @@
+-- Call paths of the host: slices that were called in the same way, added up.
+
+-- The call paths of the traces of a relation (by its name; with trace_id), from those slices that begin from
+-- `from_ns` on and before `to_ns` (NULL: all). `node` is a path and `parent` the path without its last frame;
+-- the outermost frame is a thread, or with by_thread := FALSE all threads together, so that equal paths of
+-- several traces have equal nodes. `gpu_ns` is the sum of the GPU ops launched inside.
+CREATE OR REPLACE MACRO call_paths(traces, from_ns, to_ns, by_thread := TRUE) AS TABLE
+WITH RECURSIVE launched AS (
+    SELECT trace_id, launch_id AS event_id, sum(op.dur_ns)::BIGINT AS gpu_ns
+    FROM gpu_op_launch JOIN gpu_ops AS op USING (trace_id, event_id)
+    WHERE trace_id IN (SELECT trace_id FROM query_table(traces))
+    GROUP BY trace_id, launch_id
+),
+slice AS MATERIALIZED (
+    SELECT t.trace_id, t.tid, h.event_id, h.parent_id, s.start_ns, s.end_ns, s.dur_ns,
+           s.kind::VARCHAR AS kind,
+           CASE WHEN s.kind = 'annotation' THEN regexp_replace(s.name, '^ProfilerStep#\d+$', 'ProfilerStep')
+               ELSE s.name END AS name,
+           coalesce(l.gpu_ns, 0) AS gpu_ns
+    FROM thread_slice AS h JOIN host_thread AS t USING (thread)
+    JOIN slices AS s ON s.trace_id = t.trace_id AND s.event_id = h.event_id
+    LEFT JOIN launched AS l ON l.trace_id = t.trace_id AND l.event_id = h.event_id
+    WHERE t.trace_id IN (SELECT trace_id FROM query_table(traces))
+        AND s.start_ns >= coalesce(from_ns::BIGINT, s.start_ns)
+        AND s.start_ns < coalesce(to_ns::BIGINT, s.start_ns + 1)
+),
+-- A slice that outlasts the one in which it begins is drawn inside the first around it that does not end
+-- earlier.
+outlasting AS (
+    SELECT s.trace_id, s.event_id, s.end_ns, p.parent_id, 1 AS level
+    FROM slice AS s JOIN slice AS p ON s.trace_id = p.trace_id AND s.parent_id = p.event_id
+    WHERE s.end_ns > p.end_ns
+    UNION ALL
+    SELECT o.trace_id, o.event_id, o.end_ns, p.parent_id, level + 1
+    FROM outlasting AS o JOIN slice AS p ON o.trace_id = p.trace_id AND o.parent_id = p.event_id
+    WHERE o.end_ns > p.end_ns
+),
+moved AS (
+    SELECT trace_id, event_id, parent_id FROM outlasting
+    QUALIFY row_number() OVER (PARTITION BY trace_id, event_id ORDER BY level DESC) = 1
+),
+placed AS MATERIALIZED (
+    SELECT s.* REPLACE (CASE WHEN m.event_id IS NULL THEN s.parent_id ELSE m.parent_id END AS parent_id)
+    FROM slice AS s LEFT JOIN moved AS m USING (trace_id, event_id)
+),
+around AS MATERIALIZED (
+    SELECT s.*, CASE WHEN by_thread THEN hash(s.trace_id, s.tid) ELSE hash(0) END AS thread_node,
+           CASE WHEN by_thread THEN concat('thread ', s.tid) ELSE 'all threads' END AS thread_name,
+           p.event_id IS NULL AS is_outer
+    FROM placed AS s LEFT JOIN (SELECT trace_id, event_id FROM slice) AS p
+        ON s.trace_id = p.trace_id AND s.parent_id = p.event_id
+),
+path AS (
+    SELECT trace_id, event_id, hash(thread_node, name) AS node, thread_node AS parent, 1 AS depth
+    FROM around WHERE is_outer
+    UNION ALL
+    SELECT s.trace_id, s.event_id, hash(p.node, s.name), p.node, p.depth + 1
+    FROM path AS p JOIN around AS s ON p.trace_id = s.trace_id AND p.event_id = s.parent_id
+    WHERE NOT s.is_outer
+),
+own AS MATERIALIZED (
+    SELECT trace_id, node, parent, depth, any_value(name) AS name, any_value(kind) AS kind,
+           count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
+           sum(gpu_ns)::BIGINT AS gpu_ns
+    FROM path JOIN around USING (trace_id, event_id) GROUP BY trace_id, node, parent, depth
+    UNION ALL
+    SELECT trace_id, thread_node, NULL, 0, thread_name, 'thread', count(*),
+           sum(dur_ns) FILTER (is_outer), 0
+    FROM around GROUP BY trace_id, thread_node, thread_name
+),
+-- What a path launched counts for all the paths around it.
+upward AS (
+    SELECT trace_id, node AS holder, parent, gpu_ns FROM own WHERE gpu_ns > 0
+    UNION ALL
+    SELECT u.trace_id, o.node, o.parent, u.gpu_ns
+    FROM upward AS u JOIN own AS o ON u.trace_id = o.trace_id AND u.parent = o.node
+),
+inclusive AS (
+    SELECT trace_id, holder AS node, sum(gpu_ns)::BIGINT AS gpu_ns FROM upward GROUP BY trace_id, holder
+)
+SELECT o.* REPLACE (coalesce(i.gpu_ns, 0) AS gpu_ns)
+FROM own AS o LEFT JOIN inclusive AS i USING (trace_id, node);
+
+-- Frames of a relation (trace_id, node, parent, depth, name, host_ns, gpu_ns, by its name) that take more
+-- than thresholds().drawn_share of either time, and where each begins in a drawing: inside the frame around
+-- it, the longest first.
+CREATE OR REPLACE MACRO laid_out(frames) AS TABLE
+WITH RECURSIVE kept AS MATERIALIZED (
+    SELECT t.* FROM query_table(frames) AS t JOIN (
+        SELECT trace_id, sum(host_ns) AS host_ns, sum(gpu_ns) AS gpu_ns
+        FROM query_table(frames) WHERE depth = 0 GROUP BY trace_id
+    ) AS whole USING (trace_id)
+    WHERE t.host_ns > whole.host_ns * thresholds().drawn_share
+        OR t.gpu_ns > whole.gpu_ns * thresholds().drawn_share
+),
+inside AS MATERIALIZED (
+    SELECT *, (sum(host_ns) OVER (siblings ORDER BY host_ns DESC, name ROWS UNBOUNDED PRECEDING) - host_ns)
+        ::BIGINT AS host_at,
+        (sum(gpu_ns) OVER (siblings ORDER BY gpu_ns DESC, name ROWS UNBOUNDED PRECEDING) - gpu_ns)
+        ::BIGINT AS gpu_at
+    FROM kept WINDOW siblings AS (PARTITION BY trace_id, parent)
+),
+laid AS (
+    SELECT *, host_at AS host_from_ns, gpu_at AS gpu_from_ns FROM inside WHERE parent IS NULL
+    UNION ALL
+    SELECT i.*, l.host_from_ns + i.host_at, l.gpu_from_ns + i.gpu_at
+    FROM laid AS l JOIN inside AS i ON l.trace_id = i.trace_id AND l.node = i.parent
+)
+SELECT * EXCLUDE (host_at, gpu_at) FROM laid;
