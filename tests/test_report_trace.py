@@ -58,7 +58,7 @@ def test_each_point_of_the_map_is_what_a_replay_predicts(run, subject):
 def test_the_drawn_interval_is_the_step_of_median_length(run, subject):
     lengths = {row["name"]: row["dur_ns"] for row in run.ask("replay_steps", trace=1)}
     assert lengths[subject.interval.name] == sorted(lengths.values())[1]
-    assert timeline(subject).says.startswith("Drawn is the step of median length of 3.")
+    assert timeline(subject).says.startswith("Of 3 steps, this is the one of median length.")
 
 
 def test_the_critical_path_fills_the_drawn_interval(subject):

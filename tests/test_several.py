@@ -8,6 +8,7 @@ from tests.atoms import US, Launch, operator, step
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.reporters import several
+from tracekit.reporters.parts import devices_of
 from tracekit.run import load
 
 
@@ -89,3 +90,15 @@ def test_hostile_names_and_unknown_verdicts_do_no_harm(analysis, capsys):
     lines = printed(many, capsys)
     assert not set("\x1b\u202e") & set("\n".join(lines))
     assert lines[-1].startswith("4 traces: 4 unknown; windows from")
+
+
+def test_a_device_without_a_name_is_not_taken_for_none(analysis):
+    def of(devices, **other):
+        return devices_of(
+            replace(analysis, trace=replace(analysis.trace, devices=devices), **other)
+        )
+
+    assert of(["A", "A", "B"]) == "2 x A, B"
+    assert of([""]) == of([]) == "unnamed device"
+    assert of([], gpu=None, host=object()) == "CPU only"
+    assert of([], gpu=None) == "no device"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -12,7 +11,7 @@ from rich.text import Text
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.page import clipped, console, section
-from tracekit.reporters.parts import parts_of
+from tracekit.reporters.parts import devices_of, parts_of
 from tracekit.text import duration, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Period
@@ -55,10 +54,8 @@ def _headline(out: Console, analysis: Analysis) -> None:
         )
     out.print(line)
     rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
-    alike = Counter(trace.devices)
-    named = (name if count == 1 else f"{count} x {name}" for name, count in alike.items())
-    devices = ", ".join(named) or ("CPU only" if analysis.host else "no device")
-    out.print(Text(printable(f"{trace.path}: {devices}{rank}, {trace.events:,} events"), "dim"))
+    told = f"{trace.path}: {devices_of(analysis)}{rank}, {trace.events:,} events"
+    out.print(Text(printable(told), "dim"))
 
 
 def _time(out: Console, analysis: Analysis) -> None:

@@ -1,7 +1,9 @@
-"""Where a window's time went: parts that add up to it."""
+"""What several reporters say of an analysis: its devices, and the parts that its window's time went
+to."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tracekit.verdict.model import Analysis, HostThread
@@ -20,6 +22,18 @@ class WindowPart:
     name: str
     kind: str
     ns: int
+
+
+def devices_of(analysis: Analysis) -> str:
+    """The trace's devices by name, equal ones counted; else that they have no names, or that there
+    are none."""
+    named = Counter(name for name in analysis.trace.devices if name)
+    if named:
+        alike = (f"{count} x {name}" if count > 1 else name for name, count in named.items())
+        return ", ".join(alike)
+    if analysis.gpu:
+        return "unnamed device"
+    return "CPU only" if analysis.host else "no device"
 
 
 def parts_of(analysis: Analysis) -> list[WindowPart]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tracekit.reporters import colours
 from tracekit.reporters.page import clipped, console
+from tracekit.reporters.parts import devices_of
 from tracekit.text import duration, percent, printable, share
 from tracekit.verdict.model import Analysis
 
@@ -131,7 +132,7 @@ def _columns(out: Console, analyses: Sequence[Analysis]) -> None:
         "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
         "confidence": [a.verdict.confidence for a in analyses],
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
-        "device": [printable(", ".join(dict.fromkeys(a.trace.devices)) or "CPU") for a in analyses],
+        "device": [printable(devices_of(a)) for a in analyses],
         "window": [f"{a.window.name}, {duration(a.window.span_ns)}" for a in analyses],
         "compute, of window": [_compute_share(a) for a in analyses],
         "host late, of window": [_late_share(a) for a in analyses],

@@ -138,6 +138,6 @@ def _reached(database: Reader, trace_id: int) -> list[str]:
         return []
     row = known[0]
     return [
-        f"Matrix products use {percent(row['share_of_peak'])} of the {row['device']}'s peak over "
-        f"the GPU-active span ({percent(row['share_counted'])} of kernel time is counted)."
+        f"Matrix products reach {percent(row['share_of_peak'])} of the device's peak over the "
+        f"GPU-active span ({percent(row['share_counted'])} of kernel time is counted)."
     ]

@@ -24,6 +24,7 @@ from tracekit.files import written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import encode
 from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.parts import devices_of
 from tracekit.text import duration, figure_of, percent, printable, share, size
 
 # The page may run its own scripts and nothing else, and may load nothing at all.
@@ -172,6 +173,7 @@ def _templates() -> jinja2.Environment:
         "safe_text": encode.safe,
         "printable": printable,
         "figure": figure_of,
+        "devices": devices_of,
     }
     return environment
 

@@ -97,21 +97,26 @@ class Subject:
         if steps:
             row = sorted(steps, key=lambda row: row["dur_ns"])[len(steps) // 2]
             why = (
-                f"the step of median length of {len(steps)}" if len(steps) > 1 else "the only step"
+                f"Of {len(steps)} steps, this is the one of median length."
+                if len(steps) > 1
+                else "This is the only step."
             )
             return Interval(row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why)
         seconds = self.database.ask("busiest_second", trace=self.trace_id)
         if seconds:
             row = max(seconds, key=lambda row: row["ops_ns"])
-            why = "the busiest second of the device, as no steps are marked"
+            why = "No steps are marked; this is the device's busiest second."
             if row["end_ns"] - row["start_ns"] < 1e9:
-                why = "no steps are marked"
+                why = "No steps are marked; this is all of the device's time."
             return Interval("device time", row["start_ns"], row["end_ns"], why)
         overview = self.database.ask("overview", trace=self.trace_id)[0]
         if not overview["span_ns"]:
             return None
         end_ns = overview["start_ns"] + min(overview["span_ns"], 10**9)
-        return Interval("the trace", overview["start_ns"], end_ns, "the trace has no GPU ops")
+        why = "The trace has no GPU ops and no steps."
+        if overview["span_ns"] > 1e9:
+            why += " This is its first second."
+        return Interval("the trace", overview["start_ns"], end_ns, why)
 
     @property
     def analysis(self) -> Analysis:

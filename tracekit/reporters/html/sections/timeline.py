@@ -54,7 +54,7 @@ def timeline(subject: Subject) -> Figure | None:
     return Figure(
         name="timeline",
         title=f"{interval.name}: {duration(span)}",
-        says=f"Drawn is {interval.why}.{told}{summed} Drag to move; shift and the wheel, or "
+        says=f"{interval.why}{told}{summed} Drag to move; shift and the wheel, or "
         "the buttons, zoom.",
         rows=rows,
         source=subject.source("timeline_lanes", **between),
