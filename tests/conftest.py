@@ -13,7 +13,9 @@ os.environ["TRITON_INTERPRET"] = "1" if os.environ["TRACEKIT_TEST_DEVICE"] == "c
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from hypothesis import settings
 import tracekit
 from tests.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
 from tests.sampling import IS_ALL, LEFT_OUT
+from tracekit.verdict.model import Analysis
 
 # Whether a property holds does not depend on how fast the machine is.
 settings.register_profile("tracekit", deadline=None)
@@ -100,6 +103,14 @@ def shared_database(
 
 
 @pytest.fixture(scope="session")
+def shared_verdict(
+    shared_database: Callable[[str], tracekit.Database],
+) -> Callable[[str], Analysis]:
+    """The analysis of a trace by its file name, made once by each worker that asks for it."""
+    return cache(lambda name: shared_database(name).verdict())
+
+
+@pytest.fixture(scope="session")
 def command_servers() -> Iterator[dict[bool, CommandServer]]:
     """Without PyTorch and with it; each is started when it is first asked for."""
     servers: dict[bool, CommandServer] = {}
@@ -154,14 +165,35 @@ def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPr
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Runs slow tests first, so that none is left alone at the end; `make test` skips the thorough
-    ones."""
-    thorough = [item for item in items if item.get_closest_marker("thorough") and not IS_ALL]
-    if thorough:
-        LEFT_OUT.update(item.nodeid for item in thorough)
-        config.hook.pytest_deselected(items=thorough)
-        items[:] = [item for item in items if item not in thorough]
+    """Runs slow tests first, so that none is left alone at the end; `make test` leaves out the
+    thorough ones, and of sampled ones all cases but each nth."""
+    if not IS_ALL:
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        LEFT_OUT.update(item.nodeid for item in left_out)
+        left_out += _not_sampled(items)
+        config.hook.pytest_deselected(items=left_out)
+        leave = set(left_out)
+        items[:] = [item for item in items if item not in leave]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _not_sampled(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The cases of sampled tests that `make test` does not try."""
+    cases: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    left_out = []
+    for item in items:
+        if sampled := item.get_closest_marker("sampled"):
+            test = item.nodeid.partition("[")[0]
+            if cases[test] % sampled.args[0]:
+                left_out.append(item)
+            else:
+                tried[test] += 1
+            cases[test] += 1
+    LEFT_OUT.update(
+        f"{test}: {tried[test]} of {count} tried" for test, count in cases.items() if count > 1
+    )
+    return left_out
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

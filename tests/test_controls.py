@@ -72,6 +72,7 @@ REGIMES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("cause", CONTROLS)
 def test_what_bounds_a_run_is_found(cause, tmp_path):
     simulation = Simulation(CONTROLS[cause])
@@ -106,9 +107,10 @@ REAL = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", REAL)
-def test_what_bounds_a_real_run_is_found(name, shared_database):
-    assert shared_database(f"{name}.json.gz").verdict().verdict.bottleneck == REAL[name]
+def test_what_bounds_a_real_run_is_found(name, shared_verdict):
+    assert shared_verdict(f"{name}.json.gz").verdict.bottleneck == REAL[name]
 
 
 def batch(size):
@@ -116,6 +118,7 @@ def batch(size):
     return loop(each=[operator("mm", 25 * US, kernel("math", 9 + 4 * size))] * OPERATORS)
 
 
+@pytest.mark.thorough
 def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_once(tmp_path):
     regimes, gains = [], []
     for size in (0, 1, 2, 4, 8, 16, 32, 64):

@@ -58,6 +58,7 @@ def figure(report, analysis, name):
 # -- HolisticTraceAnalysis -------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @needs_hta
 @every_analysis
 @every_trace
@@ -82,6 +83,7 @@ def test_every_difference_between_hta_and_tracekit_is_explained_by_a_rule(name, 
         assert bool(each.reasons) == differs, each
 
 
+@pytest.mark.sampled(2)
 @needs_hta
 @pytest.mark.parametrize(
     ("name", "analysis", "figure_name", "hta", "tracekit_value", "reason"),
@@ -182,6 +184,7 @@ QUIRKS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @needs_hta
 @pytest.mark.parametrize("events", QUIRKS.values(), ids=list(QUIRKS))
 def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):

@@ -48,8 +48,8 @@ def test_the_captured_ones_call_the_same_operators_when_made_again(name, run, tm
 
 
 @pytest.mark.parametrize("name", REGIMES)
-def test_a_simulated_run_is_bound_by_what_its_name_says(name, shared_database):
-    assert shared_database(f"{name}.json.gz").verdict().verdict.regime == REGIMES[name]
+def test_a_simulated_run_is_bound_by_what_its_name_says(name, shared_verdict):
+    assert shared_verdict(f"{name}.json.gz").verdict.regime == REGIMES[name]
 
 
 @pytest.mark.parametrize("name", make.CAPTURED)

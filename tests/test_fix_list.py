@@ -77,6 +77,7 @@ def faulty_trace(seed, planted, folder):
     return write(folder / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_path):
     rng = random.Random(seed)
@@ -143,6 +144,7 @@ def test_the_list_is_printed_and_is_json(run, tmp_path):
     assert "What to change" in run("analyze", path.name).stdout
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", sorted(catalogue()))
 def test_how_to_apply_each_remedy_is_printed(name, run):
     printed = run("advise", "--how", name).stdout

@@ -85,6 +85,7 @@ def test_a_grid_that_fills_little_of_the_device_is_limited_by_latency(tmp_path):
 OPEN, BYTES = ("math-or-memory", None), ("memory-bandwidth", "tokens")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("step", "name", "limit"),
     [
@@ -189,8 +190,8 @@ REAL = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_run_is_bound_by_what_its_trace_tells(name, shared_database):
-    verdict = shared_database(f"{name}.json.gz").verdict().verdict
+def test_a_real_run_is_bound_by_what_its_trace_tells(name, shared_verdict):
+    verdict = shared_verdict(f"{name}.json.gz").verdict
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", REAL[name])
 
 

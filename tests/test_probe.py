@@ -128,6 +128,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kernel_us", [5, 300])
 @pytest.mark.parametrize("synced", [False, True])
 def test_predictions_are_what_the_changed_program_does(kernel_us, synced, tmp_path):
@@ -264,6 +265,7 @@ def test_a_function_of_the_users_is_slowed_and_nothing_else(run, tmp_path):
     assert measured == {"slow host"}
 
 
+@pytest.mark.thorough
 def test_the_exit_status_says_whether_the_verdict_held(monkeypatch):
     from click.testing import CliRunner
 
@@ -309,6 +311,7 @@ def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
     assert json.loads(json.dumps(found.as_dict()))["judgement"]["device"]["high"] == 0.03
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

@@ -37,6 +37,7 @@ def test_copies_tell_their_memory_their_caller_and_whether_they_block(tmp_path):
     assert (inner["host_memory"], inner["bytes"], inner["cpu_op"]) == (None, None, None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
 def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_database):
     count, size, total = Counter(), Counter(), Counter()

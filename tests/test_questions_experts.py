@@ -27,6 +27,7 @@ def exchange(start_us, dur_us, sent, received, *, name=SENDRECV):
     return event
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "part"),
     [

@@ -123,10 +123,10 @@ def numbers(value: object, path: str = "") -> set[str]:
 @pytest.mark.parametrize(
     "name", ["h100-bert-small", "v100-ns-resolution", "cpu-only", "pair-rank0"]
 )
-def test_each_number_that_is_printed_is_defined_in_one_file(name, shared_database, capsys):
+def test_each_number_that_is_printed_is_defined_in_one_file(name, shared_verdict, capsys):
     from tracekit.reporters import console
 
-    analysis = shared_database(f"{name}.json.gz").verdict()
+    analysis = shared_verdict(f"{name}.json.gz")
     table = definitions()
     for number in numbers(analysis.as_dict()):
         found = {file for _, keys, file in table if any(fnmatch(number, key) for key in keys)}

@@ -34,6 +34,7 @@ def predicted(replay, *changes):
     return replay.bounds().length(replay.run(*changes)) / US
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", trace_names())
 def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_database):
     database = shared_database(name)
@@ -54,6 +55,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PLAIN)
 def test_less_than_5_percent_of_a_plain_run_is_unexplained(name, shared_database):
     replay = Replay(shared_database(f"{name}.json.gz"), 1)
@@ -230,6 +232,7 @@ def test_a_change_scales_only_what_it_names(tmp_path):
     assert predicted(replay, "device*2") == 281
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

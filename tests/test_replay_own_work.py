@@ -34,6 +34,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("call", "cause"), CALLS)
 def test_a_call_that_goes_on_after_the_device_fell_idle_works(call, cause, tmp_path):
     # The call waits until 107 us, then works for another 400 us.
@@ -138,10 +139,10 @@ def test_a_launch_that_goes_on_after_there_is_room_works(tmp_path):
     assert worked.max() == 502 * US
 
 
-def test_a_run_of_blocking_frees_is_bound_by_its_allocations(shared_database):
+def test_a_run_of_blocking_frees_is_bound_by_its_allocations(shared_verdict):
     if not (SHARED_TRACES / "mi300x-ddp-hipfree.json.gz").exists():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
-    analysis = shared_database("mi300x-ddp-hipfree.json.gz").verdict()
+    analysis = shared_verdict("mi300x-ddp-hipfree.json.gz")
     assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
         "overhead-bound", "allocation",
     )  # fmt: skip

@@ -52,6 +52,7 @@ def report(shared_database, tmp_path_factory):
 OPENED = sample("reports of shared traces", TRACES, TRACES[::3])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OPENED)
 def test_a_report_draws_all_its_figures_and_loads_nothing(name, report, chromium):
     path, _ = report(name)
@@ -187,6 +188,7 @@ def made_page(kind, folder, shared_database):
     return path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "kind", sample("pages of several runs", ["sweep", "comparison", "ranks"], ["sweep", "ranks"])
 )
@@ -228,6 +230,7 @@ def test_each_chart_has_its_rows_as_a_table(report, chromium):
             expect(details.locator("tbody tr").first).to_be_visible()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_report_has_no_serious_accessibility_fault(scheme, report, chromium):
     from axe_playwright_python.sync_playwright import Axe

@@ -168,6 +168,7 @@ SLOW = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slow", SLOW)
 def test_a_query_ends_at_its_timeout(slow, folder):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []

@@ -225,6 +225,7 @@ def test_sql_that_crashes_duckdb_is_refused(sql, database):
         database.sql(sql)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
     path = hostile.made(tmp_path, attempt)
@@ -236,6 +237,7 @@ def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_only_the_rows_of_another_database_are_copied(attempt, tmp_path):
     path, copy = hostile.made(tmp_path, attempt), tmp_path / "copy.duckdb"

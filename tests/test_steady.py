@@ -17,7 +17,7 @@ from tests.simulated import write
 from tests.simulator import Simulation
 from tests.traces import slice_event
 
-SEEDS = sample("random programs with planted one-offs", range(1000), range(24))
+SEEDS = sample("random programs with planted one-offs", range(1000), range(8))
 
 
 @pytest.mark.slow
@@ -65,6 +65,7 @@ def analyzed(tmp_path, atoms, more=()):
 LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize("once", [Work(200 * MS), LONG_CALL], ids=["a gap", "a launch call"])
 def test_one_long_event_does_not_decide(once, marked, tmp_path):
@@ -136,39 +137,40 @@ def test_a_run_in_which_nothing_repeats_is_said_to_be_one(tmp_path):
 # -- real traces -----------------------------------------------------------------------------------
 
 
-def test_a_real_run_is_judged_without_its_start(shared_database):
-    analysis = shared_database("a100-transformer-batch512.json.gz").verdict()
+def test_a_real_run_is_judged_without_its_start(shared_verdict):
+    analysis = shared_verdict("a100-transformer-batch512.json.gz")
     assert analysis.verdict.regime == "compute-bound"
     assert [each.cause for each in analysis.one_offs] == ["python", "launch"]
     assert sum(each.excess_ns for each in analysis.one_offs) > 900 * MS
 
 
-def test_captures_of_graphs_are_one_offs_by_that_name(shared_database):
-    again = shared_database("a100-vit-recapture.json.gz").verdict()
+def test_captures_of_graphs_are_one_offs_by_that_name(shared_verdict):
+    again = shared_verdict("a100-vit-recapture.json.gz")
     assert [each.cause for each in again.one_offs] == ["capture"] * 3
-    once = shared_database("mi300x-vllm-capture.json.gz").verdict()
+    once = shared_verdict("mi300x-vllm-capture.json.gz")
     assert [each.cause for each in once.one_offs] == ["capture"]
     assert once.verdict.confidence == "low"
 
 
-def test_a_thread_that_waits_does_not_hide_the_device_in_a_real_trace(shared_database):
-    analysis = shared_database("h100-timesformer.json.gz").verdict()
+def test_a_thread_that_waits_does_not_hide_the_device_in_a_real_trace(shared_verdict):
+    analysis = shared_verdict("h100-timesformer.json.gz")
     (trace,) = [each for each in analysis.windows if each.window.kind == "trace"]
     assert trace.gains.device > 0.15
     assert any("before the first GPU op" in why for why in analysis.verdict.why)
 
 
-def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_database):
-    verdict = shared_database("mtia-inference.json.gz").verdict().verdict
+def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_verdict):
+    verdict = shared_verdict("mtia-inference.json.gz").verdict
     assert verdict.regime == "compute-bound"
     assert any("idle for only" in why for why in verdict.why)
     assert any("capped at the device's idle share (4.7 %)" in why for why in verdict.why)
     assert not any("equally long" in why for why in verdict.why)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(expected()))
-def test_the_verdict_on_a_real_trace_is_the_one_that_an_expert_agreed_to(name, shared_database):
-    analysis, row = shared_database(f"{name}.json.gz").verdict(), expected()[name]
+def test_the_verdict_on_a_real_trace_is_the_one_that_an_expert_agreed_to(name, shared_verdict):
+    analysis, row = shared_verdict(f"{name}.json.gz"), expected()[name]
     verdict, once = analysis.verdict, Counter(each.cause for each in analysis.one_offs)
     listed = ", ".join(f"{cause} {count}" for cause, count in sorted(once.items())) or "-"
     found = (verdict.regime, verdict.bottleneck or "-", verdict.confidence, listed)
@@ -176,8 +178,8 @@ def test_the_verdict_on_a_real_trace_is_the_one_that_an_expert_agreed_to(name, s
     assert first_cells(analysis.advice) == advised()[name][:-1]
 
 
-def test_phases_that_overlap_are_not_listed(shared_database):
-    phases = shared_database("mtia-inference.json.gz").verdict().phases
+def test_phases_that_overlap_are_not_listed(shared_verdict):
+    phases = shared_verdict("mtia-inference.json.gz").phases
     assert all(min(each.host_gain, each.device_gain) > -0.1 for each in phases)
 
 
@@ -196,28 +198,28 @@ def test_a_slow_start_of_a_run_without_steps_is_left_out(tmp_path):
     assert 1.5 * MS < sum(each.excess_ns for each in analysis.one_offs) < 3 * MS
 
 
-def test_a_trace_that_is_hardly_longer_than_the_span_has_no_row_of_its_own(shared_database, capsys):
+def test_a_trace_that_is_hardly_longer_than_the_span_has_no_row_of_its_own(shared_verdict, capsys):
     from tracekit.reporters import console
 
-    analysis = shared_database("a100-vit-recapture.json.gz").verdict()
+    analysis = shared_verdict("a100-vit-recapture.json.gz")
     assert [each.window.kind for each in analysis.windows] == ["gpu_active", "trace"]
     console.render(analysis)
     assert "Window by window" not in capsys.readouterr().out
-    console.render(shared_database("h100-timesformer.json.gz").verdict())
+    console.render(shared_verdict("h100-timesformer.json.gz"))
     assert "whole trace" in capsys.readouterr().out
 
 
-def test_a_step_that_is_all_of_the_steps_has_no_row_of_its_own(shared_database, capsys):
+def test_a_step_that_is_all_of_the_steps_has_no_row_of_its_own(shared_verdict, capsys):
     from tracekit.reporters import console
 
-    console.render(shared_database("cpu-only.json.gz").verdict())
+    console.render(shared_verdict("cpu-only.json.gz"))
     shown = capsys.readouterr().out
     assert "\nwhole trace " in shown
     assert "\nProfilerStep#551 " not in shown
 
 
-def test_few_ops_are_said_once_and_the_one_step_is_no_majority(shared_database):
-    why = shared_database("a100-triton.json.gz").verdict().verdict.why
+def test_few_ops_are_said_once_and_the_one_step_is_no_majority(shared_verdict):
+    why = shared_verdict("a100-triton.json.gz").verdict.why
     assert "Only 1 op was recorded and nothing repeats: too few to represent a run." in why
     assert "The profiler step is overhead-bound." in why
     # What is under 1 % of the trace, here before the first op, is not named.

@@ -72,6 +72,7 @@ def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_pa
             assert noted == asked[fact["trace_id"]]["step_ns"]
 
 
+@pytest.mark.thorough
 def test_a_second_run_captures_nothing_and_a_larger_grid_only_what_is_missing(run, tmp_path):
     database = tmp_path / "s.duckdb"
     assert run("sweep", "mlp", *GRID, *FEW, *TWO).returncode == 0
@@ -231,6 +232,7 @@ def test_the_tables_can_be_pasted_as_markdown(run):
     assert all(line.rstrip().endswith("|") for line in table)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

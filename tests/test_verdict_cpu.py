@@ -23,6 +23,7 @@ def products(count=20, dur_us=900.0, **more):
 # -- a GPU that was not recorded -------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("sign", "metadata"),
     [
@@ -45,6 +46,7 @@ def test_a_job_with_a_gpu_is_no_cpu_run(tmp_path, sign, metadata):
     assert any("ProfilerActivity.CUDA" in advice for advice in verdict.try_next)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -60,8 +62,8 @@ def test_a_gpu_in_the_machine_does_not_make_a_job_with_a_gpu(tmp_path, metadata)
     assert verdict.confidence == "high"
 
 
-def test_the_shared_trace_without_gpu_events_is_of_a_gpu_job(shared_database):
-    verdict = shared_database("a100-nccl-no-gpu-events.json.gz").verdict().verdict
+def test_the_shared_trace_without_gpu_events_is_of_a_gpu_job(shared_verdict):
+    verdict = shared_verdict("a100-nccl-no-gpu-events.json.gz").verdict
     assert (verdict.regime, verdict.confidence) == ("unknown", "none")
     assert any("backend nccl" in why and "nccl:all_to_all" in why for why in verdict.why)
     assert any("ProfilerActivity.CUDA" in advice for advice in verdict.try_next)
@@ -70,6 +72,7 @@ def test_the_shared_trace_without_gpu_events_is_of_a_gpu_job(shared_database):
 # -- other ranks -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "wait",
     [
@@ -106,8 +109,8 @@ def test_work_beside_a_collective_is_no_wait(tmp_path):
     assert host.compute_ns + host.communication_ns + host.untraced_ns == 10_000_000
 
 
-def test_the_shared_cpu_trace_waits_in_gloo(shared_database):
-    analysis = shared_database("cpu-only.json.gz").verdict()
+def test_the_shared_cpu_trace_waits_in_gloo(shared_verdict):
+    analysis = shared_verdict("cpu-only.json.gz")
     assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
         "compute-bound",
         "communication",
