@@ -4,6 +4,8 @@ DuckDB plans a view anew in each query that reads it, which for a small trace ta
 reading the rows. The copies hold the same rows, in a database of their own beside the traces. The
 cursors that read them have temporary views and macros, which DuckDB finds before those of the same
 names in the database, also inside other views and macros.
+
+Of a large trace, only small results are copied that take much time and memory to compute.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ _WORD = re.compile(r"\w+")
 # Databases in one process may be open on the same file, and then share what is attached.
 _NUMBERS = itertools.count(1)
 
+PREFIX = "tracekit_kept_"
 _VIEWS = (
     "slices",
     "runtime_calls",
@@ -39,17 +42,19 @@ _VIEWS = (
     "graph_captures",
     "device_peaks",
 )
-# What each macro reads of its copy, which holds the rows of all traces.
+_OF_TRACE = "WHERE trace_id = coalesce(getvariable('trace'), trace_id)"
+# What each macro reads of its copy.
 _MACROS = {
     "worked_operators": (
         "worked_operators(also_captures := FALSE)",
         "WHERE trace_id = coalesce(getvariable('trace'), trace_id)"
         " OR also_captures AND trace_id IN (SELECT trace_id FROM graph_captures)",
     ),
-    "measured_work": (
-        "measured_work()",
-        "WHERE trace_id = coalesce(getvariable('trace'), trace_id)",
-    ),
+    "measured_work": ("measured_work()", _OF_TRACE),
+}
+_SMALL = {
+    "timed_collectives": ("timed_collectives()", _OF_TRACE),
+    "fusable_pairs": ("fusable_pairs()", _OF_TRACE),
 }
 
 
@@ -66,12 +71,18 @@ class Kept:
     """The copies beside one connection's database, each made when a query first needs it, and the
     cursors that read them."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Raises:
-        duckdb.Error: when no database can be attached.
+    def __init__(self, connection: duckdb.DuckDBPyConnection, small_of: int | None = None) -> None:
+        """Args:
+            small_of: copies only small results, of this trace_id.
+
+        Raises:
+            duckdb.Error: when no database can be attached.
         """
         self._connection = connection
-        self._name = f"tracekit_kept_{next(_NUMBERS)}"
+        self._trace_id = small_of
+        self._macros = _MACROS if small_of is None else _SMALL
+        self.names = (*_VIEWS, *_MACROS) if small_of is None else tuple(_SMALL)
+        self._name = f"{PREFIX}{next(_NUMBERS)}"
         self._making = threading.Lock()
         self._made: set[str] = set()
         self._idle: list[_Pooled] = []
@@ -93,8 +104,8 @@ class Kept:
         Raises:
             duckdb.Error: when a copy cannot be made.
         """
-        needed = needed_by(query)
-        self._make(needed)
+        needed = needed_by(query, self.names)
+        self.make(needed)
         pooled = self._idle.pop() if self._idle else _Pooled(self._connection.cursor())
         cursor = pooled.cursor
         try:
@@ -114,11 +125,18 @@ class Kept:
             raise
         self._idle.append(pooled)
 
-    def _make(self, names: list[str]) -> None:
+    def make(self, names: list[str]) -> None:
+        """Copies the relations `names` that are not copied yet.
+
+        Raises:
+            duckdb.Error: when a copy cannot be made.
+        """
         with self._making:
             if self._made.issuperset(names):
                 return
             with self._connection.cursor() as cursor:
+                if self._trace_id is not None:
+                    cursor.execute(f"SET VARIABLE trace = {self._trace_id:d}")
                 pooled = _Pooled(cursor)
                 for name in names:
                     if name not in self._made:
@@ -127,7 +145,7 @@ class Kept:
                     self._shadow(pooled, [name])
 
     def _make_one(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
-        call = f"{name}()" if name in _MACROS else name
+        call = f"{name}()" if name in self._macros else name
         cursor.execute(f"CREATE TABLE {self._name}.{name} AS FROM {call}")
         self._made.add(name)
 
@@ -136,8 +154,8 @@ class Kept:
             if name in pooled.shadowed:
                 continue
             copy = f"FROM {self._name}.{name}"
-            if name in _MACROS:
-                signature, chosen = _MACROS[name]
+            if name in self._macros:
+                signature, chosen = self._macros[name]
                 pooled.cursor.execute(f"CREATE TEMP MACRO {signature} AS TABLE {copy} {chosen}")
             else:
                 pooled.cursor.execute(f"CREATE TEMP VIEW {name} AS {copy}")
@@ -145,16 +163,16 @@ class Kept:
 
 
 @cache
-def needed_by(query: str) -> list[str]:
-    """The relations with copies that a query reads, also through others, each after those that it
-    reads itself."""
+def needed_by(query: str, names: tuple[str, ...] = (*_VIEWS, *_MACROS)) -> list[str]:
+    """Those of `names` that a query reads, also through others, each after those that it reads
+    itself."""
     found: set[str] = set()
     new = set(_WORD.findall(query))
     uses = _uses()
     while new:
         found |= new
         new = set().union(*(uses.get(name, frozenset()) for name in new)) - found
-    return [name for name in (*_VIEWS, *_MACROS) if name in found]
+    return [name for name in names if name in found]
 
 
 @cache

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -15,7 +16,7 @@ from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
-from tracekit.database.kept import Kept
+from tracekit.database.kept import PREFIX, Kept, needed_by
 from tracekit.database.sandbox import require_select
 from tracekit.errors import TracekitError
 
@@ -28,7 +29,9 @@ T = TypeVar("T")
 # Guards the count of running queries; held while DuckDB releases memory.
 _COUNTING = threading.Lock()
 # Set as DuckDB's limit for a moment, to make it release unused memory.
-_LEAST_MEMORY = "16MB"
+_LEAST_MEMORY = ("16MB", "128MB")
+# The order of a query's result, on its last lines.
+_ORDER = re.compile(r"\nORDER BY [^()]*\Z")
 # Up to this many events, questions take longer to plan than to answer.
 _FEW_EVENTS = 50_000
 # Above this many events, releasing memory is worth its 1 ms.
@@ -106,10 +109,15 @@ class Reader:
         return self._read(rows, variables or {}, kept_for=query)
 
     def arrays(
-        self, name: str, columns: Sequence[str] = (), **parameters: Value
+        self,
+        name: str,
+        columns: Sequence[str] = (),
+        *,
+        in_order: bool = True,
+        **parameters: Value,
     ) -> dict[str, numpy.ndarray]:
         """Columns of the named query (all, or those in `columns`) as NumPy arrays: for large
-        results. Causes are given as numbers.
+        results. Causes are given as numbers. Rows in any order take less memory.
 
         Raises:
             TracekitError: for an unknown query or parameter.
@@ -119,7 +127,8 @@ class Reader:
             "cause_number(cause) AS cause" if column == "cause" else column
             for column in columns or [column.name for column in question.columns]
         )
-        sql = f"SELECT {wanted} FROM ({question.sql})"
+        rows = question.sql if in_order else _ORDER.sub("", question.sql)
+        sql = f"SELECT {wanted} FROM ({rows})"
         found = self._read(
             lambda cursor: cursor.execute(sql).fetchnumpy(),
             question.checked(parameters),
@@ -192,6 +201,28 @@ class Reader:
             if kept is not None:
                 kept.remove()
 
+    @contextmanager
+    def keeping_small(self, trace: int, questions: Iterable[str]) -> Iterator[None]:
+        """While the block runs, and if traces are large, keeps small results of one trace that the
+        named queries compute with much time and memory."""
+        if self._kept is not None or not self.is_large:
+            yield
+            return
+        with suppress(duckdb.Error):
+            self._kept = small = Kept(self._connection, small_of=trace)
+            text = "\n".join(catalog.query(name).sql for name in questions)
+            # A copy at a time: the memory that making one takes is free for the next one.
+            for name in needed_by(text, small.names):
+                small.make([name])
+                self.give_back_memory()
+        try:
+            yield
+        finally:
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                kept.remove()
+            self.give_back_memory()
+
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.
 
@@ -216,12 +247,15 @@ class Reader:
                 return
             limit, in_memory = self._connection.execute(
                 "SELECT system.main.current_setting('memory_limit'), bool_or(path IS NULL)"
-                " FROM duckdb_databases() WHERE NOT internal"
+                " FROM duckdb_databases()"
+                f" WHERE NOT internal AND NOT starts_with(database_name, '{PREFIX}')"
             ).fetchall()[0]
             if not in_memory:
                 # DuckDB refuses the limit if the memory in use does not fit.
-                with suppress(duckdb.Error):
-                    self._connection.execute(f"SET memory_limit = '{_LEAST_MEMORY}'")
+                for least in _LEAST_MEMORY:
+                    with suppress(duckdb.Error):
+                        self._connection.execute(f"SET memory_limit = '{least}'")
+                        break
             self._connection.execute(f"SET memory_limit = '{limit}'")
 
     @cached_property

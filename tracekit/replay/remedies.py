@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from tracekit.database.catalog import query
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import Change
-from tracekit.replay.parts import COLUMNS, ChangedParts
+from tracekit.replay.parts import COLUMNS, TARGETS, ChangedParts
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
+# A target as its number: a million strings take much memory.
+_TARGET = f"(list_position({list(TARGETS)}, target) - 1)::TINYINT AS target"
 # Queries at once; of a large trace, one, to save memory.
 _AT_ONCE = 2
 
@@ -50,14 +52,21 @@ class Remedies:
         """Asks several queries side by side: most take longer to plan than to run."""
         new = [each for each in remedies if each not in self._rows]
         at_once = 1 if self._database.is_large else _AT_ONCE
-        with ThreadPoolExecutor(at_once, "tracekit-remedies") as threads:
+        keeping = self._database.keeping_small(self._trace_id, map(query_of, new))
+        with keeping, ThreadPoolExecutor(at_once, "tracekit-remedies") as threads:
             self._rows |= zip(new, threads.map(self._asked, new), strict=True)
 
     def _asked(self, remedy: str) -> Rows:
         if query(query_of(remedy)).topic != "remedies":
             raise TracekitError(f"no remedy is named {remedy!r}")
-        columns = [*COLUMNS, "place", "detail"]
-        found = self._database.arrays(query_of(remedy), columns, trace=self._trace_id)
+        columns = [_TARGET if each == "target" else each for each in COLUMNS]
+        found = self._database.arrays(
+            query_of(remedy),
+            [*columns, "place", "detail"],
+            in_order=not self._database.is_large,
+            trace=self._trace_id,
+        )
+        found["target"] = np.array(TARGETS, object)[np.ma.filled(found["target"], 0)]
         for name in ("place", "detail"):
             found[name] = np.ma.filled(found[name].astype(object), "")
         return found
