@@ -3,6 +3,7 @@
 import json
 import random
 
+import numpy as np
 import pytest
 
 import tracekit
@@ -11,6 +12,7 @@ from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
+from tracekit.replay.remedies import Remedies
 from tracekit.verdict.analyze import examined
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -116,6 +118,40 @@ def test_two_fixes_of_one_wait_do_not_add_up(tmp_path):
     assert sum(alone.get(name, 0) for name in ("sync-by-line", "explicit-synchronize")) < (
         both.window_ns - both.predicted_ns
     )
+
+
+def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(run, tmp_path):
+    ops = [operator("aten::mm", 5 * US, Launch(4 * US, (("math", 30 * US),)))] * 40
+    wait = line("train.py(7): load", *FAULTS["dataloader-workers"][0])
+    atoms = [step(n, wait, *ops) for n in range(4)] + [Sync(2 * US)]
+    path = write(tmp_path / "trace.json", Simulation(atoms))
+    with tracekit.load(path) as loaded:
+        fixes = loaded.advise()
+    assert [each.remedy for each in fixes.together.additions] == ["dataloader-workers"]
+    assert fixes.together.saves_ns == fixes.advice[0].saves_ns
+    assert fixes.together.device_gain > fixes.together.host_gain
+    assert sum(fixes.together.bound_by.values()) == pytest.approx(1)
+    printed = run("advise", path.name).stdout
+    assert "no other change adds enough to it" in printed
+    assert "Then the run is compute-bound" in printed
+
+
+def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(
+    shared_database, monkeypatch
+):
+    database = shared_database("v100-dlrm-rank0.json.gz")
+    names = ["torch-compile", "waiting-for-a-rank"]
+
+    def found():
+        remedies = Remedies(database, 1)
+        remedies.ask(names)
+        columns = [remedies.rows(name) for name in names]
+        return [sorted(zip(*map(np.ma.getdata, each.values()), strict=True)) for each in columns]
+
+    usual = found()
+    monkeypatch.setitem(vars(database), "is_large", True)
+    assert found() == usual
+    assert usual[0]
 
 
 def test_a_sound_run_is_told_that_nothing_was_found(tmp_path):

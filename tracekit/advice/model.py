@@ -107,7 +107,7 @@ class FixList:
     """The verdict's: the cause whose removal gains most. What can be had of it, the list tells."""
     advice: list[Advice]
     together: Together | None
-    """None: no combination saves more than its best part."""
+    """Of one change, if no other adds to it. None: no change to a step saves enough."""
     unlooked: list[Unlooked]
     notes: list[str]
     """How the list and the verdict's bottleneck go together; why the list is empty."""

@@ -81,7 +81,8 @@ class Prices:
         return Priced(place, self.window_ns - round(length / times))
 
     def together(self, priced: list[Priced], least_ns: float) -> Together | None:
-        """The best combination of what was priced alone, found greedily; None: nothing to combine.
+        """The best combination of what was priced alone, found greedily, if only of one change;
+        None: no change saves `least_ns`.
 
         Each turn takes what saves most with what was taken before it; the turns end when nothing
         saves `least_ns`. All that is left is priced again in each turn: of two waits in a row, the
@@ -103,7 +104,7 @@ class Prices:
             scale = self._with(scale, best.place)
             length -= best.saves_ns
             taken.append(best)
-        if len(taken) < 2:
+        if not taken:
             return None
         path = self.window.path(self.replay.simulator.run(scale)).by_cause
         total = sum(path.values())
@@ -163,7 +164,11 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
         )
         for name, at in number.items()
     ]
-    return sorted(found, key=lambda each: -each.at_most_ns)[:most]
+    return sorted(found, key=_by_potential)[:most]
+
+
+def _by_potential(place: Place) -> tuple[int, bool, str]:
+    return -place.at_most_ns, place.where is None, place.where or ""
 
 
 def _distinct_of(place: Ints, event_id: Ints, places: int) -> Ints:

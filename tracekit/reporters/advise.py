@@ -97,15 +97,24 @@ def _end(where: str, width: int = _PLACE) -> str:
 
 
 def _together(out: Console, together: Together) -> None:
-    section(out, "The best of them together")
+    if len(together.additions) == 1:
+        section(out, "With the best of them")
+    else:
+        section(out, "The best of them together")
     added = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     added.add_column(justify="right")
     added.add_column()
     for each in together.additions:
         place = f": {_end(each.where)}" if each.where else ""
         added.add_row(f"+ {duration(each.adds_ns)}", f"{each.remedy}{place}")
-    added.add_row(duration(together.saves_ns), f"in all, {percent(together.share)} of the window")
+    share = f"{percent(together.share)} of the window"
+    if len(together.additions) == 1:
+        added.add_row("", f"{share}; no other change adds enough to it")
+    else:
+        added.add_row(duration(together.saves_ns), f"in all, {share}")
     out.print(added)
+    if not together.bound_by:
+        return
     cause, part = max(together.bound_by.items(), key=lambda item: item[1])
     device, host = together.device_gain, together.host_gain
     regime, side = ("compute-bound", "device") if device >= host else ("overhead-bound", "host")
