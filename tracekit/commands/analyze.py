@@ -36,25 +36,33 @@ def analyze(
     TRACE may also be a DB.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.reporters import console, several
+    from tracekit.reporters import console, run_verdict, several
     from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.analyze import gather
     from tracekit.verdict.model import SCHEMA
+    from tracekit.verdict.run_model import RunVerdict
+    from tracekit.verdict.run_verdict import judge_run
 
     judged = Thresholds().updated(thresholds)
     # NumPy and the replay, while DuckDB loads the trace.
     Thread(target=import_module, args=["tracekit.replay.gains"]).start()
-    with open_any(trace, Resources(**limits)) as database:
+    with open_any(trace, Resources(**limits)) as database, database.sharing():
         analyses = gather(database, trace_id, window, judged)
+        together = judge_run(database, analyses, judged) if len(analyses) > 1 else None
+    run = together if isinstance(together, RunVerdict) else None
     if as_json:
         objects = [each.as_dict() for each in analyses]
-        listed = {"schema": f"{SCHEMA}+list", "analyses": objects}
+        listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
+        if together is not None and run is None:
+            listed["no_run"] = together.reason
         click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
     elif len(analyses) == 1:
         console.render(analyses[0])
     else:
-        several.render(analyses)
+        if run is not None:
+            run_verdict.render(run)
+        several.render(analyses, run)
     if explain:
         from tracekit.reporters import explain as explaining
 

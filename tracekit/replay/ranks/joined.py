@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scaled
-from tracekit.replay.graph.arrays import Floats, Ints
+from tracekit.replay.graph.arrays import Flags, Floats, Ints
 from tracekit.replay.ranks.layout import Seats, turns_of
 from tracekit.replay.ranks.meetings import Members, members_of
 from tracekit.replay.scaling import Scale, times
@@ -175,6 +176,17 @@ class Joined:
             ns[which][order],
         )
 
+    def without(self, members: Flags) -> Joined:
+        """The same ranks, of which these members meet nobody."""
+        other = copy(self)
+        for name in ("measured", "step_names"):
+            other.__dict__.pop(name, None)
+        kept = ~members
+        other.members = self.members.take(kept)
+        other.rank, other.op = self.rank[kept], self.op[kept]
+        other._meet()
+        return other
+
     # -- replays
 
     @cached_property
@@ -248,5 +260,3 @@ class Joined:
             times = each.steps.completions(run)
             found.append(times[[numbers[0], *(1 + n for n in numbers)]] + ahead)
         return found
-
-

@@ -1,4 +1,4 @@
-"""The order in which the graphs of ranks are replayed together, and the nodes at which they meet."""
+"""In which order the graphs of ranks are replayed together, and at which nodes they meet."""
 
 from __future__ import annotations
 

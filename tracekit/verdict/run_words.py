@@ -1,0 +1,114 @@
+"""The verdict of a run, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tracekit.text import duration, printable, share
+from tracekit.verdict.run_model import LateRank, RunVerdict, WaitingRank
+
+if TYPE_CHECKING:
+    from tracekit.verdict.model import Analysis
+
+_NAMED = 3
+# A place in a sentence is cut after so many characters.
+_PLACE = 70
+
+
+def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
+    """For which rank the others wait, why it is late, and what the run would gain."""
+    if run.span_ns is None or run.collectives is None:
+        return []
+    done = run.collectives
+    whole = sum(each.length_ns for each in run.waiting)
+    found = [
+        f"The ranks wait for each other for {duration(done.waited_ns)} in {done.count:,} "
+        f"collectives, {share(done.waited_ns, whole)} of their time; the bytes take "
+        f"{duration(done.wire_ns)}."
+    ]
+    if run.pace_rank is None:
+        found.append("No rank holds up the others: they come to their collectives together.")
+    else:
+        named = [each for each in run.late_ranks if each.held_up_ns * 20 >= done.waited_ns]
+        found += [
+            sentence
+            for place, each in enumerate(named[:_NAMED])
+            for sentence in _late(run, each, place == 0)
+        ]
+        found += _itself(run.late_ranks[0], analyses)
+    if run.bubble_ns:
+        found.append(
+            f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
+            f"sends and receives (pipeline-bubble), {share(run.bubble_ns, whole)} of the ranks' "
+            "time."
+        )
+    for link in run.slow_links[:_NAMED]:
+        found.append(
+            f"The link between ranks {', '.join(map(str, link.ranks))} is slow: {link.type} of "
+            f"{link.message_bytes:,} bytes takes {duration(link.wire_ns)} there, "
+            f"{duration(link.others_wire_ns)} in like groups."
+        )
+    return found
+
+
+def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
+    assert run.collectives is not None
+    done, name = run.collectives, f"rank {late.rank}"
+    part = share(late.held_up_ns, done.waited_ns)
+    last = f"which comes last in {late.times_last:,} of {done.count:,} collectives"
+    if not late.times_last:
+        last = "which makes others come late"
+    said = (
+        f"{part} of it is for {name}, {last}."
+        if is_first
+        else (f"Another {part} is for {name}, {last}.")
+    )
+    if late.cause == "start-skew":
+        return [
+            f"{said[:-1]}: its recording begins {duration(late.excess_ns)} after the median of the "
+            "others, and what made it late lies before that."
+        ]
+    if late.cause is None:
+        return [f"{said[:-1]}; the traces do not tell what it does for longer than the others."]
+    where = f", most of it in {_clipped(late.place)}" if late.place else ""
+    saves = ""
+    if late.saves_ns is not None and run.span_ns:
+        saves = (
+            f" If it took as long as they do, the run would be {share(late.saves_ns, run.span_ns)} "
+            f"shorter ({duration(late.saves_ns)})."
+            if late.saves_ns > 0
+            else " If it took as long as they do, the run would be no shorter: others are as late."
+        )
+    return [
+        f"{said[:-1]}: it spends {duration(late.excess_ns)} more on {late.cause} than the median "
+        f"of the ranks that do the same{where}.{saves}"
+    ]
+
+
+def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
+    """What bounds the rank that sets the pace."""
+    own = next(each for each in analyses if each.trace.trace_id == late.trace_id)
+    by = f", by {own.verdict.bottleneck}" if own.verdict.bottleneck else ""
+    best = own.advice[0] if own.advice else None
+    worth = ""
+    if best is not None and best.where:
+        worth = f"; most worth a change there: {best.title.lower()} ({_clipped(best.where)})"
+    return [f"Rank {late.rank} itself is {own.verdict.regime}{by}{worth}."]
+
+
+def waits_only(waiting: WaitingRank, is_late: bool) -> str | None:
+    """What to say of one rank in the set: for whom it waits, if it waits much."""
+    if waiting.awaited_rank is None or is_late:
+        return None
+    return (
+        f"In the run, this rank waits for others: {duration(waiting.waited_ns)} in collectives "
+        f"({share(waiting.waited_ns, waiting.length_ns)} of its steps), "
+        f"{duration(waiting.awaited_ns)} of it for rank {waiting.awaited_rank}."
+    )
+
+
+def _clipped(place: str) -> str:
+    """The end of a place of the program: the function's name stands there."""
+    text = printable(place)
+    return text if len(text) <= _PLACE else "..." + text[3 - _PLACE :]
