@@ -12,7 +12,8 @@ class LateRank:
 
     `held_up_ns` is for how long all others together waited for it (tracekit/replay/ranks/blame.py).
     `cause` is what it does for longer than the ranks that do the same (or `start-skew`: it began
-    later than they did), `excess_ns` by how much, `place` where. None: the traces do not tell.
+    later than they did; `slow-link`: its messages take longer), `excess_ns` by how much, `place`
+    where. None: the traces do not tell.
     `saves_ns` is how much shorter the run would be if the rank took as long as the others.
     """
 
@@ -61,6 +62,15 @@ class Collectives:
 
 
 @dataclass(frozen=True)
+class ClockAhead:
+    """How far a rank's clock is ahead of the median rank's; negative: behind."""
+
+    rank: int | None
+    ahead_ns: int
+    residual_ns: int
+
+
+@dataclass(frozen=True)
 class Clocks:
     """How far the ranks' clocks differ, by the ends of their collectives (rank_clocks)."""
 
@@ -68,18 +78,24 @@ class Clocks:
     residual_ns: int
     compared: int
     """The number of ranks whose clocks could be compared."""
+    ranks: list[ClockAhead]
 
 
 @dataclass(frozen=True)
 class SlowLink:
-    """A group whose collectives take longer on the wire than those of like groups."""
+    """A group of ranks whose messages take longer on the wire than those of like groups.
+
+    Of the messages that cost most: type, size, the median time on the wire and that of the others.
+    `excess_ns` is what all slow messages of the group take longer than those of the others.
+    """
 
     ranks: list[int]
     type: str
     message_bytes: int
     wire_ns: int
     others_wire_ns: int
-    saves_ns: int | None
+    excess_ns: int
+    saves_ns: int
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracekit.errors import TracekitError
 from tracekit.replay.ranks.alike import DEVICE, HOST, Alike
 from tracekit.replay.ranks.blame import held_up
-from tracekit.replay.ranks.joined import Joined, JoinedRun
+from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run
 from tracekit.replay.ranks.pricing import COMMUNICATION, Pricing
-from tracekit.text import duration
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.run_links import slow_links, told
 from tracekit.verdict.run_model import (
+    ClockAhead,
     Clocks,
     Collectives,
     LateRank,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 START_SKEW = "start-skew"
 BUBBLE = "pipeline-bubble"
+SLOW_LINK = "slow-link"
 # So many late ranks are examined, those for which the others waited longest.
 _EXAMINED = 5
 # A place is sought among so many events of a late rank.
@@ -47,50 +50,19 @@ class NoRun:
     reason: str
 
 
-def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
-    """What to say where collectives do not end together, so that waits cannot be told.
-
-    `waited_ns` is what all ranks waited in `calls` kernels of collectives.
-    """
-    mean = waited_ns / max(1, calls)
-    if residual_ns <= mean or not calls:
-        return None
-    return (
-        f"the ends of the same collectives differ by {duration(residual_ns)} between ranks, "
-        f"more than one waits in a collective on average ({duration(mean)}): they may not be "
-        "the same, or may be left by one before others enter"
-    )
-
-
 def judge_run(
     database: Reader, analyses: Sequence[Analysis], thresholds: Thresholds | None = None
 ) -> RunVerdict | NoRun:
-    """The verdict of the run whose ranks these traces are.
-
-    Raises:
-        TracekitError: a trace's times do not fit into 64 bits.
-    """
-    reason = _not_one_run(database, analyses)
+    """The verdict of the run whose ranks these traces are."""
+    reason = not_one_run(database)
     if reason:
         return NoRun(reason)
     with database.keeping():
-        return _Judge(database, analyses, thresholds or Thresholds()).verdict()
-
-
-def _not_one_run(database: Reader, analyses: Sequence[Analysis]) -> str:
-    ranks = [each.trace.rank for each in analyses]
-    if len(analyses) < 2:
-        return "there is only one trace"
-    if None in ranks:
-        return f"{ranks.count(None)} of the {len(ranks)} traces do not tell which rank they are"
-    if len(set(ranks)) < len(ranks):
-        return "several traces are of the same rank"
-    jobs = {row[0] for row in database.fetch("SELECT DISTINCT job FROM jobs")[1]}
-    if len(jobs) > 1:
-        return f"the traces are of {len(jobs)} runs: recorded apart, or of different world sizes"
-    if all(each.gpu is None for each in analyses):
-        return "the traces have no GPU ops, so the ranks cannot be replayed together"
-    return ""
+        try:
+            judge = _Judge(database, analyses, thresholds or Thresholds())
+        except TracekitError as error:
+            return NoRun(f"the ranks cannot be replayed together: {error}")
+        return judge.verdict()
 
 
 class _Judge:
@@ -107,10 +79,9 @@ class _Judge:
         members = self.joined.members
         collective = ~members.is_exchange
         self.collective = collective
-        self.waited_ns = int(members.wait_ns[collective].sum())
-        residual = max((row["residual_ns"] for row in self.joined.clocks.values()), default=0)
-        self.doubt = clock_doubt(self.waited_ns, int(collective.sum()), residual)
-        self.residual_ns = residual
+        self.waited_ns = self.joined.waited_ns
+        self.doubt = self.joined.doubt
+        self.residual_ns = self.joined.residual_ns
 
     @cached_property
     def bandwidth(self) -> list[dict[str, Any]]:
@@ -121,12 +92,11 @@ class _Judge:
         self._tell_unknown()
         known = len(joined.members) > 0 and not self.doubt
         run = joined.measured if known else None
-        held = held_up(joined) if known else {}
-        late = self._late(held)
+        self.slow = slow_links(self.pricing, self.bandwidth, self.thresholds) if known else []
+        late = self._late(held_up(joined) if known else {})
         lengths = self._lengths(run) if run else []
         waiting = self._waiting(lengths) if run else []
         has_pace = bool(late) and self._matters(sum(lengths))
-        slow = self._slow_links() if known else []
         bubble_ns = int(joined.members.wait_ns[~self.collective].sum()) if known else 0
         found = RunVerdict(
             ranks=[each.trace.rank for each in self.analyses],
@@ -142,8 +112,8 @@ class _Judge:
             collectives=self._collectives() if len(joined.members) else None,
             clocks=self._clocks(),
             bubble_ns=bubble_ns,
-            slow_links=slow,
-            savings=self._savings(late, slow, bubble_ns) if known else [],
+            slow_links=self.slow,
+            savings=self._savings(late, bubble_ns) if known else [],
             why=[],
             unknown=self.unknown,
         )
@@ -198,6 +168,10 @@ class _Judge:
             if place < _EXAMINED:
                 cause, where, excess = self._own_cause(number, held[number])
                 saves = self.pricing.like_the_others([number])
+            link = self._link_of(trace.rank, held[number])
+            if cause is None and link is not None:
+                cause, where, excess = SLOW_LINK, told(link), link.excess_ns
+                saves = link.saves_ns
             found.append(
                 LateRank(
                     trace.rank, trace.trace_id, round(held[number]), int(times[number]), cause,
@@ -229,6 +203,12 @@ class _Judge:
             return None, None, None
         name = self.joined.graphs[number].causes[cause]
         return name, self._place(number, side, cause), more
+
+    def _link_of(self, rank: int | None, held_ns: float) -> SlowLink | None:
+        """The slow link that makes a rank late."""
+        least_ns = self.thresholds.own_excess_share * held_ns / max(1, len(self.analyses) - 1)
+        mine = [each for each in self.slow if rank in each.ranks and each.excess_ns >= least_ns]
+        return max(mine, key=lambda each: each.excess_ns, default=None)
 
     def _place(self, number: int, side: int, cause: int) -> str | None:
         """The place of the program at which a rank spends most beyond one that is alike."""
@@ -307,7 +287,11 @@ class _Judge:
         if not rows:
             return None
         offsets = [row["offset_ns"] for row in rows]
-        return Clocks(max(offsets) - min(offsets), self.residual_ns, len(rows))
+        middle = median_low(offsets)
+        ahead = [
+            ClockAhead(row["rank"], row["offset_ns"] - middle, row["residual_ns"]) for row in rows
+        ]
+        return Clocks(max(offsets) - min(offsets), self.residual_ns, len(rows), ahead)
 
     def _begins(self) -> dict[int, int]:
         """When the ranks whose clocks can be compared begin, by the first rank's clock."""
@@ -324,34 +308,13 @@ class _Judge:
 
     # -- what it would save
 
-    def _slow_links(self) -> list[SlowLink]:
-        found = []
-        for row in self.bandwidth:
-            if not row["alike"] or row["slower"] < self.thresholds.slow_link:
-                continue
-            found.append(
-                SlowLink(row["ranks"], row["type"], row["message_bytes"], row["wire_ns"],
-                         row["others_wire_ns"], self._quicker(row))
-            )  # fmt: skip
-        return sorted(found, key=lambda link: -(link.saves_ns or 0))
-
-    def _quicker(self, row: dict[str, Any]) -> int:
-        """What it saves if a group's messages of one size take as long as those of like groups."""
-        members, last = self.joined.members, self.joined.last
-        alike = (members.group[last] == row["group_key"]) & (members.type[last] == row["type"])
-        alike &= members.bytes[last] == row["message_bytes"]
-        factor = np.ones(members.count)
-        wire = np.maximum(members.wire_ns[last], 1)
-        factor[alike] = np.minimum(1.0, row["others_wire_ns"] / wire[alike])
-        return self.pricing.at_wire(factor)
-
-    def _savings(
-        self, late: list[LateRank], slow: list[SlowLink], bubble_ns: int
-    ) -> list[RunSaving]:
+    def _savings(self, late: list[LateRank], bubble_ns: int) -> list[RunSaving]:
         """What would make the run shorter, most first."""
         span = self.joined.measured.span_ns
         found: list[tuple[str, int | None, int | None]] = [
-            ("straggler", each.rank, each.saves_ns) for each in late[:_EXAMINED]
+            ("straggler", each.rank, each.saves_ns)
+            for each in late[:_EXAMINED]
+            if each.cause != SLOW_LINK
         ]
         if len(late) > 1:
             every = list(range(len(self.analyses)))
@@ -368,7 +331,7 @@ class _Judge:
             for name in names
             if name != "unknown"
         ]
-        found += [("slow-link", None, each.saves_ns) for each in slow[:1]]
+        found += [(SLOW_LINK, None, each.saves_ns) for each in self.slow[:1]]
         savings = [
             RunSaving(name, rank, ns, ns / span if span else 0.0)
             for name, rank, ns in found

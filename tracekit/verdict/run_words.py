@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tracekit.text import duration, printable, share
+from tracekit.text import duration, printable, share, size
 from tracekit.verdict.run_model import LateRank, RunVerdict, WaitingRank
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
             for sentence in _late(run, each, place == 0)
         ]
         found += _itself(run.late_ranks[0], analyses)
+    found += _clocks(run)
     if run.bubble_ns:
         found.append(
             f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
@@ -46,8 +47,9 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     for link in run.slow_links[:_NAMED]:
         found.append(
             f"The link between ranks {', '.join(map(str, link.ranks))} is slow: {link.type} of "
-            f"{link.message_bytes:,} bytes takes {duration(link.wire_ns)} there, "
-            f"{duration(link.others_wire_ns)} in like groups."
+            f"{size(link.message_bytes)} takes {duration(link.wire_ns)} there, "
+            f"{duration(link.others_wire_ns)} in like groups. As fast as theirs, it would make the "
+            f"run {share(link.saves_ns, run.span_ns)} shorter ({duration(link.saves_ns)})."
         )
     return found
 
@@ -69,6 +71,8 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
             f"{said[:-1]}: its recording begins {duration(late.excess_ns)} after the median of the "
             "others, and what made it late lies before that."
         ]
+    if late.cause == "slow-link":
+        return [f"{said[:-1]}: its link is slow ({late.place})."]
     if late.cause is None:
         return [f"{said[:-1]}; the traces do not tell what it does for longer than the others."]
     where = f", most of it in {_clipped(late.place)}" if late.place else ""
@@ -86,8 +90,33 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
     ]
 
 
+def _clocks(run: RunVerdict) -> list[str]:
+    """Clocks that are off by a part of a step that one would see in a timeline."""
+    if run.clocks is None or run.step_ns is None:
+        return []
+    off = [
+        each
+        for each in sorted(run.clocks.ranks, key=lambda each: -abs(each.ahead_ns))
+        if abs(each.ahead_ns) * 100 >= run.step_ns and abs(each.ahead_ns) > 2 * each.residual_ns
+    ]
+    if not off:
+        return []
+    named = ", ".join(
+        f"rank {each.rank}'s is {duration(abs(each.ahead_ns))} "
+        f"{'ahead' if each.ahead_ns > 0 else 'behind'}"
+        for each in off[:_NAMED]
+    )
+    more = f" and {len(off) - _NAMED:,} more" if len(off) > _NAMED else ""
+    return [
+        f"Clocks differ: {named}{more} (by the ends of collectives, to about "
+        f"{duration(run.clocks.residual_ns)}); the numbers here allow for that."
+    ]
+
+
 def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
     """What bounds the rank that sets the pace."""
+    if late.cause == "slow-link":
+        return []
     own = next(each for each in analyses if each.trace.trace_id == late.trace_id)
     by = f", by {own.verdict.bottleneck}" if own.verdict.bottleneck else ""
     best = own.advice[0] if own.advice else None

@@ -18,10 +18,44 @@ from tracekit.replay.scaling import Scale, times
 from tracekit.replay.simulator import Run, Simulator
 from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import whole
+from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
+
+
+def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
+    """What to say where collectives do not end together, so that waits cannot be told.
+
+    `waited_ns` is what all ranks waited in `calls` kernels of collectives.
+    """
+    mean = waited_ns / max(1, calls)
+    if residual_ns <= mean or not calls:
+        return None
+    return (
+        f"the ends of the same collectives differ by {duration(residual_ns)} between ranks, more "
+        f"than one waits in a collective on average ({duration(mean)}): they may not be the same, "
+        "or may be left by one before others enter"
+    )
+
+
+def not_one_run(database: Reader) -> str | None:
+    """Why the traces of a database are not the ranks of one run; None: they may be."""
+    traces = database.ask("overview")
+    ranks = [each["rank"] for each in traces]
+    if len(traces) < 2:
+        return "there is only one trace"
+    if None in ranks:
+        return f"{ranks.count(None)} of the {len(ranks)} traces do not tell which rank they are"
+    if len(set(ranks)) < len(ranks):
+        return "several traces are of the same rank"
+    jobs = {row[0] for row in database.fetch("SELECT DISTINCT job FROM jobs")[1]}
+    if len(jobs) > 1:
+        return f"the traces are of {len(jobs)} runs: recorded apart, or of different world sizes"
+    if not database.fetch("SELECT count(*) FROM (FROM gpu_ops LIMIT 1)")[1][0][0]:
+        return "the traces have no GPU ops, so the ranks cannot be replayed together"
+    return None
 
 
 @dataclass(frozen=True)
@@ -95,6 +129,22 @@ class Joined:
         """What is added to each rank's times to get those of the first rank's clock."""
         self._meet()
 
+    @property
+    def residual_ns(self) -> int:
+        """By how much the ends of the same collectives differ, on one clock."""
+        return max((row["residual_ns"] for row in self.clocks.values()), default=0)
+
+    @cached_property
+    def waited_ns(self) -> int:
+        """What all ranks together wait in collectives, sends and receives aside."""
+        return int(self.members.wait_ns[~self.members.is_exchange].sum())
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it cannot be told who waits for whom, if so: collectives do not end together."""
+        calls = int((~self.members.is_exchange).sum())
+        return clock_doubt(self.waited_ns, calls, self.residual_ns)
+
     # -- laying out
 
     def _ops(self, members: Members, rank: Ints) -> Ints:
@@ -134,10 +184,9 @@ class Joined:
         ended = (end + ahead)[last]
         came = ended - members.wire_ns[last]
         # Who left before the last one came does not wait for it: the sender of a broadcast.
-        residual = max((row["residual_ns"] for row in self.clocks.values()), default=0)
         loose = ~np.isin(members.type, ("allreduce", "allgather", "reducescatter", "alltoall"))
         aligned = np.array([trace in self.clocks for trace in self.trace_ids], np.bool_)
-        left = loose & aligned[self.rank] & (end + ahead + residual < came[members.meeting])
+        left = loose & aligned[self.rank] & (end + ahead + self.residual_ns < came[members.meeting])
         self.waits = ~left
         """Which members end only with their meeting."""
         self.arrive_ns: Ints = np.where(left, ahead, ended[members.meeting] - end)
@@ -194,9 +243,10 @@ class Joined:
         """The replay without changes: every kernel starts when it was recorded."""
         return self.run(self.scales())
 
-    def scales(self) -> list[Scale]:
-        """The scales of a replay without changes, for each rank."""
-        return [Scale.of(graph) for graph in self.graphs]
+    def scales(self, *, steady: bool = False) -> list[Scale]:
+        """The scales of a replay without changes, for each rank; if `steady`, without what happened
+        once."""
+        return [each.scale(steady=steady) for each in self.replays]
 
     def run(self, scales: Sequence[Scale], wire: Floats | None = None) -> JoinedRun:
         """Replays all ranks with these scales.

@@ -44,22 +44,23 @@ class Pricing:
     def without_waiting_for_stages(self) -> int:
         """What it saves if no stage of a pipeline waits for another one: the most that smaller
         pieces or another schedule could save."""
-        return self.saved(self.apart.run(self.apart_scales()))
+        scales = self.joined.scales()
+        self.set_apart(scales)
+        return self.saved(self.apart.run(scales))
 
     @cached_property
     def apart(self) -> Joined:
         """The ranks without their sends and receives."""
         return self.joined.without(self.joined.members.is_exchange)
 
-    def apart_scales(self) -> list[Scale]:
-        """Scales in which a send or receive takes only its time on the wire."""
-        joined, scales = self.joined, self.joined.scales()
+    def set_apart(self, scales: list[Scale]) -> None:
+        """Scales sends and receives to their time on the wire, for replays of `apart`."""
+        joined = self.joined
         exchange = joined.members.is_exchange
         for number, scale in enumerate(scales):
             own = np.flatnonzero(exchange & (joined.rank == number) & (joined.members.ns > 0))
             rate = joined.members.wire_ns[own] / joined.members.ns[own]
             scale.op.scale_each(rate, joined.op[own])
-        return scales
 
     def at_wire(self, factor: Floats) -> int:
         """What it saves if the bytes of each meeting take so many times as long."""
