@@ -7,8 +7,8 @@
 -- column count (count): calls
 -- column wire_ns (ns): the median of their time on the wire: the duration on the rank that came last
 -- column wait_ns (ns): what all ranks together waited in them
--- column bus_gb_per_s (10^9 bytes per second): message_bytes over wire_ns times nccl-tests' factor for type and
---     group size: compare this with the link's bandwidth; NULL: the group's size is not known
+-- column bus_gb_per_s (10^9 bytes per second): message_bytes over wire_ns times nccl-tests' factor for type
+--     and group size: compare this with the link's bandwidth; NULL: the group's size is not known
 -- column alike (count): other groups that exchange messages of this type and size among as many ranks
 -- column others_wire_ns (ns): the median of their wire_ns
 -- column slower (ratio): wire_ns over others_wire_ns: a slow link takes several times as long
@@ -16,8 +16,8 @@
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 WITH call AS (
     SELECT any_value(c.job) AS job, any_value(c.type) AS type, any_value(c.group_key) AS group_key,
-           list(DISTINCT c.rank) AS members, max(message_bytes) AS message_bytes, any_value(wire_ns) AS wire_ns,
-           any_value(awaited_ns) AS awaited_ns,
+           list(DISTINCT c.rank) AS members, max(message_bytes) AS message_bytes,
+           any_value(wire_ns) AS wire_ns, any_value(awaited_ns) AS awaited_ns,
            coalesce(max(group_size), CASE WHEN count(direction) > 0 THEN 2
                WHEN max(ranks_seen) = max(world_size) THEN max(ranks_seen) END) AS group_size
     FROM awaited_collectives() AS c JOIN trace USING (trace_id)

@@ -12,7 +12,8 @@
 -- As in collective_skew, without sends and receives.
 WITH awaited AS (
     SELECT last_trace_id, sum(wait_ns)::BIGINT AS awaited_ns FROM awaited_collectives()
-    WHERE direction IS NULL GROUP BY last_trace_id ORDER BY awaited_ns DESC, last_trace_id LIMIT coalesce(getvariable('top'), 20)
+    WHERE direction IS NULL
+    GROUP BY last_trace_id ORDER BY awaited_ns DESC, last_trace_id LIMIT coalesce(getvariable('top'), 20)
 )
 SELECT
     last_rank AS awaited_rank, last_trace_id AS awaited_trace_id, rank AS waiting_rank,

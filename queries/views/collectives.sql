@@ -79,7 +79,8 @@ typed AS (
         coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
         nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator,
         TRY_CAST(args->>'Seq' AS BIGINT) AS sequence,
-        CASE lower(args->>'Collective name') WHEN 'send' THEN 'send' WHEN 'recv' THEN 'receive' END AS direction,
+        CASE lower(args->>'Collective name') WHEN 'send' THEN 'send' WHEN 'recv' THEN 'receive' END
+            AS direction,
         -- PyTorch 2.6 and later tell the other rank of a send or receive.
         coalesce(TRY_CAST(args->>'Dst Rank' AS BIGINT), TRY_CAST(args->>'Src Rank' AS BIGINT)) AS peer_rank,
         split_sizes(args->>'In split size') AS sent_sizes,
@@ -188,8 +189,9 @@ CREATE OR REPLACE MACRO ends_together(type) AS
 
 -- How far each rank's clock is ahead of the clock of its job's first rank. A collective ends on all its ranks
 -- at the same time, so that is the median over collectives of the differences of their ends. A rank that
--- shares no collective with the first is compared with ranks that do, and so on; `hops` counts these. A receive
--- ends with its send where it waited for it. Ranks that no such path reaches are left out. `residual_ns` is the median of what the single differences deviate.
+-- shares no collective with the first is compared with ranks that do, and so on; `hops` counts these. A
+-- receive ends with its send where it waited for it. Ranks that no such path reaches are left out.
+-- `residual_ns` is the median of what the single differences deviate.
 CREATE OR REPLACE MACRO aligned_clocks() AS TABLE
 WITH RECURSIVE finish AS MATERIALIZED (
     SELECT call_key, job, trace_id, rank, max(coalesce(base_time_ns, 0) + end_ns) AS end_ns

@@ -44,8 +44,8 @@ predicted is the longer step of that batch.
 remedy:NAME, remedy:NAME:PLACE: what `tracekit advise` lists, at all places or at one.
 Of the traces of a run's ranks, a change applies to all ranks, and these apply, too:
 rank:N:CHANGE: a change of rank N alone, such as rank:6:host*0.5.
-straggler*K: the rank for which the others wait longest differs from those that do the same K times as
-much; with *0, it takes as long as they do. rank:N:straggler*K: the same of another rank.
+straggler*K: the rank for which the others wait longest differs K times as much from those that do
+the same; with *0, it takes as long as they do. rank:N:straggler*K: the same of another rank.
 network*K: collectives take K times as long once all ranks have come.
 pipeline-bubble*0: no stage of a pipeline waits for another one."""
 

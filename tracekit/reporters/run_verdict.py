@@ -41,7 +41,7 @@ def render(run: RunVerdict) -> None:
         for sentence in run.unknown:
             out.print(Text(f"- {printable(sentence)}"))
     if run.savings:
-        section(out, "What would shorten the run (all ranks replayed together)")
+        section(out, "What would shorten a step of the run (all ranks replayed together)")
         _savings(out, run)
     if run.collectives is not None:
         section(out, "Collectives")

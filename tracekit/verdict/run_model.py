@@ -13,8 +13,9 @@ class LateRank:
     `held_up_ns` is for how long all others together waited for it (tracekit/replay/ranks/blame.py).
     `cause` is what it does for longer than the ranks that do the same (or `start-skew`: it began
     later than they did; `slow-link`: its messages take longer), `excess_ns` by how much, `place`
-    where. None: the traces do not tell.
-    `saves_ns` is how much shorter the run would be if the rank took as long as the others.
+    where. None: the traces do not tell. `saves_ns` is how much shorter the run would be if the rank
+    took as long as the others. Both are means of the run's steps (but a start is late once);
+    `held_up_ns` is of all steps.
     """
 
     rank: int | None
@@ -86,7 +87,8 @@ class SlowLink:
     """A group of ranks whose messages take longer on the wire than those of like groups.
 
     Of the messages that cost most: type, size, the median time on the wire and that of the others.
-    `excess_ns` is what all slow messages of the group take longer than those of the others.
+    `excess_ns` is what all slow messages of the group take longer than those of the others in a
+    step, `saves_ns` how much shorter a step would be without that.
     """
 
     ranks: list[int]
@@ -100,7 +102,8 @@ class SlowLink:
 
 @dataclass(frozen=True)
 class RunSaving:
-    """How much shorter the run would be without something, by a replay of all ranks together."""
+    """How much shorter a step of the run would be without something, by a replay of all ranks
+    together: the mean of its steps."""
 
     remove: str
     rank: int | None

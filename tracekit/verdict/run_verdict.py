@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median, median_low
 from typing import TYPE_CHECKING, Any
@@ -88,12 +88,18 @@ class _Judge:
         return self.database.ask("link_bandwidth")
 
     def verdict(self) -> RunVerdict:
-        joined = self.joined
+        joined, steps = self.joined, max(1, len(self.joined.step_names))
         self._tell_unknown()
         known = len(joined.members) > 0 and not self.doubt
         run = joined.measured if known else None
         self.slow = slow_links(self.pricing, self.bandwidth, self.thresholds) if known else []
         late = self._late(held_up(joined) if known else {})
+        links = [
+            replace(
+                each, excess_ns=round(each.excess_ns / steps), saves_ns=round(each.saves_ns / steps)
+            )
+            for each in self.slow
+        ]
         lengths = self._lengths(run) if run else []
         waiting = self._waiting(lengths) if run else []
         has_pace = bool(late) and self._matters(sum(lengths))
@@ -112,7 +118,7 @@ class _Judge:
             collectives=self._collectives() if len(joined.members) else None,
             clocks=self._clocks(),
             bubble_ns=bubble_ns,
-            slow_links=self.slow,
+            slow_links=links,
             savings=self._savings(late, bubble_ns) if known else [],
             why=[],
             unknown=self.unknown,
@@ -175,10 +181,15 @@ class _Judge:
             found.append(
                 LateRank(
                     trace.rank, trace.trace_id, round(held[number]), int(times[number]), cause,
-                    where, excess, saves,
+                    where, excess if cause == START_SKEW else self._each_step(excess),
+                    self._each_step(saves),
                 )
             )  # fmt: skip
         return found
+
+    def _each_step(self, ns: int | None) -> int | None:
+        """A time of the whole run as the mean of its steps."""
+        return None if ns is None else round(ns / max(1, len(self.joined.step_names)))
 
     def _exchanged(self) -> Any:
         """Which meetings are sends with their receives."""
@@ -310,9 +321,9 @@ class _Judge:
 
     def _savings(self, late: list[LateRank], bubble_ns: int) -> list[RunSaving]:
         """What would make the run shorter, most first."""
-        span = self.joined.measured.span_ns
+        span, steps = self.joined.measured.span_ns, max(1, len(self.joined.step_names))
         found: list[tuple[str, int | None, int | None]] = [
-            ("straggler", each.rank, each.saves_ns)
+            ("straggler", each.rank, (each.saves_ns or 0) * steps)
             for each in late[:_EXAMINED]
             if each.cause != SLOW_LINK
         ]
@@ -333,7 +344,7 @@ class _Judge:
         ]
         found += [(SLOW_LINK, None, each.saves_ns) for each in self.slow[:1]]
         savings = [
-            RunSaving(name, rank, ns, ns / span if span else 0.0)
+            RunSaving(name, rank, round(ns / steps), ns / span if span else 0.0)
             for name, rank, ns in found
             if ns is not None and span and ns >= self.thresholds.named_gain * span
         ]

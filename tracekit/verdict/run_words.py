@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tracekit.verdict.model import Analysis
 
 _NAMED = 3
+# A gain of a smaller share is none.
+_SHOWN = 0.0005
 # A place in a sentence is cut after so many characters.
 _PLACE = 70
 
@@ -48,8 +50,9 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
         found.append(
             f"The link between ranks {', '.join(map(str, link.ranks))} is slow: {link.type} of "
             f"{size(link.message_bytes)} takes {duration(link.wire_ns)} there, "
-            f"{duration(link.others_wire_ns)} in like groups. As fast as theirs, it would make the "
-            f"run {share(link.saves_ns, run.span_ns)} shorter ({duration(link.saves_ns)})."
+            f"{duration(link.others_wire_ns)} in like groups. As fast as theirs, it would make a "
+            f"step {share(link.saves_ns * max(1, run.steps), run.span_ns)} shorter "
+            f"({duration(link.saves_ns)})."
         )
     return found
 
@@ -76,17 +79,17 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
     if late.cause is None:
         return [f"{said[:-1]}; the traces do not tell what it does for longer than the others."]
     where = f", most of it in {_clipped(late.place)}" if late.place else ""
+    steps = max(1, run.steps)
+    each = " in each step" if run.steps > 1 else ""
     saves = ""
     if late.saves_ns is not None and run.span_ns:
-        saves = (
-            f" If it took as long as they do, the run would be {share(late.saves_ns, run.span_ns)} "
-            f"shorter ({duration(late.saves_ns)})."
-            if late.saves_ns > 0
-            else " If it took as long as they do, the run would be no shorter: others are as late."
-        )
+        gained = late.saves_ns * steps >= _SHOWN * run.span_ns
+        less = f"{share(late.saves_ns * steps, run.span_ns)} shorter ({duration(late.saves_ns)})"
+        less = less if gained else "no shorter: others are as late"
+        saves = f" If it took as long as they do, a step of the run would be {less}."
     return [
-        f"{said[:-1]}: it spends {duration(late.excess_ns)} more on {late.cause} than the median "
-        f"of the ranks that do the same{where}.{saves}"
+        f"{said[:-1]}: it spends {duration(late.excess_ns)} more on {late.cause}{each} than the "
+        f"median of the ranks that do the same{where}.{saves}"
     ]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scaled
 from tracekit.replay.graph.arrays import Flags, Floats, Ints
 from tracekit.replay.ranks.layout import Seats, turns_of
-from tracekit.replay.ranks.meetings import Members, members_of
+from tracekit.replay.ranks.meetings import MetKernels, members_of
 from tracekit.replay.scaling import Scale, times
 from tracekit.replay.simulator import Run, Simulator
 from tracekit.replay.whatif import Replay
@@ -118,7 +118,7 @@ class Joined:
         # A meeting needs two members.
         many = np.bincount(found.meeting[known], minlength=found.count) > 1
         known &= many[found.meeting]
-        self.members: Members = found.take(known)
+        self.members: MetKernels = found.take(known)
         self.rank = rank[known]
         """The rank of each member: its place in `trace_ids`."""
         self.op = op[known]
@@ -147,7 +147,7 @@ class Joined:
 
     # -- laying out
 
-    def _ops(self, members: Members, rank: Ints) -> Ints:
+    def _ops(self, members: MetKernels, rank: Ints) -> Ints:
         """Each member's kernel among the ops of its rank; -1: not there."""
         op = np.full(len(members), -1, np.int64)
         for number, replay in enumerate(self.replays):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Members:
+class MetKernels:
     """The kernels of meetings: collectives, or sends with their receives (the rows of the query
     collective_members), in order of `meeting`."""
 
@@ -56,14 +56,14 @@ class Members:
         found: Flags = self.direction != ""
         return found
 
-    def take(self, which: Flags) -> Members:
+    def take(self, which: Flags) -> MetKernels:
         """Some of the members, with meetings numbered anew."""
         columns = {name: getattr(self, name)[which] for name in self.__dataclass_fields__}
         columns["meeting"] = np.unique(columns["meeting"], return_inverse=True)[1]
-        return Members(**columns)
+        return MetKernels(**columns)
 
 
-def members_of(database: Reader) -> tuple[Members, int]:
+def members_of(database: Reader) -> tuple[MetKernels, int]:
     """The members of all meetings, and how many meetings were left out because a rank has several
     kernels of them: it is not known which of these met the others."""
     rows = database.arrays("collective_members")
@@ -75,7 +75,7 @@ def members_of(database: Reader) -> tuple[Members, int]:
         return np.array(["" if each is None or each is np.ma.masked else str(each)
                          for each in rows[name].tolist()], dtype=np.str_)  # fmt: skip
 
-    found = Members(
+    found = MetKernels(
         numbers("call") - 1, numbers("trace_id"), numbers("event_id"), numbers("dur_ns"),
         numbers("wire_ns"), np.ma.filled(rows["is_last"], False).astype(np.bool_), words("type"),
         words("direction"), words("matched_by"), words("group_key"), numbers("message_bytes"),
