@@ -42,7 +42,7 @@ def analyze(
     from tracekit.verdict.analyze import gather
     from tracekit.verdict.model import SCHEMA
     from tracekit.verdict.run_model import RunVerdict
-    from tracekit.verdict.run_verdict import judge_run
+    from tracekit.verdict.run_verdict import NoRun, judge_run
 
     judged = Thresholds().updated(thresholds)
     # NumPy and the replay, while DuckDB loads the trace.
@@ -54,7 +54,7 @@ def analyze(
     if as_json:
         objects = [each.as_dict() for each in analyses]
         listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
-        if together is not None and run is None:
+        if isinstance(together, NoRun):
             listed["no_run"] = together.reason
         click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
     elif len(analyses) == 1:

@@ -59,8 +59,9 @@ def _length(run: RunVerdict) -> str:
 
 def _savings(out: Console, run: RunVerdict) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for justify in ("right", "right", "left"):
-        table.add_column(justify=justify)  # type: ignore[arg-type]
+    for _ in range(2):
+        table.add_column(justify="right")
+    table.add_column()
     for each in run.savings[:_SAVINGS]:
         on = f"rank {each.rank}" if each.rank is not None else "all ranks"
         what = {

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracekit.replay.graph.arrays import Flags, Floats, Ints
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers
 from tracekit.replay.ranks.joined import Joined
 from tracekit.replay.scaling import Scale
 
@@ -97,7 +97,7 @@ class Alike:
             stretch, op, np.concatenate([host_part, op_part]), np.concatenate([ns, device.ns[op]])
         )
 
-    def _part(self, side: int, segment: Ints, cause: Ints, segments: int) -> Ints:
+    def _part(self, side: int, segment: Ints, cause: Numbers, segments: int) -> Ints:
         return (side * segments + segment) * self.causes + cause.astype(np.int64)
 
     def _span(self, number: int) -> tuple[int, int]:

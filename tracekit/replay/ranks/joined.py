@@ -300,7 +300,8 @@ class Joined:
                 for run, replay, ahead in zip(runs, self.replays, self.ahead_ns, strict=True)
             ]
             return np.array([max(each) for each in zip(*spans, strict=True)], np.int64)
-        return np.maximum.reduce(self.rank_borders(runs))
+        latest: Ints = np.max(self.rank_borders(runs), axis=0)
+        return latest
 
     def rank_borders(self, runs: Sequence[Run]) -> list[Ints]:
         """For each rank, when its first step begins, and when it completes each step."""

@@ -133,12 +133,12 @@ def turns_of(
         if cursor[rank] < len(each.graph.edges)
     ]
     columns = np.array(turns, np.int64).reshape(-1, 3)
-    rank, first, last = (np.ascontiguousarray(column) for column in columns.T)
+    run, first, last = (np.ascontiguousarray(column) for column in columns.T)
     begin = np.zeros(len(turns), np.int64)
     for number, edges in enumerate(hosted):
-        own = rank == number
+        own = run == number
         begin[own] = np.searchsorted(edges, first[own])
-    return Turns(rank.astype(np.int32), first, last, begin), is_met
+    return Turns(run.astype(np.int32), first, last, begin), is_met
 
 
 def _events(seats: Seats) -> list[tuple[int, int, int]]:
