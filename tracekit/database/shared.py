@@ -19,8 +19,8 @@ from tracekit.database.catalog import Value
 
 T = TypeVar("T")
 _TRACE = "trace_id"
-# The names of parameters that judge single rows end so.
-_OF_LIMITS = ("_ns", "_percent")
+# The names of parameters that judge or choose single rows end so.
+_OF_LIMITS = ("_ns", "_percent", "kind")
 
 
 class Shared:

@@ -13,7 +13,7 @@ import numpy as np
 from tracekit.errors import TracekitError
 from tracekit.replay.ranks.alike import DEVICE, HOST, Alike
 from tracekit.replay.ranks.blame import held_up
-from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run
+from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
 from tracekit.replay.ranks.pricing import COMMUNICATION, Pricing
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_links import slow_links, told
@@ -39,6 +39,8 @@ BUBBLE = "pipeline-bubble"
 SLOW_LINK = "slow-link"
 # So many late ranks are examined, those for which the others waited longest.
 _EXAMINED = 5
+# So many ranks are named.
+_NAMED = 8
 # A place is sought among so many events of a late rank.
 _EVENTS = 200
 
@@ -71,7 +73,10 @@ class _Judge:
     ) -> None:
         self.database = database
         self.thresholds = thresholds
-        self.analyses = sorted(analyses, key=lambda each: each.trace.rank or 0)
+        usable = replayable(database)
+        given = sorted(analyses, key=lambda each: each.trace.rank or 0)
+        self.analyses = [each for each in given if each.trace.trace_id in usable]
+        self.left_out = [each.trace.rank for each in given if each.trace.trace_id not in usable]
         self.joined = Joined(database, [each.trace.trace_id for each in self.analyses], thresholds)
         self.pricing = Pricing(self.joined)
         self.alike: Alike = self.pricing.alike
@@ -141,6 +146,12 @@ class _Judge:
             self.unknown.append(
                 f"Only {present} of {world:,} ranks are here: the one that comes last of all may "
                 "be missing, and what looks like time on the wire may be waiting for it."
+            )
+        if self.left_out:
+            named = ", ".join(map(str, self.left_out[:_NAMED]))
+            more = f" and {len(self.left_out) - _NAMED:,} more" * (len(self.left_out) > _NAMED)
+            self.unknown.append(
+                f"The traces of ranks {named}{more} have no GPU ops: they are left out."
             )
         if not len(joined.members):
             self.unknown.append(

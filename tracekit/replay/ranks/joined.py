@@ -53,9 +53,15 @@ def not_one_run(database: Reader) -> str | None:
     jobs = {row[0] for row in database.fetch("SELECT DISTINCT job FROM jobs")[1]}
     if len(jobs) > 1:
         return f"the traces are of {len(jobs)} runs: recorded apart, or of different world sizes"
-    if not database.fetch("SELECT count(*) FROM (FROM gpu_ops LIMIT 1)")[1][0][0]:
-        return "the traces have no GPU ops, so the ranks cannot be replayed together"
+    if len(replayable(database)) < 2:
+        return "fewer than two of the traces have GPU ops, so no ranks can be replayed together"
     return None
+
+
+def replayable(database: Reader) -> list[int]:
+    """The trace_ids of the ranks that can be replayed, in order of rank: those with GPU ops."""
+    traces = [each for each in database.ask("overview") if each["gpu_ops"] and each["span_ns"]]
+    return [each["trace_id"] for each in sorted(traces, key=lambda each: each["rank"] or 0)]
 
 
 @dataclass(frozen=True)

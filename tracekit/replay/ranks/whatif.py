@@ -10,7 +10,7 @@ from tracekit.errors import TracekitError
 from tracekit.replay.changes import apply
 from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, RunChange, parse_of_run
 from tracekit.replay.ranks.blame import held_up
-from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run
+from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
 from tracekit.replay.ranks.pricing import Pricing
 from tracekit.replay.scaling import Scale
 from tracekit.replay.whatif import StepLength
@@ -71,7 +71,7 @@ def what_if_run(
             f"{database.name}: choose a trace (--trace-id): they are not a run, because {reason}"
         )
     with database.sharing():
-        joined = Joined(database, database.trace_ids(), thresholds)
+        joined = Joined(database, replayable(database), thresholds)
         if joined.doubt:
             raise TracekitError(f"{database.name}: the ranks cannot be replayed: {joined.doubt}")
         if not len(joined.members):
@@ -119,7 +119,8 @@ class _Changed:
         self.pricing = Pricing(joined)
         causes = joined.graphs[0].causes
         self.changes = [parse_of_run(text, causes) for text in texts]
-        self.ranks = [row["rank"] for row in database.ask("overview")]
+        ranks = {row["trace_id"]: row["rank"] for row in database.ask("overview")}
+        self.ranks = [ranks[each] for each in joined.trace_ids]
 
     def run(self) -> JoinedRun:
         joined, is_apart = self.joined, False
