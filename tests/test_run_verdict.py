@@ -134,6 +134,17 @@ def test_a_pipelines_bubble_is_named_and_priced(tmp_path):
     assert "(pipeline-bubble)" in " ".join(found.why)
 
 
+def test_a_slow_stage_of_a_pipeline_is_named_and_priced(tmp_path):
+    job = Job(stages=3, steps=2, slow_kernels={1: 1.6})
+    run, _ = loaded(tmp_path, job)
+    with run:
+        found = judged(run)
+    late = found.late_ranks[0]
+    assert (found.pace_rank, late.rank, late.in_pipeline) == (1, 1, True)
+    assert (late.cause, late.place) == ("math-or-memory", "aten::linear")
+    assert price(found, "straggler") == pytest.approx(saved(job, slow_kernels={}), rel=ALLOWED)
+
+
 def test_a_clock_that_is_off_is_named_and_changes_no_other_number(tmp_path):
     for name, clocks in (("right", {}), ("wrong", {2: 7 * MS, 5: -900 * US})):
         (tmp_path / name).mkdir()

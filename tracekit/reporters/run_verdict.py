@@ -20,6 +20,8 @@ def headline(run: RunVerdict) -> str:
     if run.pace_rank is not None:
         cause = run.late_ranks[0].cause
         return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
+    if any(each.remove == "pipeline-bubble" for each in run.savings):
+        return f"{ranks}: the stages of the pipeline wait for each other (pipeline-bubble)"
     if run.span_ns is None:
         return f"{ranks}: who waits for whom is not known"
     return f"{ranks}: no rank holds up the others"

@@ -108,6 +108,9 @@ class _Judge:
         lengths = self._lengths(run) if run else []
         waiting = self._waiting(lengths) if run else []
         has_pace = bool(late) and self._matters(sum(lengths))
+        if run and not has_pace and self._exchanged().any():
+            stage = self._slow_stage()
+            late, has_pace = ([stage, *late], True) if stage else (late, False)
         bubble_ns = int(joined.members.wait_ns[~self.collective].sum()) if known else 0
         found = RunVerdict(
             ranks=[each.trace.rank for each in self.analyses],
@@ -198,6 +201,30 @@ class _Judge:
             )  # fmt: skip
         return found
 
+    def _slow_stage(self) -> LateRank | None:
+        """The stage of a pipeline that takes longer than the others, so that they wait for it."""
+        joined, exchanges = self.joined, self.joined.members.is_exchange
+        excess = {
+            number: int(np.maximum(found, 0).sum())
+            for number in range(len(self.analyses))
+            for found in [self.alike.excess(number)]
+            if found is not None
+        }
+        number = max(excess, key=lambda each: excess[each], default=None)
+        run = None if number is None else self.pricing.run_like_the_others([number])
+        if number is None or run is None:
+            return None
+        saves = self.pricing.saved(run)
+        if saves < self.thresholds.named_gain * joined.measured.span_ns:
+            return None
+        waited = joined.measured.wait_ns[exchanges].sum() - run.wait_ns[exchanges].sum()
+        cause, place, more = self._own_cause(number, 0.0)
+        trace = self.analyses[number].trace
+        return LateRank(
+            trace.rank, trace.trace_id, max(0, int(waited)), 0, cause, place,
+            self._each_step(more), self._each_step(saves), in_pipeline=True,
+        )  # fmt: skip
+
     def _each_step(self, ns: int | None) -> int | None:
         """A time of the whole run as the mean of its steps."""
         return None if ns is None else round(ns / max(1, len(self.joined.step_names)))
@@ -234,7 +261,8 @@ class _Judge:
 
     def _place(self, number: int, side: int, cause: int) -> str | None:
         """The place of the program at which a rank spends most beyond one that is alike."""
-        peers = self.alike.peers(number)
+        others = [each for each in range(len(self.analyses)) if each != number]
+        peers = self.alike.peers(number) or others
         totals = {peer: int(self.alike.totals(peer)[side, :, cause].sum()) for peer in peers}
         middle = median_low(totals.values())
         peer = next(each for each, ns in totals.items() if ns == middle)

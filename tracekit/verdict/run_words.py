@@ -24,20 +24,24 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
         return []
     done = run.collectives
     whole = sum(each.length_ns for each in run.waiting)
-    found = [
-        f"The ranks wait for each other for {duration(done.waited_ns)} in {done.count:,} "
-        f"collectives, {share(done.waited_ns, whole)} of their time; the bytes take "
-        f"{duration(done.wire_ns)}."
-    ]
-    if run.pace_rank is None:
-        found.append("No rank holds up the others: they come to their collectives together.")
-    else:
+    found = []
+    if done.count:
+        found.append(
+            f"The ranks wait for each other for {duration(done.waited_ns)} in {done.count:,} "
+            f"collectives, {share(done.waited_ns, whole)} of their time; the bytes take "
+            f"{duration(done.wire_ns)}."
+        )
+    if run.pace_rank is not None:
         named = [each for each in run.late_ranks if each.held_up_ns * 20 >= done.waited_ns]
+        named = named[: 1 if named[0].in_pipeline else _NAMED]
         found += [
             sentence
-            for place, each in enumerate(named[:_NAMED])
+            for place, each in enumerate(named)
             for sentence in _late(run, each, place == 0)
         ]
+    elif done.count:
+        found.append("No rank holds up the others: they come to their collectives together.")
+    if run.pace_rank is not None:
         found += _itself(run.late_ranks[0], analyses)
     found += _clocks(run)
     if run.bubble_ns:
@@ -60,6 +64,8 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
 def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
     assert run.collectives is not None
     done, name = run.collectives, f"rank {late.rank}"
+    if late.in_pipeline:
+        return _stage(run, late)
     part = share(late.held_up_ns, done.waited_ns)
     last = f"which comes last in {late.times_last:,} of {done.count:,} collectives"
     if not late.times_last:
@@ -90,6 +96,25 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
     return [
         f"{said[:-1]}: it spends {duration(late.excess_ns)} more on {late.cause}{each} than the "
         f"median of the ranks that do the same{where}.{saves}"
+    ]
+
+
+def _stage(run: RunVerdict, late: LateRank) -> list[str]:
+    """A stage of a pipeline for which the others wait."""
+    where = f", most of it in {_clipped(late.place)}" if late.place else ""
+    own = (
+        "."
+        if late.cause is None
+        else (
+            f": it spends {duration(late.excess_ns)} more on {late.cause}"
+            f"{' in each step' if run.steps > 1 else ''} than the median of the other stages"
+            f"{where}."
+        )
+    )
+    saves = share((late.saves_ns or 0) * max(1, run.steps), run.span_ns or 1)
+    return [
+        f"The other stages of the pipeline wait for rank {late.rank}{own} If it took as long as "
+        f"they do, a step of the run would be {saves} shorter ({duration(late.saves_ns)})."
     ]
 
 

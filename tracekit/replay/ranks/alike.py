@@ -125,11 +125,25 @@ class Alike:
         return self._totals[number]
 
     def usual(self, number: int) -> Ints | None:
-        """The median of those alike, part by part; None: no rank is like this one."""
+        """The median of those alike, part by part; None: no rank is like this one.
+
+        A stage of a pipeline that is like no other is compared with all other ranks by what they
+        spend on each cause, however that is spread over the segments.
+        """
         peers = self.peers(number)
-        if not peers:
+        if peers:
+            return np.median([self.totals(each) for each in peers], axis=0).astype(np.int64)
+        if not self.joined.members.is_exchange.any():
             return None
-        return np.median([self.totals(each) for each in peers], axis=0).astype(np.int64)
+        own = self.totals(number)
+        others = [
+            self.totals(each).sum(axis=1) for each in range(len(self._begin)) if each != number
+        ]
+        whole = own.sum(axis=1)
+        share = np.zeros(whole.shape)
+        np.divide(np.median(others, axis=0), whole, out=share, where=whole > 0)
+        found: Ints = np.rint(own * share[:, None, :]).astype(np.int64)
+        return found
 
     def excess(self, number: int) -> Ints | None:
         """What a rank spends beyond the median of those alike, by side and cause, in ns."""

@@ -36,10 +36,15 @@ class Pricing:
 
     def like_the_others(self, numbers: list[int]) -> int | None:
         """What it saves if these ranks take as long as those alike; None: nobody is."""
+        run = self.run_like_the_others(numbers)
+        return None if run is None else self.saved(run)
+
+    def run_like_the_others(self, numbers: list[int]) -> JoinedRun | None:
+        """The replay in which these ranks take as long as those alike; None: nobody is."""
         scales, found = self.joined.scales(), False
         for number in numbers:
             found |= self.alike.scale(number, 0.0, scales[number])
-        return self.saved(self.joined.run(scales)) if found else None
+        return self.joined.run(scales) if found else None
 
     def without_waiting_for_stages(self) -> int:
         """What it saves if no stage of a pipeline waits for another one: the most that smaller
