@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.commands.options import resource_options, threshold_option, window_option
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
+    from tracekit.thresholds import Thresholds
+    from tracekit.verdict.model import Analysis
+    from tracekit.verdict.run_model import RunVerdict
 
 
 @click.command()
@@ -41,21 +47,18 @@ def analyze(
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.analyze import gather
     from tracekit.verdict.model import SCHEMA
-    from tracekit.verdict.run_model import RunVerdict
-    from tracekit.verdict.run_verdict import NoRun, judge_run
 
     judged = Thresholds().updated(thresholds)
     # NumPy and the replay, while DuckDB loads the trace.
     Thread(target=import_module, args=["tracekit.replay.gains"]).start()
     with open_any(trace, Resources(**limits)) as database, database.sharing():
         analyses = gather(database, trace_id, window, judged)
-        together = judge_run(database, analyses, judged) if len(analyses) > 1 else None
-    run = together if isinstance(together, RunVerdict) else None
+        run, no_run = _together(database, analyses, judged)
     if as_json:
         objects = [each.as_dict() for each in analyses]
         listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
-        if isinstance(together, NoRun):
-            listed["no_run"] = together.reason
+        if no_run:
+            listed["no_run"] = no_run
         click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
     elif len(analyses) == 1:
         console.render(analyses[0])
@@ -68,4 +71,16 @@ def analyze(
 
         for analysis in [] if as_json else analyses:
             explaining.render(analysis, judged)
-        explaining.render_queries(err=as_json)
+        explaining.render_queries(of_run=run is not None, err=as_json)
+
+
+def _together(
+    database: Database, analyses: list[Analysis], thresholds: Thresholds
+) -> tuple[RunVerdict | None, str]:
+    """The verdict of the run whose ranks these traces are, or why there is none."""
+    if len(analyses) < 2:
+        return None, ""
+    from tracekit.verdict.run_verdict import NoRun, judge_run
+
+    found = judge_run(database, analyses, thresholds)
+    return (None, found.reason) if isinstance(found, NoRun) else (found, "")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+# The queries whose answers the verdict of a run holds; `--explain` prints them.
+RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
+
 
 @dataclass(frozen=True)
 class LateRank:
