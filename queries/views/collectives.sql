@@ -134,7 +134,8 @@ GROUP BY a.trace_id;
 -- The same collective on all ranks that took part, matched by its sequence number in its group where the
 -- trace has one, else by its position among the group's collectives in the profiler step (or the trace). A
 -- send belongs to a receive: both are matched by their position among those from one rank to another, because
--- each rank counts its own sends and receives. Where the other rank is not known, they are left out.
+-- each rank counts its own sends and receives. Where the other rank is not known (as of several sends and
+-- receives that are one kernel), they are left out.
 CREATE OR REPLACE MACRO matched_collectives() AS TABLE
 WITH collective AS (
     SELECT c.* REPLACE (CASE WHEN direction IS NULL THEN sequence END AS sequence), job, rank, base_time_ns,
@@ -151,7 +152,8 @@ stepped AS (
            CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
     FROM collective AS c
     ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
-    WHERE direction IS NULL OR other_rank IS NOT NULL AND rank IS NOT NULL
+    WHERE CASE WHEN direction IS NULL THEN type <> 'sendrecv' OR collective IS NULL OR group_size = 2
+              ELSE other_rank IS NOT NULL AND rank IS NOT NULL END
 )
 SELECT
     *, CASE WHEN sequence IS NOT NULL THEN 'sequence number' WHEN step IS NOT NULL THEN 'place in step'

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
 
+# Types of collectives that no rank leaves before all have come (ends_together in
+# queries/views/collectives.sql).
+_END_TOGETHER = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier")
+
+
 def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
     """What to say where collectives do not end together, so that waits cannot be told.
 
@@ -190,7 +195,7 @@ class Joined:
         ended = (end + ahead)[last]
         came = ended - members.wire_ns[last]
         # Who left before the last one came does not wait for it: the sender of a broadcast.
-        loose = ~np.isin(members.type, ("allreduce", "allgather", "reducescatter", "alltoall"))
+        loose = ~np.isin(members.type, _END_TOGETHER)
         aligned = np.array([trace in self.clocks for trace in self.trace_ids], np.bool_)
         left = loose & aligned[self.rank] & (end + ahead + self.residual_ns < came[members.meeting])
         self.waits = ~left
