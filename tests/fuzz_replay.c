@@ -82,7 +82,14 @@ static void work(void) {
     free((void *)stretch.at), free((void *)ns.at), free_rates(&rates);
 }
 
-static void replay(void) {
+/* A run with edges of any length. */
+struct run {
+    struct edges edges;
+    struct scale scale;
+    int64_t nodes, *length, *time;
+};
+
+static struct run any_run(void) {
     int64_t nodes = 1 + (int64_t)draw(10), count = nodes == 1 ? 0 : (int64_t)draw(20), n_hosted = 0;
     int64_t points = 1 + (int64_t)draw(5), ops = (int64_t)draw((uint64_t)nodes);
     int32_t *source = array(count, 4), *target = array(count, 4);
@@ -101,23 +108,86 @@ static void replay(void) {
         until[h] = (int32_t)draw((uint64_t)points);
         hosted[h++] = (int32_t)i;
     }
+    free(is_hosted);
     for (int64_t i = 0; i < points; i++) work_ns[i] = any_ns();
     for (int64_t i = 0; i < nodes; i++) unknown[i] = any_ns();
-    struct edges edges = {
-        source, target, any_times(count), any_times(count), count, ops, hosted, since, until, n_hosted, unknown,
+    return (struct run){
+        {source, target, any_times(count), any_times(count), count, ops, hosted, since, until, n_hosted, unknown},
+        {any_rates(ops), any_rates(count), is_dropped, work_ns, any_rate()},
+        nodes, length, time,
     };
-    struct scale scale = {any_rates(ops), any_rates(count), is_dropped, work_ns, any_rate()};
-    tracekit_replay(&edges, &scale, length, time);
-    free(source), free(target), free(hosted), free(since), free(until), free(work_ns), free(unknown);
-    free(length), free(time), free(is_dropped), free(is_hosted);
-    free((void *)edges.op_ns.at), free((void *)edges.fixed_ns.at), free_rates(&scale.op), free_rates(&scale.fixed);
+}
+
+static void free_run(struct run *run) {
+    struct edges *edges = &run->edges;
+    free((void *)edges->source), free((void *)edges->target), free((void *)edges->unknown_ns);
+    free((void *)edges->hosted), free((void *)edges->since), free((void *)edges->until);
+    free((void *)edges->op_ns.at), free((void *)edges->fixed_ns.at);
+    free((void *)run->scale.work_ns), free((void *)run->scale.is_dropped);
+    free_rates(&run->scale.op), free_rates(&run->scale.fixed);
+    free(run->length), free(run->time);
+}
+
+static void replay(void) {
+    struct run run = any_run();
+    tracekit_replay(&run.edges, &run.scale, run.length, run.time);
+    free_run(&run);
+}
+
+static struct nodes any_nodes(const struct run *runs, int64_t count, int64_t meetings) {
+    int64_t *begin = array(meetings + 1, 8), total;
+    for (int64_t i = 0; i < meetings; i++) begin[i + 1] = begin[i] + (int64_t)draw(4);
+    total = begin[meetings];
+    int32_t *rank = array(total, 4), *node = array(total, 4);
+    int64_t *ns = array(total, 8);
+    for (int64_t i = 0; i < total; i++) {
+        rank[i] = (int32_t)draw((uint64_t)count);
+        node[i] = (int32_t)draw((uint64_t)runs[rank[i]].nodes);
+        ns[i] = any_ns();
+    }
+    return (struct nodes){begin, rank, node, ns};
+}
+
+static void free_nodes(struct nodes *nodes) {
+    free((void *)nodes->begin), free((void *)nodes->rank), free((void *)nodes->node), free((void *)nodes->ns);
+}
+
+/* Runs that meet, each in two turns with a meeting before, between and after them. */
+static void replay_ranks(void) {
+    enum { MOST = 3 };
+    struct run runs[MOST];
+    struct rank ranks[MOST];
+    int64_t count = 1 + (int64_t)draw(MOST), meetings = 3, n = 0;
+    int32_t turn_rank[3 * MOST + 3];
+    int64_t first[3 * MOST + 3], last[3 * MOST + 3], hosted[3 * MOST + 3], wire[3], ended[3], awaited[3] = {0};
+    for (int64_t i = 0; i < count; i++) {
+        runs[i] = any_run();
+        ranks[i] = (struct rank){&runs[i].edges, &runs[i].scale, runs[i].length, runs[i].time};
+    }
+    for (int64_t m = 0; m < meetings; m++) {
+        wire[m] = any_ns();
+        turn_rank[n] = -1, first[n] = m, last[n] = hosted[n] = 0, n++;
+        for (int64_t i = 0; i < count && m < 2; i++) {
+            struct edges *edges = &runs[i].edges;
+            int64_t half = edges->count / 2, h = 0;
+            while (h < edges->n_hosted && edges->hosted[h] < half) h++;
+            turn_rank[n] = (int32_t)i, first[n] = m ? half : 0, last[n] = m ? edges->count : half;
+            hosted[n] = m ? h : 0, n++;
+        }
+    }
+    struct nodes arrive = any_nodes(runs, count, meetings), leave = any_nodes(runs, count, meetings);
+    tracekit_replay_ranks(
+        ranks, &(struct turns){turn_rank, first, last, hosted, n}, &arrive, &leave, wire, ended, awaited
+    );
+    free_nodes(&arrive), free_nodes(&leave);
+    for (int64_t i = 0; i < count; i++) free_run(&runs[i]);
 }
 
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     state = strtoull(argv[1], NULL, 10);
     long cases = strtol(argv[2], NULL, 10);
-    for (long i = 0; i < cases; i++) work(), replay();
+    for (long i = 0; i < cases; i++) work(), replay(), replay_ranks();
     printf("%ld\n", cases);
     return 0;
 }

@@ -82,6 +82,8 @@ class Simulation:
         self.last_op = 0
         self.free = False
         self.recorded: list[dict[str, Any]] = []
+        self.op: Op | None = None
+        """The op that is launched: a collective tells by its arguments whom it meets."""
 
     @property
     def span_ns(self) -> int:
@@ -159,7 +161,7 @@ class Simulation:
         latency = self._draw(self.machine.latency_ns)
         first = None
         for each in launch.kernels:
-            op = each if isinstance(each, Op) else Op(*each, NAMES[each[0]])
+            op = self.op = each if isinstance(each, Op) else Op(*each, NAMES[each[0]])
             start, end = self._run(launch.stream, thread.now + latency, op.cause, op.ns)
             first = start if first is None else first
             yield _op(

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.compare.diff import Diff
     from tracekit.ingest.resources import LoadProgress, Resources
+    from tracekit.replay.ranks.whatif import RunWhatIf
     from tracekit.replay.whatif import WhatIf
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
+    from tracekit.verdict.run_model import RunVerdict
 
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
 # counted: while it is in memory, DuckDB holds little.
@@ -115,6 +117,34 @@ class Database(Reader):
         from tracekit.replay.whatif import what_if
 
         return what_if(self, changes, self.only(trace), window, thresholds)
+
+    def together(self, thresholds: Thresholds | None = None) -> RunVerdict:
+        """The one verdict of a run whose ranks these traces are: which rank sets its pace, why,
+        and what removing that would save.
+
+        Raises:
+            TracekitError: when the traces are not the ranks of one run.
+        """
+        from tracekit.verdict.analyze import gather
+        from tracekit.verdict.run_verdict import NoRun, judge_run
+
+        with self.sharing():
+            found = judge_run(self, gather(self, thresholds=thresholds), thresholds)
+        if isinstance(found, NoRun):
+            raise TracekitError(f"{self.name}: not the ranks of one run: {found.reason}")
+        return found
+
+    def whatif_together(self, *changes: str, thresholds: Thresholds | None = None) -> RunWhatIf:
+        """Predicts how long a run would have taken with changes such as "rank:6:host*0.5" or
+        "straggler*0", all ranks replayed together; see `tracekit.replay.ranks.whatif.what_if_run`.
+
+        Raises:
+            TracekitError: when the traces are not the ranks of one run, or a change is not valid or
+                matches nothing.
+        """
+        from tracekit.replay.ranks.whatif import what_if_run
+
+        return what_if_run(self, changes, thresholds)
 
     def advise(
         self,

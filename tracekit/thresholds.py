@@ -204,6 +204,12 @@ class Thresholds:
     longer_phase: float = _limit(
         0.10, "phases of which one gets this much longer where a side is faster are not listed"
     )
+    own_excess_share: float = _limit(
+        0.25, "a cause is a late rank's own if its excess is this share of what one rank waits"
+    )
+    slow_link: float = _limit(
+        1.5, "a link is slow if its collectives take this many times as long as like ones"
+    )
     fastest: float = _limit(
         64.0, "the search for the verdict's flip makes a side at most this many times faster"
     )

@@ -9,12 +9,13 @@
 -- column times_last (count): collectives for which it came last
 -- column held_up_ns (ns): time for which all others together waited in these
 -- doubts: no_communication, one_rank
--- As in collective_skew.
+-- As in collective_skew. Sends and receives do not count: a later stage of a pipeline waits for an earlier
+-- one by design.
 SELECT
     step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns,
     sum(wire_ns)::BIGINT AS wire_ns,
     sum(wait_ns)::BIGINT AS waited_ns,
     count(*) FILTER (is_last) AS times_last, sum_where(awaited_ns, is_last) AS held_up_ns
-FROM awaited_collectives()
+FROM awaited_collectives() WHERE direction IS NULL
 GROUP BY step, rank, trace_id
 ORDER BY step, rank, trace_id

@@ -19,4 +19,4 @@ FROM (
 )
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 GROUP BY ALL
-ORDER BY trace_id, device_id, total_ns DESC
+ORDER BY trace_id, device_id, total_ns DESC, copy_kind

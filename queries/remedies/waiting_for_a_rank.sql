@@ -17,7 +17,7 @@ WITH met AS (
     SELECT trace_id, event_id, rank, dur_ns, min(dur_ns) OVER same AS wire_ns,
            arg_min(rank, dur_ns) OVER same AS late_rank,
            min(trace_id) OVER same < max(trace_id) OVER same AS is_matched
-    FROM matched_collectives()
+    FROM matched_collectives() WHERE direction IS NULL
     WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place,
         type)
 ),

@@ -79,6 +79,10 @@ typed AS (
         coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
         nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator,
         TRY_CAST(args->>'Seq' AS BIGINT) AS sequence,
+        CASE lower(args->>'Collective name') WHEN 'send' THEN 'send' WHEN 'recv' THEN 'receive' END
+            AS direction,
+        -- PyTorch 2.6 and later tell the other rank of a send or receive.
+        coalesce(TRY_CAST(args->>'Dst Rank' AS BIGINT), TRY_CAST(args->>'Src Rank' AS BIGINT)) AS peer_rank,
         split_sizes(args->>'In split size') AS sent_sizes,
         split_sizes(args->>'Out split size') AS received_sizes,
         list_max(list_transform(
@@ -128,16 +132,28 @@ FROM span AS a JOIN span AS b ON a.world_size IS NOT DISTINCT FROM b.world_size
 GROUP BY a.trace_id;
 
 -- The same collective on all ranks that took part, matched by its sequence number in its group where the
--- trace has one, else by its position among the group's collectives in the profiler step (or the trace).
+-- trace has one, else by its position among the group's collectives in the profiler step (or the trace). A
+-- send belongs to a receive: both are matched by their position among those from one rank to another, because
+-- each rank counts its own sends and receives. Where the other rank is not known (as of several sends and
+-- receives that are one kernel), they are left out.
 CREATE OR REPLACE MACRO matched_collectives() AS TABLE
-WITH collective AS (FROM collectives()),
+WITH collective AS (
+    SELECT c.* REPLACE (CASE WHEN direction IS NULL THEN sequence END AS sequence), job, rank, base_time_ns,
+           coalesce(peer_rank, CASE WHEN len(integers_of(group_ranks)) = 2 THEN
+               list_filter(integers_of(group_ranks), lambda member: member <> rank)[1] END) AS other_rank
+    FROM collectives() AS c JOIN trace USING (trace_id) JOIN jobs USING (trace_id)
+),
 stepped AS (
-    SELECT c.*, j.job, t.rank, t.base_time_ns,
-           coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''),
-               'unknown') AS group_key,
+    SELECT c.* EXCLUDE other_rank,
+           CASE direction WHEN 'send' THEN concat('from rank ', rank, ' to rank ', other_rank)
+               WHEN 'receive' THEN concat('from rank ', other_rank, ' to rank ', rank)
+               ELSE coalesce(communicator, nullif(concat_ws(' ', group_name, group_ranks), ''), 'unknown') END
+               AS group_key,
            CASE WHEN c.launch_start_ns < s.end_ns THEN s.step END AS step
-    FROM collective AS c JOIN trace AS t USING (trace_id) JOIN jobs AS j USING (trace_id)
+    FROM collective AS c
     ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_start_ns >= s.start_ns
+    WHERE CASE WHEN direction IS NULL THEN type <> 'sendrecv' OR collective IS NULL OR group_size = 2
+              ELSE other_rank IS NOT NULL AND rank IS NOT NULL END
 )
 SELECT
     *, CASE WHEN sequence IS NOT NULL THEN 'sequence number' WHEN step IS NOT NULL THEN 'place in step'
@@ -158,7 +174,8 @@ FROM (
                'step': CASE WHEN sequence IS NULL THEN step END, 'place': place, 'type': type} AS call_key,
            count(*) OVER same AS ranks_seen, min(dur_ns) OVER same AS wire_ns,
            row_number() OVER shortest AS place_by_length,
-           first_value(trace_id) OVER shortest AS last_trace_id, first_value(rank) OVER shortest AS last_rank
+           first_value(trace_id) OVER shortest AS last_trace_id, first_value(rank) OVER shortest AS last_rank,
+           first_value(direction) OVER shortest AS last_direction
     FROM matched_collectives()
     WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place,
                         type),
@@ -174,12 +191,13 @@ CREATE OR REPLACE MACRO ends_together(type) AS
 
 -- How far each rank's clock is ahead of the clock of its job's first rank. A collective ends on all its ranks
 -- at the same time, so that is the median over collectives of the differences of their ends. A rank that
--- shares no collective with the first is compared with ranks that do, and so on; `hops` counts these. Ranks
--- that no such path reaches are left out. `residual_ns` is the median of what the single differences deviate.
+-- shares no collective with the first is compared with ranks that do, and so on; `hops` counts these. A
+-- receive ends with its send where it waited for it. Ranks that no such path reaches are left out.
+-- `residual_ns` is the median of what the single differences deviate.
 CREATE OR REPLACE MACRO aligned_clocks() AS TABLE
 WITH RECURSIVE finish AS MATERIALIZED (
     SELECT call_key, job, trace_id, rank, max(coalesce(base_time_ns, 0) + end_ns) AS end_ns
-    FROM awaited_collectives() WHERE ends_together(type) GROUP BY ALL
+    FROM awaited_collectives() WHERE ends_together(type) OR last_direction = 'send' GROUP BY ALL
 ),
 reached AS (
     SELECT arg_min(trace_id, {'rank': coalesce(rank, trace_id), 'trace_id': trace_id}) AS trace_id, 0 AS hops,

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.commands.options import resource_options, threshold_option, window_option
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
+    from tracekit.thresholds import Thresholds
+    from tracekit.verdict.model import Analysis
+    from tracekit.verdict.run_model import RunVerdict
 
 
 @click.command()
@@ -36,7 +42,7 @@ def analyze(
     TRACE may also be a DB.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.reporters import console, several
+    from tracekit.reporters import console, run_verdict, several
     from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.analyze import gather
@@ -45,19 +51,36 @@ def analyze(
     judged = Thresholds().updated(thresholds)
     # NumPy and the replay, while DuckDB loads the trace.
     Thread(target=import_module, args=["tracekit.replay.gains"]).start()
-    with open_any(trace, Resources(**limits)) as database:
+    with open_any(trace, Resources(**limits)) as database, database.sharing():
         analyses = gather(database, trace_id, window, judged)
+        run, no_run = _together(database, analyses, judged)
     if as_json:
         objects = [each.as_dict() for each in analyses]
-        listed = {"schema": f"{SCHEMA}+list", "analyses": objects}
+        listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
+        if no_run:
+            listed["no_run"] = no_run
         click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
     elif len(analyses) == 1:
         console.render(analyses[0])
     else:
-        several.render(analyses)
+        if run is not None:
+            run_verdict.render(run)
+        several.render(analyses, run)
     if explain:
         from tracekit.reporters import explain as explaining
 
         for analysis in [] if as_json else analyses:
             explaining.render(analysis, judged)
-        explaining.render_queries(err=as_json)
+        explaining.render_queries(of_run=run is not None, err=as_json)
+
+
+def _together(
+    database: Database, analyses: list[Analysis], thresholds: Thresholds
+) -> tuple[RunVerdict | None, str]:
+    """The verdict of the run whose ranks these traces are, or why there is none."""
+    if len(analyses) < 2:
+        return None, ""
+    from tracekit.verdict.run_verdict import NoRun, judge_run
+
+    found = judge_run(database, analyses, thresholds)
+    return (None, found.reason) if isinstance(found, NoRun) else (found, "")

@@ -18,6 +18,7 @@ from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.kept import PREFIX, Kept, needed_by
 from tracekit.database.sandbox import require_select
+from tracekit.database.shared import Shared
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Reader:
         self._connection = connection
         self.name = name
         self._kept: Kept | None = None
+        self._shared: Shared | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -70,6 +72,13 @@ class Reader:
         Raises:
             TracekitError: for an unknown query or parameter.
         """
+        if self._shared is not None:
+            found = self._shared.rows(name, parameters, lambda others: self._ask(name, others))
+            if found is not None:
+                return found
+        return self._ask(name, parameters)
+
+    def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
         question = catalog.query(name)
         columns, rows = self.fetch(question.sql, question.checked(parameters))
         return [dict(zip(columns, row, strict=True)) for row in rows]
@@ -122,10 +131,29 @@ class Reader:
         Raises:
             TracekitError: for an unknown query or parameter.
         """
+        columns = tuple(columns or (column.name for column in catalog.query(name).columns))
+        if self._shared is not None:
+            found = self._shared.arrays(
+                name,
+                columns,
+                parameters,
+                lambda asked, others: self._arrays(name, asked, others),
+            )
+            if found is not None:
+                return found
+        return self._arrays(name, columns, parameters, in_order=in_order)
+
+    def _arrays(
+        self,
+        name: str,
+        columns: Sequence[str],
+        parameters: Mapping[str, Value],
+        *,
+        in_order: bool = True,
+    ) -> dict[str, numpy.ndarray]:
         question = catalog.query(name)
         wanted = ", ".join(
-            "cause_number(cause) AS cause" if column == "cause" else column
-            for column in columns or [column.name for column in question.columns]
+            "cause_number(cause) AS cause" if column == "cause" else column for column in columns
         )
         rows = question.sql if in_order else _ORDER.sub("", question.sql)
         sql = f"SELECT {wanted} FROM ({rows})"
@@ -222,6 +250,20 @@ class Reader:
             if kept is not None:
                 kept.remove()
             self.give_back_memory()
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """While the block runs, answers questions about each trace out of answers about all, unless
+        traces are large: for the same questions about many traces. Blocks may be nested."""
+        with self.keeping():
+            if self._shared is not None or self.is_large or len(self.trace_ids()) < 2:
+                yield
+                return
+            self._shared = Shared()
+            try:
+                yield
+            finally:
+                self._shared = None
 
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.

@@ -65,6 +65,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "scaled": (None, [c_void_p, c_void_p, c_int64, c_void_p]),
     "work": (None, [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p]),
     "replay": (None, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    "replay_ranks": (None, [c_void_p] * 7),
     "free": (None, [c_void_p]),
     "release": (None, [c_void_p]),
 }

@@ -6,8 +6,9 @@ tracekit/replay/graph/host.py and tracekit/replay/simulator.py, which call them,
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ctypes import byref, c_double, c_int64, c_void_p
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,6 +54,34 @@ class _Scale(ctypes.Structure):
         ("is_dropped", c_void_p),
         ("work_ns", c_void_p),
         ("unknown", c_double),
+    ]
+
+
+class _Rank(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("edges", c_void_p),
+        ("scale", c_void_p),
+        ("length", c_void_p),
+        ("time", c_void_p),
+    ]
+
+
+class _Nodes(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("begin", c_void_p),
+        ("rank", c_void_p),
+        ("node", c_void_p),
+        ("ns", c_void_p),
+    ]
+
+
+class _Turns(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("rank", c_void_p),
+        ("first", c_void_p),
+        ("last", c_void_p),
+        ("hosted", c_void_p),
+        ("count", c_int64),
     ]
 
 
@@ -130,17 +159,98 @@ class LaidOutEdges:
     ) -> tuple[Ints, Ints]:
         """The length of each edge and the time of each node, in ns."""
         length, time = np.empty(self.count, np.int64), np.zeros(self.nodes, np.int64)
-        scale = _Scale(
+        scale = Scales(op, fixed, dropped, work_ns, unknown)
+        library().tracekit_replay(
+            byref(self.struct),
+            byref(scale.struct),
+            _address(length, np.int64),
+            _address(time, np.int64),
+        )
+        return length, time
+
+
+class Scales:
+    """What one replay of one run's edges takes: the rates of its parts and its host work."""
+
+    def __init__(
+        self, op: Parts, fixed: Parts, dropped: NDArray[np.bool_], work_ns: Ints, unknown: float
+    ) -> None:
+        self._kept = (op, fixed, dropped, work_ns)
+        self.struct = _Scale(
             op.struct,
             fixed.struct,
             _address(dropped, np.bool_),
             _address(work_ns, np.int64),
             unknown,
         )
-        library().tracekit_replay(
-            byref(self.struct), byref(scale), _address(length, np.int64), _address(time, np.int64)
+
+
+@dataclass(frozen=True)
+class MeetingNodes:
+    """Nodes of several runs by the meeting that they belong to: those of meeting m are from
+    `begin[m]` until `begin[m + 1]`. `ns` is added to the time of a node that arrives at its
+    meeting, and to the meeting's end for one that leaves it."""
+
+    begin: Ints
+    run: NDArray[np.int32]
+    node: NDArray[np.int32]
+    ns: Ints
+
+    @property
+    def struct(self) -> _Nodes:
+        return _Nodes(
+            _address(self.begin, np.int64), _address(self.run, np.int32),
+            _address(self.node, np.int32), _address(self.ns, np.int64),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The turns of a joined replay: edges of a run, from `first` until `last`, or, where `run` is
+    -1, the meeting with the number `first`. `hosted` is the first of the edges with host work."""
+
+    run: NDArray[np.int32]
+    first: Ints
+    last: Ints
+    hosted: Ints
+
+    @property
+    def struct(self) -> _Turns:
+        columns = (_address(each, np.int64) for each in (self.first, self.last, self.hosted))
+        return _Turns(_address(self.run, np.int32), *columns, len(self.run))
+
+
+def replay_ranks(
+    edges: Sequence[LaidOutEdges],
+    scales: Sequence[Scales],
+    turns: Turns,
+    arrive: MeetingNodes,
+    leave: MeetingNodes,
+    wire_ns: Ints,
+) -> tuple[list[tuple[Ints, Ints]], Ints, Ints]:
+    """Replays runs together. A meeting ends `wire_ns` after the last node that arrives at it.
+
+    Returns for each run the length of each edge and the time of each node, and for each meeting its
+    end and which arriving node was the last.
+    """
+    found = [(np.empty(each.count, np.int64), np.zeros(each.nodes, np.int64)) for each in edges]
+    ranks = (_Rank * len(edges))(
+        *(
+            _Rank(
+                ctypes.addressof(laid_out.struct),
+                ctypes.addressof(scale.struct),
+                _address(length, np.int64),
+                _address(time, np.int64),
+            )
+            for laid_out, scale, (length, time) in zip(edges, scales, found, strict=True)
         )
-        return length, time
+    )
+    ended, awaited = np.zeros(len(wire_ns), np.int64), np.zeros(len(wire_ns), np.int64)
+    library().tracekit_replay_ranks(
+        ranks, byref(turns.struct), byref(arrive.struct), byref(leave.struct),
+        _address(wire_ns, np.int64), _address(ended, np.int64), _address(awaited, np.int64),
+    )  # fmt: skip
+    return found, ended, awaited
 
 
 def _integers(array: NDArray[Any]) -> _Integers:

@@ -23,6 +23,10 @@ STEADY = "steady"
 BATCH = "batch"
 # The change that a remedy makes, at all its places or at one.
 REMEDY = "remedy"
+# Changes of a run of several ranks: of one rank, of the rank that is late, of a pipeline's waits.
+RANK = "rank"
+STRAGGLER = "straggler"
+BUBBLE = "pipeline-bubble"
 HELP = """\
 host*K, device*K: all work of a side takes K times as long.
 CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, communication,
@@ -37,7 +41,13 @@ steady: what happened once takes no longer than usual (`tracekit query one_offs`
 fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip.
 batch*K: a batch K times as large: loading and all work of the device take K times as long. What is
 predicted is the longer step of that batch.
-remedy:NAME, remedy:NAME:PLACE: what `tracekit advise` lists, at all places or at one."""
+remedy:NAME, remedy:NAME:PLACE: what `tracekit advise` lists, at all places or at one.
+Of the traces of a run's ranks, a change applies to all ranks, and these apply, too:
+rank:N:CHANGE: a change of rank N alone, such as rank:6:host*0.5.
+straggler*K: the rank for which the others wait longest differs K times as much from those that do
+the same; with *0, it takes as long as they do. rank:N:straggler*K: the same of another rank.
+network*K: collectives take K times as long once all ranks have come.
+pipeline-bubble*0: no stage of a pipeline waits for another one."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,35 @@ class Change:
     what: str
     pattern: str | None = None
     factor: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunChange:
+    """A change of a run: of one rank, or, where `rank` is None, of all that it concerns."""
+
+    text: str
+    rank: int | None
+    change: Change
+
+
+def parse_of_run(text: str, causes: list[str]) -> RunChange:
+    """Reads a change of a run of several ranks.
+
+    Raises:
+        TracekitError: the text is not a change.
+    """
+    rank, rest = None, text.strip()
+    if rest.startswith(f"{RANK}:"):
+        number, colon, rest = rest.removeprefix(f"{RANK}:").partition(":")
+        if not colon or not re.fullmatch(r"\d{1,9}", number):
+            raise TracekitError(f"{text!r} is not a change: write rank:N:CHANGE: rank:6:host*0.5")
+        rank = int(number)
+    if re.fullmatch(r"pipeline-bubble\*0+(\.0*)?", rest) and rank is None:
+        return RunChange(text, None, Change(text, BUBBLE))
+    found = re.fullmatch(r"straggler\*(\d+(\.\d*)?|\.\d+)", rest)
+    if found:
+        return RunChange(text, rank, Change(text, STRAGGLER, None, float(found[1])))
+    return RunChange(text, rank, parse(rest, causes))
 
 
 def parse(text: str, causes: list[str]) -> Change:

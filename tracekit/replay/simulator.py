@@ -108,22 +108,22 @@ class Simulator:
             "since": np.searchsorted(points, since).astype(np.int32),
             "until": np.searchsorted(points, until).astype(np.int32),
         }
-        self._edges = replay.LaidOutEdges(columns, graph.ops, graph.unknown)
+        self.edges = replay.LaidOutEdges(columns, graph.ops, graph.unknown)
         self._measured: Ints | None = None
         """The work that threads had done by each point as recorded; None until first needed."""
 
     def run(self, scale: Scale | None = None) -> Run:
         """Replays the graph. Without changes, every node has its measured time."""
         scale = scale or Scale.of(self.graph)
-        work = self._work(scale.host)
-        length, time = self._edges.replay(
+        work = self.work(scale.host)
+        length, time = self.edges.replay(
             scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown
         )
         return Run(
             self, scale, time, length, replay.scaled(self.graph.device.ns, scale.op.parts), work
         )
 
-    def _work(self, rates: Rates) -> Ints:
+    def work(self, rates: Rates) -> Ints:
         """The work that threads have done by each point, at these rates."""
         if rates.all_one and self._measured is not None:
             return self._measured

@@ -13,6 +13,7 @@ import numpy as np
 
 from tracekit.replay.changes import apply
 from tracekit.replay.grammar import STEADY, Change, parse
+from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.ranges import range_of, ranges_of, typical
@@ -85,8 +86,13 @@ class Replay:
         watched = [ends.first_keys, ends.last_keys, self.steps.instants]
         if self.ranges is not None:
             watched.append(self.ranges.instants)
-        self.simulator = Simulator(self.graph, np.concatenate(watched))
+        self.watched: Ints = np.concatenate(watched)
+        """The instants of the host whose times windows need."""
         self.remedies = Remedies(database, trace_id)
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        return Simulator(self.graph, self.watched)
 
     def measured(self) -> Run:
         """The replay without changes. It is large, so it is not cached."""

@@ -17,6 +17,7 @@ from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.analyze import QUERIES
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.run_model import RUN_QUERIES
 
 
 def render(analysis: Analysis, limits: Thresholds) -> None:
@@ -37,9 +38,9 @@ def render(analysis: Analysis, limits: Thresholds) -> None:
     out.print(table)
 
 
-def render_queries(*, err: bool = False) -> None:
-    """Prints the SQL of the queries that an analysis asks."""
-    for name in QUERIES:
+def render_queries(*, of_run: bool = False, err: bool = False) -> None:
+    """Prints the SQL of the queries that an analysis asks, and the verdict of a run."""
+    for name in (*QUERIES, *(RUN_QUERIES if of_run else ())):
         click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
 
 

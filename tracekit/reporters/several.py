@@ -16,21 +16,22 @@ from tracekit.reporters.page import clipped, console
 from tracekit.reporters.parts import devices_of
 from tracekit.text import duration, percent, printable, share
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.run_model import RunVerdict
 
 _SIDE_BY_SIDE = 3
 _NAME = 28
 # Columns that are not cut when the names of remedies need room.
-_NARROWEST = {"rank": 4, "window": 7, "busy": 7, "verdict": 25}
+_NARROWEST = {"rank": 4, "window": 7, "busy": 7, "verdict": 25, "waits for": 11}
 _ENDINGS = (".zst", ".gz", ".json", ".trace", ".pt")
 
 
-def render(analyses: Sequence[Analysis]) -> None:
-    """Prints several analyses as one table."""
+def render(analyses: Sequence[Analysis], run: RunVerdict | None = None) -> None:
+    """Prints several analyses as one table; of the ranks of a run also for whom each waits."""
     out = console()
     if len(analyses) <= _SIDE_BY_SIDE:
-        _columns(out, analyses)
+        _columns(out, analyses, run)
     else:
-        _rows(out, analyses)
+        _rows(out, analyses, run)
         out.print(summary(analyses))
 
 
@@ -81,13 +82,16 @@ def _stem(path: PurePath) -> str:
     return name or path.name
 
 
-def _rows(out: Console, analyses: Sequence[Analysis]) -> None:
+def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("trace", no_wrap=True)
     has_ranks = any(each.trace.rank is not None for each in analyses)
     for name in ("rank", "window", "busy"):
         if name != "rank" or has_ranks:
             table.add_column(name, justify="right", no_wrap=True, min_width=_NARROWEST[name])
+    waits = _waits(run)
+    if waits:
+        table.add_column("waits for", no_wrap=True, min_width=_NARROWEST["waits for"])
     table.add_column("verdict", no_wrap=True, min_width=_NARROWEST["verdict"])
     table.add_column("worth most", no_wrap=True)
     for title, each in zip(titles(analyses), analyses, strict=True):
@@ -97,10 +101,22 @@ def _rows(out: Console, analyses: Sequence[Analysis]) -> None:
             *([rank] if has_ranks else []),
             duration(each.window.span_ns),
             _busy(each),
+            *([waits.get(each.trace.trace_id, "-")] if waits else []),
             _verdict(each),
             _best(each),
         )
     out.print(table)
+
+
+def _waits(run: RunVerdict | None) -> dict[int, str]:
+    """For which rank each one waits longest, and how long it waits in all, by trace_id."""
+    if run is None or run.collectives is None or not run.collectives.waited_ns:
+        return {}
+    return {
+        each.trace_id: f"{each.awaited_rank}, {duration(each.waited_ns)}"
+        for each in run.waiting
+        if each.awaited_rank is not None
+    }
 
 
 def _verdict(analysis: Analysis) -> Text:
@@ -122,7 +138,7 @@ def _busy(analysis: Analysis) -> str:
     return "-"
 
 
-def _columns(out: Console, analyses: Sequence[Analysis]) -> None:
+def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for title in titles(analyses):
@@ -136,6 +152,7 @@ def _columns(out: Console, analyses: Sequence[Analysis]) -> None:
         "window": [f"{a.window.name}, {duration(a.window.span_ns)}" for a in analyses],
         "compute, of window": [_compute_share(a) for a in analyses],
         "host late, of window": [_late_share(a) for a in analyses],
+        "waits for": [_waits(run).get(a.trace.trace_id, "-") for a in analyses],
         "worth most": [_best(a) for a in analyses],
         "kernels": [f"{a.gpu.kernels:,}" if a.gpu else "-" for a in analyses],
         "operators": [f"{a.host.operators:,}" if a.host else "-" for a in analyses],

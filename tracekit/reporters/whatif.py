@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.replay.ranks.whatif import RunWhatIf
 from tracekit.replay.whatif import StepLength, WhatIf
 from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
@@ -41,6 +42,28 @@ def render(found: WhatIf) -> None:
             out.print(Text(printable(doubt)))
     if len(found.steps) > 1:
         section(out, "Step by step (each from the previous step's completion to its own)")
+        _steps(found.steps)
+
+
+def render_run(found: RunWhatIf) -> None:
+    """Prints one prediction of a run of several ranks."""
+    out = console()
+    line = Text(f"{_change(found.window_ns, found.predicted_ns)}", "bold")
+    line.append(
+        f"   {printable(found.window)}: {duration(found.window_ns)} -> "
+        f"{duration(found.predicted_ns)}, {found.speedup:.2f} times as fast"
+    )
+    out.print(line)
+    told = f"{found.traces}, {len(found.ranks)} ranks together, with {', '.join(found.changes)}"
+    out.print(Text(printable(told), "dim"))
+    out.print(
+        f"The ranks wait for each other for {duration(found.predicted_waited_ns)} in collectives "
+        f"(recorded: {duration(found.waited_ns)})."
+    )
+    for doubt in found.doubts:
+        out.print(Text(printable(doubt)))
+    if len(found.steps) > 1:
+        section(out, "Step by step (until all ranks have completed each)")
         _steps(found.steps)
 
 

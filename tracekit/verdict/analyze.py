@@ -88,7 +88,7 @@ def gather(
         ids = ", ".join(map(str, known))
         raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
     chosen = known if trace_id is None else [trace_id]
-    with database.keeping():
+    with database.sharing() if trace_id is None else database.keeping():
         return [analyze(database, each, window, thresholds) for each in chosen]
 
 

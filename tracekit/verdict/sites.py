@@ -58,6 +58,17 @@ def _sites(
     return {row["event_id"]: row for row in rows}
 
 
+def places_of(event_ids: Iterable[int], database: Reader, trace_id: int) -> dict[int, str]:
+    """The Python line, module or operator of events by event_id, or their name."""
+    sites = _sites((each for each in event_ids if each >= 0), database, trace_id)
+    return {
+        event: place
+        for event, site in sites.items()
+        for place in [site["python_line"] or site["module"] or site["cpu_op"] or site["name"]]
+        if event is not None and place
+    }
+
+
 def name_links(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
     """Adds to each link its name and the place in the program that it comes from."""
     sites = _sites((link["event_id"] for link in links), database, trace_id)

@@ -126,15 +126,16 @@ TRACEKIT_EXPORT void tracekit_work(
         work_until(*stretches, *rates, points, *stretch, n, out);
 }
 
-/* When each node comes: when the latest of its edges ends. `time` is 0 for all nodes, `length` has room for all edges. */
-TRACEKIT_EXPORT void tracekit_replay(
-    const struct edges *edges, const struct scale *scale, int64_t *length, int64_t *time
+/* When the targets of the edges from `first` until `last` come: when the latest of their edges ends. `hosted` is the
+ * first of them in edges->hosted. */
+static void replayed(
+    const struct edges *edges, const struct scale *scale, int64_t first, int64_t last, int64_t hosted, int64_t *length,
+    int64_t *time
 ) {
-    int64_t hosted = 0;
-    for (int64_t i = 0; i < edges->count;) {
+    for (int64_t i = first; i < last;) {
         int32_t target = edges->target[i];
         int64_t latest = BEFORE_ALL;
-        for (; i < edges->count && edges->target[i] == target; i++) {
+        for (; i < last && edges->target[i] == target; i++) {
             int64_t op = (int64_t)edges->source[i] - 1, ns = at_rate(&scale->fixed, i, signed_at(&edges->fixed_ns, i));
             if (op >= 0 && op < edges->ops) ns = plus(ns, at_rate(&scale->op, op, signed_at(&edges->op_ns, i)));
             if (hosted < edges->n_hosted && edges->hosted[hosted] == i) {
@@ -146,5 +147,61 @@ TRACEKIT_EXPORT void tracekit_replay(
             if (ns > latest) latest = ns;
         }
         time[target] = plus(latest, scaled(edges->unknown_ns[target], scale->unknown));
+    }
+}
+
+/* When each node comes. `time` is 0 for all nodes, `length` has room for all edges. */
+TRACEKIT_EXPORT void tracekit_replay(
+    const struct edges *edges, const struct scale *scale, int64_t *length, int64_t *time
+) {
+    replayed(edges, scale, 0, edges->count, 0, length, time);
+}
+
+/* One of several runs that are replayed together. */
+struct rank {
+    const struct edges *edges;
+    const struct scale *scale;
+    int64_t *length, *time;
+};
+
+/* Nodes of ranks that meet: those of meeting m are from begin[m] until begin[m + 1]. `ns` is what is added to a
+ * node's time, or to the meeting's, to get from one to the other. */
+struct nodes {
+    const int64_t *begin;
+    const int32_t *rank, *node;
+    const int64_t *ns;
+};
+
+/* The turns of a joined replay: edges of a rank, or, where `rank` is -1, the meeting with the number `first`. */
+struct turns {
+    const int32_t *rank;
+    const int64_t *first, *last, *hosted;
+    int64_t count;
+};
+
+/* Replays ranks together. A meeting ends `wire_ns` after the last of its nodes in `arrive` has come; those in `leave`
+ * come then. `ended` has room for the end of each meeting, and `awaited` for the place of that last node. */
+TRACEKIT_EXPORT void tracekit_replay_ranks(
+    const struct rank *ranks, const struct turns *turns, const struct nodes *arrive, const struct nodes *leave,
+    const int64_t *wire_ns, int64_t *ended, int64_t *awaited
+) {
+    for (int64_t turn = 0; turn < turns->count; turn++) {
+        int64_t meeting = turns->first[turn], latest = BEFORE_ALL;
+        if (turns->rank[turn] >= 0) {
+            const struct rank *rank = ranks + turns->rank[turn];
+            replayed(rank->edges, rank->scale, turns->first[turn], turns->last[turn], turns->hosted[turn], rank->length,
+                     rank->time);
+            continue;
+        }
+        for (int64_t i = arrive->begin[meeting]; i < arrive->begin[meeting + 1]; i++) {
+            int64_t at = plus(ranks[arrive->rank[i]].time[arrive->node[i]], arrive->ns[i]);
+            if (at > latest) {
+                latest = at;
+                awaited[meeting] = i;
+            }
+        }
+        ended[meeting] = latest = plus(latest, wire_ns[meeting]);
+        for (int64_t i = leave->begin[meeting]; i < leave->begin[meeting + 1]; i++)
+            ranks[leave->rank[i]].time[leave->node[i]] = plus(latest, leave->ns[i]);
     }
 }

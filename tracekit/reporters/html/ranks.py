@@ -8,9 +8,11 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from tracekit.replay.ranks.joined import clock_doubt
 from tracekit.reporters import several
-from tracekit.reporters.page import clipped
-from tracekit.text import duration, printable, share
+from tracekit.text import duration, printable
+from tracekit.verdict.run_model import RunVerdict
+from tracekit.verdict.run_verdict import judge_run
 
 if TYPE_CHECKING:
     import polars
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
 # The first screen names at most so many ranks.
 _FIRST = 8
-# Names of kernels in sentences are cut.
-_PLACE = 60
 # A matrix has at most so many cells.
 MOST_CELLS = 6_000
 
@@ -45,6 +45,10 @@ class Ranks:
             for each, title in zip(self.analyses, titles, strict=True)
         }
         """What each trace is called, by trace_id, in order."""
+        with database.sharing():
+            found = judge_run(database, self.analyses)
+        self.together = found if isinstance(found, RunVerdict) else None
+        """The verdict of the run whose ranks these are; None: they are not of one run."""
 
     def __len__(self) -> int:
         return len(self.analyses)
@@ -96,11 +100,16 @@ class Ranks:
 
     @cached_property
     def waits(self) -> dict[int, dict[str, int]]:
-        """What each trace waited and was waited for, over all steps: sums of stragglers."""
+        """What each trace waited and was waited for, over all steps: sums of stragglers, except for
+        how long the others waited for it: that is the run's verdict's."""
         found = {trace: dict.fromkeys(WAITS, 0) for trace in self.names}
         for row in self.stragglers.iter_rows(named=True):
             for name in WAITS:
                 found[row["trace_id"]][name] += row[name]
+        if self.together is not None and self.together.late_ranks:
+            held = {each.trace_id: each.held_up_ns for each in self.together.late_ranks}
+            for trace, sums in found.items():
+                sums["held_up_ns"] = held.get(trace, 0)
         return found
 
     @cached_property
@@ -131,14 +140,8 @@ class Ranks:
         """What to say where collectives do not end together, so that waits cannot be told."""
         worst = max(self.clocks["residual_ns"], default=0)
         calls = sum(each["collectives"] for each in self.waits.values())
-        waited = sum(each["waited_ns"] for each in self.waits.values()) / max(1, calls)
-        if worst <= waited or not calls:
-            return None
-        return (
-            f"the ends of the same collectives differ by {duration(worst)} between {self.noun}, "
-            f"more than one waits in a collective on average ({duration(waited)}): they may not be "
-            "the same, or may be left by one before others enter."
-        )
+        waited = sum(each["waited_ns"] for each in self.waits.values())
+        return clock_doubt(waited, calls, worst)
 
     # -- the first screen
 
@@ -162,7 +165,10 @@ class Ranks:
         """What bounds the traces, and how long their steps are."""
         found = [several.summary(self.analyses)]
         lengths = [step.window.span_ns for each in self.analyses for step in each.steps]
-        if lengths:
+        if self.together is not None and self.together.steps and self.together.step_ns is not None:
+            steps = f": the median of {self.together.steps:,}" if self.together.steps > 1 else ""
+            found.append(f"A step of the run takes {duration(self.together.step_ns)}{steps}.")
+        elif lengths:
             found.append(
                 f"A step takes {duration(median(lengths))}: the median of {len(lengths):,} steps, "
                 f"from {duration(min(lengths))} to {duration(max(lengths))}."
@@ -171,55 +177,10 @@ class Ranks:
 
     @cached_property
     def reasons(self) -> list[str]:
-        """For which rank the others wait, and what it does meanwhile."""
-        if self.latest is None:
+        """For which rank the others wait, and what it does meanwhile: sentences of the verdict."""
+        if self.together is None or not self.met:
             return []
-        trace, verdict = self.latest.trace.trace_id, self.latest.verdict
-        name, waits = self.names[trace], self.waits[trace]
-        total = sum(each["waited_ns"] for each in self.waits.values())
-        span = sum(each.window.span_ns for each in self.analyses)
-        by = f", by {verdict.bottleneck}" if verdict.bottleneck else ""
-        found = [
-            f"The {self.noun} wait for each other for {duration(total)} in collectives, "
-            f"{share(total, span)} of their windows. Of it, {share(waits['held_up_ns'], total)} is "
-            f"for {name}, which comes last in {waits['times_last']:,} of "
-            f"{waits['collectives']:,} collectives.",
-            *self._own_cause(self.latest),
-            f"{name} itself is {verdict.regime}{by}.",
-        ]
-        if self.are_ranks and len(self) < self.world_size:
-            found.append(
-                f"Only {len(self)} of {self.world_size:,} ranks are here: the one that is last of "
-                "all may be missing."
-            )
-        return [sentence[:1].upper() + sentence[1:] for sentence in found]
-
-    def _own_cause(self, late: Analysis) -> list[str]:
-        """What the late rank does for longer than the others."""
-        trace = late.trace.trace_id
-        name, steps = self.names[trace], max(1, len(late.steps))
-        rows = self.database.ask("rank_excess", trace=trace)
-        excess = rows[0]["excess_ns"] if rows else 0
-        found = []
-        if excess > 0:
-            part = rows[0]["part"]
-            waiting = self.who.filter(awaited_trace_id=trace)["wait_ns"]
-            place = _place(self.database, late, part)
-            there = f", most of it in {clipped(place, _PLACE)}" if place else ""
-            waits = sum(waiting) / max(1, len(waiting)) / steps
-            found.append(
-                f"{'Per step' if late.steps else 'In its window'}, {name} spends "
-                f"{duration(excess)} more on {part_name(part)} than the median of the others"
-                f"{there}. Who waits for it waits {duration(waits)}."
-            )
-        begins = dict(self.clocks.select("trace_id", "begins_ns").iter_rows())
-        others = [ns for other, ns in begins.items() if other != trace]
-        if others and begins.get(trace, 0) - median(others) > excess * steps:
-            found.append(
-                f"Its recording begins {duration(begins[trace] - median(others))} after the median "
-                "of the others: what made it late may lie before that."
-            )
-        return found
+        return [*self.together.why, *self.together.unknown]
 
 
 def in_order_of_interest(database: Database) -> list[int]:
@@ -239,11 +200,3 @@ def part_name(part: str) -> str:
 
 def _by_rank(rank: int | None, trace_id: int) -> tuple[bool, int, int]:
     return rank is None, rank or 0, trace_id
-
-
-def _place(database: Database, late: Analysis, part: str) -> str | None:
-    """The slice of the host, or the kernel, in which a rank spends most of a part."""
-    if part == "compute":
-        return next((r["name"] for r in late.top_kernels if r["class"] != "communication"), None)
-    rows = database.ask("idle_culprits", trace=late.trace.trace_id)
-    return next((row["culprit"] for row in rows if row["cause"] == part and row["culprit"]), None)

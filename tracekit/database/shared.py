@@ -1,0 +1,102 @@
+"""Answers about all traces of a database at once, for questions that are asked about each in turn.
+
+For a small trace, DuckDB takes longer to plan a question than to answer it. Of the ranks of a run,
+each is asked the same questions: planned once, one answer serves all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.database import catalog
+from tracekit.database.catalog import Value
+
+T = TypeVar("T")
+_TRACE = "trace_id"
+# The names of parameters that judge or choose single rows end so.
+_OF_LIMITS = ("_ns", "_percent", "kind")
+
+
+class Shared:
+    """The answers so far. An answer about one trace is the rows of that trace."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
+        self._making = threading.Lock()
+        self._answers: dict[Any, Any] = {}
+
+    def rows(
+        self,
+        name: str,
+        parameters: Mapping[str, Value],
+        ask: Callable[[dict[str, Value]], list[dict[str, Any]]],
+    ) -> list[dict[str, Any]] | None:
+        """The rows about one trace, of which `ask` gives those about all, with the other
+        parameters; None: the question is not one that can be asked about all."""
+        if not is_about_each(name, parameters):
+            return None
+
+        others = _others(parameters)
+
+        def by_trace() -> dict[Any, list[dict[str, Any]]]:
+            found: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+            for row in ask(others):
+                found[row[_TRACE]].append(row)
+            return found
+
+        mine = self._once((name, *others.items()), by_trace).get(parameters["trace"], [])
+        # Who asks may change the rows.
+        return [dict(row) for row in mine]
+
+    def arrays(
+        self,
+        name: str,
+        columns: tuple[str, ...],
+        parameters: Mapping[str, Value],
+        ask: Callable[[tuple[str, ...], dict[str, Value]], dict[str, NDArray[Any]]],
+    ) -> dict[str, NDArray[Any]] | None:
+        """The same as arrays of these columns; `ask` also gets the columns to ask for."""
+        if not is_about_each(name, parameters):
+            return None
+        asked = tuple(dict.fromkeys((_TRACE, *columns)))
+        others = _others(parameters)
+        found = self._once((name, asked, *others.items()), lambda: ask(asked, others))
+        own = np.flatnonzero(np.ma.filled(found[_TRACE], -1) == parameters["trace"])
+        # Rows are in order of the trace, nearly always.
+        whole = len(own) and own[-1] - own[0] + 1 == len(own)
+        chosen: Any = slice(own[0], own[-1] + 1) if whole else own
+        return {column: found[column][chosen].copy() for column in columns}
+
+    def _once(self, key: Any, make: Callable[[], T]) -> T:
+        with self._making:
+            lock = self._locks[key]
+        with lock:
+            if key not in self._answers:
+                self._answers[key] = make()
+            answer: T = self._answers[key]
+            return answer
+
+
+def is_about_each(name: str, parameters: Mapping[str, Value]) -> bool:
+    """Whether an answer about one trace is the rows of that trace in the answer about all.
+
+    It is not if the question limits the number of rows, or chooses some of the trace's parts.
+    """
+    question = catalog.query(name)
+    limits = {each.name for each in question.parameters if each.name.endswith(_OF_LIMITS)}
+    return (
+        parameters.get("trace") is not None
+        and all(each in limits or each == "trace" for each in parameters)
+        and any(column.name == _TRACE for column in question.columns)
+        and all(each.default == "all" or each.name in limits for each in question.parameters)
+    )
+
+
+def _others(parameters: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in parameters.items() if name != "trace"}

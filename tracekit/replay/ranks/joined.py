@@ -1,0 +1,324 @@
+"""Replays the ranks of a run together: what one rank changes moves the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scaled
+from tracekit.replay.graph.arrays import Flags, Floats, Ints
+from tracekit.replay.ranks.layout import Seats, turns_of
+from tracekit.replay.ranks.meetings import MetKernels, members_of
+from tracekit.replay.scaling import Scale, times
+from tracekit.replay.simulator import Run, Simulator
+from tracekit.replay.whatif import Replay
+from tracekit.replay.windows import whole
+from tracekit.text import duration
+from tracekit.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from tracekit.database.reader import Reader
+
+
+# Types of collectives that no rank leaves before all have come (ends_together in
+# queries/views/collectives.sql).
+_END_TOGETHER = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier")
+
+
+def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
+    """What to say where collectives do not end together, so that waits cannot be told.
+
+    `waited_ns` is what all ranks waited in `calls` kernels of collectives.
+    """
+    mean = waited_ns / max(1, calls)
+    if residual_ns <= mean or not calls:
+        return None
+    return (
+        f"the ends of the same collectives differ by {duration(residual_ns)} between ranks, more "
+        f"than one waits in a collective on average ({duration(mean)}): they may not be the same, "
+        "or may be left by one before others enter"
+    )
+
+
+def not_one_run(database: Reader) -> str | None:
+    """Why the traces of a database are not the ranks of one run; None: they may be."""
+    traces = database.ask("overview")
+    ranks = [each["rank"] for each in traces]
+    if len(traces) < 2:
+        return "there is only one trace"
+    if None in ranks:
+        return f"{ranks.count(None)} of the {len(ranks)} traces do not tell which rank they are"
+    if len(set(ranks)) < len(ranks):
+        return "several traces are of the same rank"
+    jobs = {row[0] for row in database.fetch("SELECT DISTINCT job FROM jobs")[1]}
+    if len(jobs) > 1:
+        return f"the traces are of {len(jobs)} runs: recorded apart, or of different world sizes"
+    if len(replayable(database)) < 2:
+        return "fewer than two of the traces have GPU ops, so no ranks can be replayed together"
+    return None
+
+
+def replayable(database: Reader) -> list[int]:
+    """The trace_ids of the ranks that can be replayed, in order of rank: those with GPU ops."""
+    traces = [each for each in database.ask("overview") if each["gpu_ops"] and each["span_ns"]]
+    return [each["trace_id"] for each in sorted(traces, key=lambda each: each["rank"] or 0)]
+
+
+@dataclass(frozen=True)
+class JoinedRun:
+    """One replay of all ranks. Times of a rank are ns since its trace's start."""
+
+    of: Joined
+    runs: list[Run]
+    """The replay of each rank."""
+    ended: Ints
+    """When each meeting ends, by the clock of the first rank."""
+    wire_ns: Ints
+
+    @cached_property
+    def wait_ns(self) -> Ints:
+        """How long each member of a meeting waits for the last one."""
+        members, of = self.of.members, self.of
+        arrived = self.ended - self.wire_ns
+        found = np.zeros(len(members), np.int64)
+        for rank, run in enumerate(self.runs):
+            own = of.rank == rank
+            at = run.time[1 + of.op[own]] + of.arrive_ns[own]
+            found[own] = arrived[members.meeting[own]] - at
+        return np.where(of.is_met[members.meeting] & of.waits, np.maximum(found, 0), 0)
+
+    @cached_property
+    def borders(self) -> Ints:
+        """When the run's first step begins, and when each step is complete on all ranks, by the
+        clock of the first rank; without steps, when the whole recording begins and ends."""
+        return self.of.borders(self.runs)
+
+    @property
+    def lengths(self) -> Ints:
+        """The length of each step of the run."""
+        return np.diff(self.borders)
+
+    @property
+    def span_ns(self) -> int:
+        return int(self.borders[-1] - self.borders[0])
+
+
+class Joined:
+    """The graphs of the ranks of a run, which can be replayed together with changes."""
+
+    def __init__(
+        self,
+        database: Reader,
+        trace_ids: Sequence[int],
+        thresholds: Thresholds | None = None,
+    ) -> None:
+        self.database = database
+        self.trace_ids = list(trace_ids)
+        found, self.ambiguous = members_of(database)
+        self.replays = [Replay(database, each, thresholds) for each in trace_ids]
+        self._number = {trace: number for number, trace in enumerate(self.trace_ids)}
+        known = np.isin(found.trace_id, self.trace_ids)
+        rank = np.array([self._number.get(each, -1) for each in found.trace_id.tolist()], np.int64)
+        op = self._ops(found, rank)
+        known &= op >= 0
+        # A meeting needs two members.
+        many = np.bincount(found.meeting[known], minlength=found.count) > 1
+        known &= many[found.meeting]
+        self.members: MetKernels = found.take(known)
+        self.rank = rank[known]
+        """The rank of each member: its place in `trace_ids`."""
+        self.op = op[known]
+        """The number of each member's kernel among its rank's ops."""
+        self.clocks = {row["trace_id"]: row for row in database.ask("rank_clocks")}
+        """The answer of the query rank_clocks, by trace_id."""
+        self.ahead_ns = self._ahead()
+        """What is added to each rank's times to get those of the first rank's clock."""
+        self._meet()
+
+    @property
+    def residual_ns(self) -> int:
+        """By how much the ends of the same collectives differ, on one clock."""
+        return max((row["residual_ns"] for row in self.clocks.values()), default=0)
+
+    @cached_property
+    def waited_ns(self) -> int:
+        """What all ranks together wait in collectives, sends and receives aside."""
+        return int(self.members.wait_ns[~self.members.is_exchange].sum())
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it cannot be told who waits for whom, if so: collectives do not end together."""
+        calls = int((~self.members.is_exchange).sum())
+        return clock_doubt(self.waited_ns, calls, self.residual_ns)
+
+    # -- laying out
+
+    def _ops(self, members: MetKernels, rank: Ints) -> Ints:
+        """Each member's kernel among the ops of its rank; -1: not there."""
+        op = np.full(len(members), -1, np.int64)
+        for number, replay in enumerate(self.replays):
+            own, ids = np.flatnonzero(rank == number), replay.graph.device.op_id
+            if not len(ids) or not len(own):
+                continue
+            order = np.argsort(ids, kind="stable")
+            event = members.event_id[own]
+            at = order[np.minimum(np.searchsorted(ids[order], event), len(ids) - 1)]
+            op[own] = np.where(ids[at] == event, at, -1)
+        return op
+
+    def _ahead(self) -> Ints:
+        query = "SELECT trace_id, coalesce(base_time_ns, 0) FROM trace"
+        base = dict(self.database.fetch(query)[1])
+        found = []
+        for trace, replay in zip(self.trace_ids, self.replays, strict=True):
+            graph = replay.graph
+            offset = self.clocks.get(trace, {"offset_ns": 0})["offset_ns"]
+            shift = max(graph.device.shift_ns.values(), key=abs, default=0)
+            found.append(base[trace] + graph.host.origin_ns - shift - offset)
+        return np.array([each - found[0] for each in found], np.int64)
+
+    def _meet(self) -> None:
+        members, count = self.members, self.members.count
+        start = np.zeros(len(members), np.int64)
+        for number, replay in enumerate(self.replays):
+            own = self.rank == number
+            start[own] = replay.graph.device.start[self.op[own]]
+        end = start + members.ns
+        ahead = self.ahead_ns[self.rank]
+        last = np.zeros(count, np.int64)
+        last[members.meeting[members.is_last]] = np.flatnonzero(members.is_last)
+        ended = (end + ahead)[last]
+        came = ended - members.wire_ns[last]
+        # Who left before the last one came does not wait for it: the sender of a broadcast.
+        loose = ~np.isin(members.type, _END_TOGETHER)
+        aligned = np.array([trace in self.clocks for trace in self.trace_ids], np.bool_)
+        left = loose & aligned[self.rank] & (end + ahead + self.residual_ns < came[members.meeting])
+        self.waits = ~left
+        """Which members end only with their meeting."""
+        self.arrive_ns: Ints = np.where(left, ahead, ended[members.meeting] - end)
+        self._leave_ns = end - ended[members.meeting]
+        self.recorded_end_ns = ended
+        seats = [
+            Seats(replay.graph, self.op[own], members.meeting[own], self.waits[own])
+            for number, replay in enumerate(self.replays)
+            for own in [self.rank == number]
+        ]
+        hosted = [np.flatnonzero(each.graph.edges.host_to >= 0) for each in self.replays]
+        arrivals = np.bincount(members.meeting, minlength=count)
+        self._turns, self.is_met = turns_of(seats, arrivals, ended, hosted)
+        self.graphs = [each.moved(self.is_met) for each in seats]
+        self.simulators = [
+            Simulator(graph, replay.watched)
+            for graph, replay in zip(self.graphs, self.replays, strict=True)
+        ]
+        self._leaving = np.zeros(len(members), np.int64)
+        for number, each in enumerate(seats):
+            self._leaving[self.rank == number] = each.leaving
+        self.last = last
+        """The member of each meeting that came last."""
+        every = np.ones(len(members), np.bool_)
+        self._arrive = self._nodes(every, 1 + self.op, self.arrive_ns)
+        self._leave = self._nodes(self.waits, self._leaving, self._leave_ns)
+
+    def _nodes(self, which: np.ndarray, node: Ints, ns: Ints) -> MeetingNodes:
+        meeting = self.members.meeting[which]
+        order = np.argsort(meeting, kind="stable")
+        begin = np.searchsorted(meeting[order], np.arange(self.members.count + 1))
+        return MeetingNodes(
+            begin.astype(np.int64),
+            self.rank[which][order].astype(np.int32),
+            node[which][order].astype(np.int32),
+            ns[which][order],
+        )
+
+    def without(self, members: Flags) -> Joined:
+        """The same ranks, of which these members meet nobody."""
+        other = copy(self)
+        for name in ("measured", "step_names"):
+            other.__dict__.pop(name, None)
+        kept = ~members
+        other.members = self.members.take(kept)
+        other.rank, other.op = self.rank[kept], self.op[kept]
+        other._meet()
+        return other
+
+    # -- replays
+
+    @cached_property
+    def measured(self) -> JoinedRun:
+        """The replay without changes: every kernel starts when it was recorded."""
+        return self.run(self.scales())
+
+    def scales(self, *, steady: bool = False) -> list[Scale]:
+        """The scales of a replay without changes, for each rank; if `steady`, without what happened
+        once."""
+        return [each.scale(steady=steady) for each in self.replays]
+
+    def run(self, scales: Sequence[Scale], wire: Floats | None = None) -> JoinedRun:
+        """Replays all ranks with these scales.
+
+        The bytes of a collective take as many times as long as its kernel does on the rank where
+        that is most, and `wire` times that.
+        """
+        members = self.members
+        factor = np.zeros(members.count)
+        for number, scale in enumerate(scales):
+            own = self.rank == number
+            rate = scale.op.rate[scale.op.kind[self.op[own]]]
+            np.maximum.at(factor, members.meeting[own], rate)
+        if wire is not None:
+            factor *= wire
+        wire_ns = times(members.wire_ns[self.last], factor)
+        works = [each.work(s.host) for each, s in zip(self.simulators, scales, strict=True)]
+        native = [
+            Scales(s.op.parts, s.fixed.parts, s.dropped, work, s.unknown)
+            for s, work in zip(scales, works, strict=True)
+        ]
+        laid_out = [each.edges for each in self.simulators]
+        found, ended, _ = replay_ranks(
+            laid_out, native, self._turns, self._arrive, self._leave, wire_ns
+        )
+        runs = []
+        for number, (simulator, (length, time)) in enumerate(
+            zip(self.simulators, found, strict=True)
+        ):
+            op_ns = scaled(simulator.graph.device.ns, scales[number].op.parts)
+            own = (self.rank == number) & self.waits & self.is_met[members.meeting]
+            op_ns[self.op[own]] = time[self._leaving[own]] - time[1 + self.op[own]]
+            runs.append(Run(simulator, scales[number], time, length, op_ns, works[number]))
+        return JoinedRun(self, runs, ended, wire_ns)
+
+    # -- windows
+
+    @cached_property
+    def step_names(self) -> list[str]:
+        """The steps that all ranks recorded, in order."""
+        names = [each.steps.names for each in self.replays]
+        common = set.intersection(*map(set, names)) if names else set()
+        once = [name for name in names[0] if all(each.count(name) == 1 for each in names)]
+        return [name for name in once if name in common]
+
+    def borders(self, runs: Sequence[Run]) -> Ints:
+        """See `JoinedRun.borders`."""
+        if not self.step_names:
+            spans = [
+                (whole(run.graph).start(run) + ahead, replay.bounds().end(run) + ahead)
+                for run, replay, ahead in zip(runs, self.replays, self.ahead_ns, strict=True)
+            ]
+            return np.array([max(each) for each in zip(*spans, strict=True)], np.int64)
+        latest: Ints = np.max(self.rank_borders(runs), axis=0)
+        return latest
+
+    def rank_borders(self, runs: Sequence[Run]) -> list[Ints]:
+        """For each rank, when its first step begins, and when it completes each step."""
+        found = []
+        for run, each, ahead in zip(runs, self.replays, self.ahead_ns, strict=True):
+            numbers = [each.steps.names.index(name) for name in self.step_names]
+            times = each.steps.completions(run)
+            found.append(times[[numbers[0], *(1 + n for n in numbers)]] + ahead)
+        return found

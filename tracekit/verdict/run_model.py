@@ -1,0 +1,155 @@
+"""The verdict of a run of several ranks: the JSON of `run`, key for key."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# The queries whose answers the verdict of a run holds; `--explain` prints them.
+RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
+
+
+@dataclass(frozen=True)
+class LateRank:
+    """A rank for which others waited.
+
+    `held_up_ns` is for how long all others together waited for it (tracekit/replay/ranks/blame.py);
+    for a stage of a pipeline, how much less they would wait if it took as long as the others.
+    `cause` is what it does for longer than the ranks that do the same (or `start-skew`: it began
+    later than they did; `slow-link`: its messages take longer), `excess_ns` by how much, `place`
+    where. None: the traces do not tell. `saves_ns` is how much shorter the run would be if the rank
+    took as long as the others. Both are means of the run's steps (but a start is late once);
+    `held_up_ns` is of all steps.
+    """
+
+    rank: int | None
+    trace_id: int
+    held_up_ns: int
+    times_last: int
+    cause: str | None
+    place: str | None
+    excess_ns: int | None
+    saves_ns: int | None
+    in_pipeline: bool = False
+    """Whether the others wait for it in sends and receives, not in collectives."""
+
+
+@dataclass(frozen=True)
+class WaitingRank:
+    """A rank with what it waited in collectives, and the rank for which it waited longest."""
+
+    rank: int | None
+    trace_id: int
+    waited_ns: int
+    awaited_rank: int | None
+    awaited_trace_id: int | None
+    awaited_ns: int
+    length_ns: int
+    """From when the rank begins the first step until it has completed the last."""
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """The collectives that several of the ranks took part in.
+
+    `waited_ns` adds up all ranks' waits; `wire_ns` is the time on the wire, each collective once:
+    the duration on the rank that came last.
+    """
+
+    count: int
+    exchanges: int
+    """Sends with their receives."""
+    matched_by: dict[str, int]
+    left_out: int
+    """Collectives that could not be matched without contradiction."""
+    waited_ns: int
+    wire_ns: int
+    bandwidth: list[dict[str, Any]]
+    """By type, size and group (queries/communication/link_bandwidth.sql)."""
+
+
+@dataclass(frozen=True)
+class ClockAhead:
+    """How far a rank's clock is ahead of the median rank's; negative: behind."""
+
+    rank: int | None
+    ahead_ns: int
+    residual_ns: int
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """How far the ranks' clocks differ, by the ends of their collectives (rank_clocks)."""
+
+    apart_ns: int
+    residual_ns: int
+    compared: int
+    """The number of ranks whose clocks could be compared."""
+    ranks: list[ClockAhead]
+
+
+@dataclass(frozen=True)
+class SlowLink:
+    """A group of ranks whose messages take longer on the wire than those of like groups.
+
+    Of the messages that cost most: type, size, the median time on the wire and that of the others.
+    `excess_ns` is what all slow messages of the group take longer than those of the others in a
+    step, `saves_ns` how much shorter a step would be without that.
+    """
+
+    ranks: list[int]
+    type: str
+    message_bytes: int
+    wire_ns: int
+    others_wire_ns: int
+    excess_ns: int
+    saves_ns: int
+
+
+@dataclass(frozen=True)
+class RunSaving:
+    """How much shorter a step of the run would be without something, by a replay of all ranks
+    together: the mean of its steps."""
+
+    remove: str
+    rank: int | None
+    """None: on all ranks."""
+    saves_ns: int
+    share: float
+    """Of the run's length."""
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    """The verdict of a run: one for all its ranks."""
+
+    ranks: list[int | None]
+    world_size: int | None
+    steps: int
+    """Steps that all ranks recorded; 0: none, the run is judged as a whole."""
+    step_ns: int | None
+    """The median step: from when all ranks have completed the previous one. The first one begins
+    when the last rank has begun it. Without steps, the whole run."""
+    span_ns: int | None
+    """From the last rank's begin to the last one's end."""
+    start_skew_ns: int | None
+    """How much later the last rank begins than the first, by one clock."""
+    pace_rank: int | None
+    """The rank for which the others wait longest; None: they wait for nobody, or the traces do not
+    tell."""
+    late_ranks: list[LateRank]
+    waiting: list[WaitingRank]
+    collectives: Collectives | None
+    clocks: Clocks | None
+    bubble_ns: int
+    """What ranks wait for the stages before or after them in a pipeline (`pipeline-bubble`),
+    summed over ranks."""
+    slow_links: list[SlowLink]
+    savings: list[RunSaving]
+    why: list[str]
+    unknown: list[str]
+    """What the traces do not tell, and why."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object of `run` in what `--json` prints."""
+        return asdict(self)

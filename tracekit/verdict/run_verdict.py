@@ -1,0 +1,390 @@
+"""The verdict of a run: its ranks replayed together, and judged as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median, median_low
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracekit.errors import TracekitError
+from tracekit.replay.ranks.alike import DEVICE, HOST, Alike
+from tracekit.replay.ranks.blame import held_up
+from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
+from tracekit.replay.ranks.pricing import COMMUNICATION, Pricing
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.run_links import slow_links, told
+from tracekit.verdict.run_model import (
+    ClockAhead,
+    Clocks,
+    Collectives,
+    LateRank,
+    RunSaving,
+    RunVerdict,
+    SlowLink,
+    WaitingRank,
+)
+from tracekit.verdict.run_words import sentences, waits_only
+from tracekit.verdict.sites import places_of
+
+if TYPE_CHECKING:
+    from tracekit.database.reader import Reader
+    from tracekit.verdict.model import Analysis
+
+START_SKEW = "start-skew"
+BUBBLE = "pipeline-bubble"
+SLOW_LINK = "slow-link"
+# So many late ranks are examined, those for which the others waited longest.
+_EXAMINED = 5
+# So many ranks are named.
+_NAMED = 8
+# A place is sought among so many events of a late rank.
+_EVENTS = 200
+
+
+@dataclass(frozen=True)
+class NoRun:
+    """Why several traces have no verdict as one run."""
+
+    reason: str
+
+
+def judge_run(
+    database: Reader, analyses: Sequence[Analysis], thresholds: Thresholds | None = None
+) -> RunVerdict | NoRun:
+    """The verdict of the run whose ranks these traces are."""
+    reason = not_one_run(database)
+    if reason:
+        return NoRun(reason)
+    with database.keeping():
+        try:
+            judge = _Judge(database, analyses, thresholds or Thresholds())
+        except TracekitError as error:
+            return NoRun(f"the ranks cannot be replayed together: {error}")
+        return judge.verdict()
+
+
+class _Judge:
+    def __init__(
+        self, database: Reader, analyses: Sequence[Analysis], thresholds: Thresholds
+    ) -> None:
+        self.database = database
+        self.thresholds = thresholds
+        usable = replayable(database)
+        given = sorted(analyses, key=lambda each: each.trace.rank or 0)
+        self.analyses = [each for each in given if each.trace.trace_id in usable]
+        self.left_out = [each.trace.rank for each in given if each.trace.trace_id not in usable]
+        self.joined = Joined(database, [each.trace.trace_id for each in self.analyses], thresholds)
+        self.pricing = Pricing(self.joined)
+        self.alike: Alike = self.pricing.alike
+        self.unknown: list[str] = []
+        members = self.joined.members
+        collective = ~members.is_exchange
+        self.collective = collective
+        self.waited_ns = self.joined.waited_ns
+        self.doubt = self.joined.doubt
+        self.residual_ns = self.joined.residual_ns
+
+    @cached_property
+    def bandwidth(self) -> list[dict[str, Any]]:
+        return self.database.ask("link_bandwidth")
+
+    def verdict(self) -> RunVerdict:
+        joined, steps = self.joined, max(1, len(self.joined.step_names))
+        self._tell_unknown()
+        known = len(joined.members) > 0 and not self.doubt
+        run = joined.measured if known else None
+        self.slow = slow_links(self.pricing, self.bandwidth, self.thresholds) if known else []
+        late = self._late(held_up(joined) if known else {})
+        links = [
+            replace(
+                each, excess_ns=round(each.excess_ns / steps), saves_ns=round(each.saves_ns / steps)
+            )
+            for each in self.slow
+        ]
+        lengths = self._lengths(run) if run else []
+        waiting = self._waiting(lengths) if run else []
+        has_pace = bool(late) and self._matters(sum(lengths))
+        if run and not has_pace and self._exchanged().any():
+            stage = self._slow_stage()
+            late, has_pace = ([stage, *late], True) if stage else (late, False)
+        bubble_ns = int(joined.members.wait_ns[~self.collective].sum()) if known else 0
+        found = RunVerdict(
+            ranks=[each.trace.rank for each in self.analyses],
+            world_size=max((each.trace.world_size or 0 for each in self.analyses), default=0)
+            or None,
+            steps=len(joined.step_names),
+            step_ns=median_low(run.lengths.tolist()) if run else None,
+            span_ns=run.span_ns if run else None,
+            start_skew_ns=self._start_skew() if run else None,
+            pace_rank=late[0].rank if has_pace else None,
+            late_ranks=late,
+            waiting=waiting,
+            collectives=self._collectives() if len(joined.members) else None,
+            clocks=self._clocks(),
+            bubble_ns=bubble_ns,
+            slow_links=links,
+            savings=self._savings(late, bubble_ns) if known else [],
+            why=[],
+            unknown=self.unknown,
+        )
+        found.why.extend(sentences(found, self.analyses))
+        self._tell_ranks(found)
+        return found
+
+    def _tell_ranks(self, found: RunVerdict) -> None:
+        """Adds to the verdicts of single ranks for whom they wait."""
+        for each, waiting in zip(self.analyses, found.waiting, strict=False):
+            said = waits_only(waiting, each.trace.rank == found.pace_rank)
+            if said and (waiting.waited_ns >= self.thresholds.small_gain * waiting.length_ns):
+                each.verdict.why.append(said)
+
+    def _tell_unknown(self) -> None:
+        joined, present = self.joined, len(self.analyses)
+        world = max((each.trace.world_size or 0 for each in self.analyses), default=0)
+        if world > present:
+            self.unknown.append(
+                f"Only {present} of {world:,} ranks are here: the one that comes last of all may "
+                "be missing, and what looks like time on the wire may be waiting for it."
+            )
+        if self.left_out:
+            named = ", ".join(map(str, self.left_out[:_NAMED]))
+            more = f" and {len(self.left_out) - _NAMED:,} more" * (len(self.left_out) > _NAMED)
+            self.unknown.append(
+                f"The traces of ranks {named}{more} have no GPU ops: they are left out."
+            )
+        if not len(joined.members):
+            self.unknown.append(
+                "No collective could be matched between the ranks: who waits for whom is not known."
+            )
+        if self.doubt:
+            self.unknown.append(
+                f"Who waits for whom is not known: {self.doubt}. So the ranks are not replayed "
+                "together."
+            )
+        missing = len(self.analyses) - len(joined.clocks)
+        if missing and joined.clocks:
+            self.unknown.append(
+                f"{missing} of the ranks share no collective by which to compare their clocks."
+            )
+
+    # -- who is late
+
+    def _matters(self, whole_ns: int) -> bool:
+        """Whether the ranks wait for each other long enough to speak of."""
+        return bool(whole_ns) and self.waited_ns >= self.thresholds.named_gain * whole_ns
+
+    def _late(self, held: dict[int, float]) -> list[LateRank]:
+        order = sorted((n for n in held if round(held[n])), key=lambda n: (-held[n], n))
+        last = self.joined.rank[self.joined.last[~self._exchanged()]]
+        times = np.bincount(last, minlength=len(self.analyses))
+        found = []
+        for place, number in enumerate(order):
+            trace = self.analyses[number].trace
+            cause, where, excess, saves = None, None, None, None
+            if place < _EXAMINED:
+                cause, where, excess = self._own_cause(number, held[number])
+                saves = self.pricing.like_the_others([number])
+            link = self._link_of(trace.rank, held[number])
+            if cause is None and link is not None:
+                cause, where, excess = SLOW_LINK, told(link), link.excess_ns
+                saves = link.saves_ns
+            found.append(
+                LateRank(
+                    trace.rank, trace.trace_id, round(held[number]), int(times[number]), cause,
+                    where, excess if cause == START_SKEW else self._each_step(excess),
+                    self._each_step(saves),
+                )
+            )  # fmt: skip
+        return found
+
+    def _slow_stage(self) -> LateRank | None:
+        """The stage of a pipeline that takes longer than the others, so that they wait for it."""
+        joined, exchanges = self.joined, self.joined.members.is_exchange
+        excess = {
+            number: int(np.maximum(found, 0).sum())
+            for number in range(len(self.analyses))
+            for found in [self.alike.excess(number)]
+            if found is not None
+        }
+        number = max(excess, key=lambda each: excess[each], default=None)
+        run = None if number is None else self.pricing.run_like_the_others([number])
+        if number is None or run is None:
+            return None
+        saves = self.pricing.saved(run)
+        if saves < self.thresholds.named_gain * joined.measured.span_ns:
+            return None
+        waited = joined.measured.wait_ns[exchanges].sum() - run.wait_ns[exchanges].sum()
+        cause, place, more = self._own_cause(number, 0.0)
+        trace = self.analyses[number].trace
+        return LateRank(
+            trace.rank, trace.trace_id, max(0, int(waited)), 0, cause, place,
+            self._each_step(more), self._each_step(saves), in_pipeline=True,
+        )  # fmt: skip
+
+    def _each_step(self, ns: int | None) -> int | None:
+        """A time of the whole run as the mean of its steps."""
+        return None if ns is None else round(ns / max(1, len(self.joined.step_names)))
+
+    def _exchanged(self) -> Any:
+        """Which meetings are sends with their receives."""
+        return self.joined.members.is_exchange[self.joined.last]
+
+    def _own_cause(self, number: int, held_ns: float) -> tuple[str | None, str | None, int | None]:
+        """What a late rank does for longer than those alike, where, and for how much longer."""
+        one_ns = held_ns / max(1, len(self.analyses) - 1)
+        least_ns = self.thresholds.own_excess_share * one_ns
+        begins = self._begins()
+        others = [ns for other, ns in begins.items() if other != number]
+        skew = begins[number] - int(median(others)) if number in begins and others else 0
+        excess = self.alike.excess(number)
+        side, cause = 0, 0
+        more = 0
+        if excess is not None and excess.size:
+            side, cause = (int(each) for each in np.unravel_index(np.argmax(excess), excess.shape))
+            more = int(excess[side, cause])
+        if skew >= least_ns and skew > max(0, more):
+            return START_SKEW, None, skew
+        if more < least_ns or more <= 0:
+            return None, None, None
+        name = self.joined.graphs[number].causes[cause]
+        return name, self._place(number, side, cause), more
+
+    def _link_of(self, rank: int | None, held_ns: float) -> SlowLink | None:
+        """The slow link that makes a rank late."""
+        least_ns = self.thresholds.own_excess_share * held_ns / max(1, len(self.analyses) - 1)
+        mine = [each for each in self.slow if rank in each.ranks and each.excess_ns >= least_ns]
+        return max(mine, key=lambda each: each.excess_ns, default=None)
+
+    def _place(self, number: int, side: int, cause: int) -> str | None:
+        """The place of the program at which a rank spends most beyond one that is alike."""
+        others = [each for each in range(len(self.analyses)) if each != number]
+        peers = self.alike.peers(number) or others
+        totals = {peer: int(self.alike.totals(peer)[side, :, cause].sum()) for peer in peers}
+        middle = median_low(totals.values())
+        peer = next(each for each, ns in totals.items() if ns == middle)
+        spent: dict[str | None, int] = {}
+        for sign, rank in ((1, number), (-1, peer)):
+            events = self.alike.events(rank, side, cause) if sign > 0 else self._all(peer, side)
+            most = sorted(events, key=lambda each: -events[each])[:_EVENTS]
+            sites = places_of(most, self.database, self.joined.trace_ids[rank])
+            for event in most:
+                place = sites.get(event)
+                spent[place] = spent.get(place, 0) + sign * events[event]
+        best = max(spent, key=lambda place: spent[place], default=None)
+        return best if best is not None and spent[best] > 0 else None
+
+    def _all(self, number: int, side: int) -> dict[int, int]:
+        found = self.alike.stretches(number)
+        graph, hosts = self.joined.graphs[number], len(found.host)
+        every = graph.host.event[found.host] if side == HOST else graph.device.op_id[found.op]
+        ns = found.ns[:hosts] if side == HOST else found.ns[hosts:]
+        assert side in (HOST, DEVICE)
+        event, place = np.unique(every, return_inverse=True)
+        total = np.zeros(len(event), np.int64)
+        np.add.at(total, place, ns)
+        return dict(zip(event.tolist(), total.tolist(), strict=True))
+
+    # -- waiting
+
+    def _waiting(self, lengths: list[int]) -> list[WaitingRank]:
+        joined, members = self.joined, self.joined.members
+        awaited = joined.rank[joined.last[members.meeting]]
+        found = []
+        for number, each in enumerate(self.analyses):
+            own = (joined.rank == number) & self.collective
+            by = np.bincount(awaited[own], weights=members.wait_ns[own])
+            for_whom = int(np.argmax(by)) if by.size and by.max() > 0 else None
+            waited = int(members.wait_ns[own].sum())
+            last = None if for_whom is None else self.analyses[for_whom].trace
+            found.append(
+                WaitingRank(
+                    each.trace.rank, each.trace.trace_id, waited, last.rank if last else None,
+                    last.trace_id if last else None, int(by.max()) if last else 0,
+                    lengths[number],
+                )
+            )  # fmt: skip
+        return found
+
+    def _collectives(self) -> Collectives:
+        joined, members = self.joined, self.joined.members
+        exchanged = self._exchanged()
+        last = joined.last
+        names, counts = np.unique(members.matched_by[last], return_counts=True)
+        return Collectives(
+            count=int((~exchanged).sum()),
+            exchanges=int(exchanged.sum()),
+            matched_by=dict(zip(names.tolist(), counts.tolist(), strict=True)),
+            left_out=joined.ambiguous + int((~joined.is_met).sum()),
+            waited_ns=self.waited_ns,
+            wire_ns=int(members.wire_ns[last][~exchanged].sum()),
+            bandwidth=self.bandwidth,
+        )
+
+    def _lengths(self, run: JoinedRun) -> list[int]:
+        """The length of each rank's steps."""
+        if not self.joined.step_names:
+            return [run.span_ns] * len(self.analyses)
+        return [int(each[-1] - each[0]) for each in self.joined.rank_borders(run.runs)]
+
+    # -- clocks
+
+    def _clocks(self) -> Clocks | None:
+        rows = list(self.joined.clocks.values())
+        if not rows:
+            return None
+        offsets = [row["offset_ns"] for row in rows]
+        middle = median_low(offsets)
+        ahead = [
+            ClockAhead(row["rank"], row["offset_ns"] - middle, row["residual_ns"]) for row in rows
+        ]
+        return Clocks(max(offsets) - min(offsets), self.residual_ns, len(rows), ahead)
+
+    def _begins(self) -> dict[int, int]:
+        """When the ranks whose clocks can be compared begin, by the first rank's clock."""
+        joined = self.joined
+        if joined.step_names:
+            first = [int(each[0]) for each in joined.rank_borders(joined.measured.runs)]
+        else:
+            first = joined.ahead_ns.tolist()
+        return {n: ns for n, ns in enumerate(first) if joined.trace_ids[n] in joined.clocks}
+
+    def _start_skew(self) -> int | None:
+        begins = self._begins().values()
+        return max(begins) - min(begins) if begins else None
+
+    # -- what it would save
+
+    def _savings(self, late: list[LateRank], bubble_ns: int) -> list[RunSaving]:
+        """What would make the run shorter, most first."""
+        span, steps = self.joined.measured.span_ns, max(1, len(self.joined.step_names))
+        found: list[tuple[str, int | None, int | None]] = [
+            ("straggler", each.rank, (each.saves_ns or 0) * steps)
+            for each in late[:_EXAMINED]
+            if each.cause != SLOW_LINK
+        ]
+        if len(late) > 1:
+            every = list(range(len(self.analyses)))
+            found.append(("stragglers", None, self.pricing.like_the_others(every)))
+        if bubble_ns:
+            found.append((BUBBLE, None, self.pricing.without_waiting_for_stages()))
+        present: set[int] = set()
+        for graph in self.joined.graphs:
+            present |= set(np.unique(graph.host.cause).tolist())
+            present |= set(np.unique(graph.device.cause).tolist())
+        names = [self.joined.graphs[0].causes[each] for each in sorted(present)]
+        found += [
+            ("network" if name == COMMUNICATION else name, None, self.pricing.without_cause(name))
+            for name in names
+            if name != "unknown"
+        ]
+        found += [(SLOW_LINK, None, each.saves_ns) for each in self.slow[:1]]
+        savings = [
+            RunSaving(name, rank, round(ns / steps), ns / span if span else 0.0)
+            for name, rank, ns in found
+            if ns is not None and span and ns >= self.thresholds.named_gain * span
+        ]
+        return sorted(savings, key=lambda each: -each.saves_ns)

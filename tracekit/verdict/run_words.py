@@ -1,0 +1,171 @@
+"""The verdict of a run, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tracekit.text import duration, printable, share, size
+from tracekit.verdict.run_model import LateRank, RunVerdict, WaitingRank
+
+if TYPE_CHECKING:
+    from tracekit.verdict.model import Analysis
+
+_NAMED = 3
+# A gain of a smaller share is none.
+_SHOWN = 0.0005
+# A place in a sentence is cut after so many characters.
+_PLACE = 70
+
+
+def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
+    """For which rank the others wait, why it is late, and what the run would gain."""
+    if run.span_ns is None or run.collectives is None:
+        return []
+    done = run.collectives
+    whole = sum(each.length_ns for each in run.waiting)
+    found = []
+    if done.count:
+        found.append(
+            f"The ranks wait for each other for {duration(done.waited_ns)} in {done.count:,} "
+            f"collectives, {share(done.waited_ns, whole)} of their time; the bytes take "
+            f"{duration(done.wire_ns)}."
+        )
+    if run.pace_rank is not None:
+        named = [each for each in run.late_ranks if each.held_up_ns * 20 >= done.waited_ns]
+        named = named[: 1 if named[0].in_pipeline else _NAMED]
+        found += [
+            sentence
+            for place, each in enumerate(named)
+            for sentence in _late(run, each, place == 0)
+        ]
+    elif done.count:
+        found.append("No rank holds up the others: they come to their collectives together.")
+    if run.pace_rank is not None:
+        found += _itself(run.late_ranks[0], analyses)
+    found += _clocks(run)
+    if run.bubble_ns:
+        found.append(
+            f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
+            f"sends and receives (pipeline-bubble), {share(run.bubble_ns, whole)} of the ranks' "
+            "time."
+        )
+    for link in run.slow_links[:_NAMED]:
+        found.append(
+            f"The link between ranks {', '.join(map(str, link.ranks))} is slow: {link.type} of "
+            f"{size(link.message_bytes)} takes {duration(link.wire_ns)} there, "
+            f"{duration(link.others_wire_ns)} in like groups. As fast as theirs, it would make a "
+            f"step {share(link.saves_ns * max(1, run.steps), run.span_ns)} shorter "
+            f"({duration(link.saves_ns)})."
+        )
+    return found
+
+
+def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
+    assert run.collectives is not None
+    done, name = run.collectives, f"rank {late.rank}"
+    if late.in_pipeline:
+        return _stage(run, late)
+    part = share(late.held_up_ns, done.waited_ns)
+    last = f"which comes last in {late.times_last:,} of {done.count:,} collectives"
+    if not late.times_last:
+        last = "which makes others come late"
+    said = (
+        f"{part} of it is for {name}, {last}."
+        if is_first
+        else (f"Another {part} is for {name}, {last}.")
+    )
+    if late.cause == "start-skew":
+        return [
+            f"{said[:-1]}: its recording begins {duration(late.excess_ns)} after the median of the "
+            "others, and what made it late lies before that."
+        ]
+    if late.cause == "slow-link":
+        return [f"{said[:-1]}: its link is slow ({late.place})."]
+    if late.cause is None:
+        return [f"{said[:-1]}; the traces do not tell what it does for longer than the others."]
+    where = f", most of it in {_clipped(late.place)}" if late.place else ""
+    steps = max(1, run.steps)
+    each = " in each step" if run.steps > 1 else ""
+    saves = ""
+    if late.saves_ns is not None and run.span_ns:
+        gained = late.saves_ns * steps >= _SHOWN * run.span_ns
+        less = f"{share(late.saves_ns * steps, run.span_ns)} shorter ({duration(late.saves_ns)})"
+        less = less if gained else "no shorter: others are as late"
+        saves = f" If it took as long as they do, a step of the run would be {less}."
+    return [
+        f"{said[:-1]}: it spends {duration(late.excess_ns)} more on {late.cause}{each} than the "
+        f"median of the ranks that do the same{where}.{saves}"
+    ]
+
+
+def _stage(run: RunVerdict, late: LateRank) -> list[str]:
+    """A stage of a pipeline for which the others wait."""
+    where = f", most of it in {_clipped(late.place)}" if late.place else ""
+    own = (
+        "."
+        if late.cause is None
+        else (
+            f": it spends {duration(late.excess_ns)} more on {late.cause}"
+            f"{' in each step' if run.steps > 1 else ''} than the median of the other stages"
+            f"{where}."
+        )
+    )
+    saves = share((late.saves_ns or 0) * max(1, run.steps), run.span_ns or 1)
+    return [
+        f"The other stages of the pipeline wait for rank {late.rank}{own} If it took as long as "
+        f"they do, a step of the run would be {saves} shorter ({duration(late.saves_ns)})."
+    ]
+
+
+def _clocks(run: RunVerdict) -> list[str]:
+    """Clocks that are off by a part of a step that one would see in a timeline."""
+    if run.clocks is None or run.step_ns is None:
+        return []
+    off = [
+        each
+        for each in sorted(run.clocks.ranks, key=lambda each: -abs(each.ahead_ns))
+        if abs(each.ahead_ns) * 100 >= run.step_ns and abs(each.ahead_ns) > 2 * each.residual_ns
+    ]
+    if not off:
+        return []
+    named = ", ".join(
+        f"rank {each.rank}'s is {duration(abs(each.ahead_ns))} "
+        f"{'ahead' if each.ahead_ns > 0 else 'behind'}"
+        for each in off[:_NAMED]
+    )
+    more = f" and {len(off) - _NAMED:,} more" if len(off) > _NAMED else ""
+    return [
+        f"Clocks differ: {named}{more} (by the ends of collectives, to about "
+        f"{duration(run.clocks.residual_ns)}); the numbers here allow for that."
+    ]
+
+
+def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
+    """What bounds the rank that sets the pace."""
+    if late.cause == "slow-link":
+        return []
+    own = next(each for each in analyses if each.trace.trace_id == late.trace_id)
+    by = f", by {own.verdict.bottleneck}" if own.verdict.bottleneck else ""
+    best = own.advice[0] if own.advice else None
+    worth = ""
+    if best is not None and best.where:
+        worth = f"; most worth a change there: {best.title.lower()} ({_clipped(best.where)})"
+    return [f"Rank {late.rank} itself is {own.verdict.regime}{by}{worth}."]
+
+
+def waits_only(waiting: WaitingRank, is_late: bool) -> str | None:
+    """What to say of one rank in the set: for whom it waits, if it waits much."""
+    if waiting.awaited_rank is None or is_late:
+        return None
+    return (
+        f"In the run, this rank waits for others: {duration(waiting.waited_ns)} in collectives "
+        f"({share(waiting.waited_ns, waiting.length_ns)} of its steps), "
+        f"{duration(waiting.awaited_ns)} of it for rank {waiting.awaited_rank}."
+    )
+
+
+def _clipped(place: str) -> str:
+    """The end of a place of the program: the function's name stands there."""
+    text = printable(place)
+    return text if len(text) <= _PLACE else "..." + text[3 - _PLACE :]
