@@ -71,7 +71,9 @@ class Shared:
         # Rows are in order of the trace, nearly always.
         whole = len(own) and own[-1] - own[0] + 1 == len(own)
         chosen: Any = slice(own[0], own[-1] + 1) if whole else own
-        return {column: found[column][chosen].copy() for column in columns}
+        # A column may be an expression with a name of its own.
+        own_columns = found if _TRACE in columns else found.keys() - {_TRACE}
+        return {column: found[column][chosen].copy() for column in own_columns}
 
     def _once(self, key: Any, make: Callable[[], T]) -> T:
         with self._making:
