@@ -233,15 +233,32 @@ def test_each_chart_has_its_rows_as_a_table(report, chromium):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_report_has_no_serious_accessibility_fault(scheme, report, chromium):
-    from axe_playwright_python.sync_playwright import Axe
-
     path, _ = report("v100-compiled-ddp")
     with opened(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
         view.scroll_through()
-        found = Axe().run(view.page).response["violations"]
-        serious = [
-            (fault["id"], [node["html"][:200] for node in fault["nodes"]][:3])
-            for fault in found
-            if fault["impact"] in ("serious", "critical")
-        ]
-        assert serious == []
+        assert serious_faults(view.page) == []
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "kind", sample("faults of several runs' pages", ["comparison", "sweep", "ranks"], ["sweep"])
+)
+def test_a_page_of_several_runs_has_no_serious_accessibility_fault(
+    kind, tmp_path, shared_database, chromium
+):
+    path = made_page(kind, tmp_path, shared_database)
+    for scheme in ("light", "dark"):
+        with opened(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
+            view.scroll_through()
+            assert serious_faults(view.page) == [], scheme
+
+
+def serious_faults(page):
+    """What axe-core calls serious or critical, each with the first elements that it is about."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        (fault["id"], [node["html"][:200] for node in fault["nodes"]][:3])
+        for fault in Axe().run(page).response["violations"]
+        if fault["impact"] in ("serious", "critical")
+    ]

@@ -1,6 +1,8 @@
 """The page of one trace: its figures hold what the run did, whatever its names are."""
 
 import re
+import sys
+from importlib import import_module
 
 import polars as pl
 import pytest
@@ -12,8 +14,9 @@ from tests.simulator import Simulation
 from tests.traces import gpu_op, launch, slice_event
 from tests.traces import load as load_events
 from tests.traces import operator as operator_event
+from tracekit.commands.report import _without_unused_formats
 from tracekit.reporters.html.page import page
-from tracekit.reporters.html.reports import write_trace
+from tracekit.reporters.html.reports import MOST_BYTES, write_trace
 from tracekit.reporters.html.sections.faster import faster
 from tracekit.reporters.html.sections.flame import flame
 from tracekit.reporters.html.sections.gaps import culprits, gaps
@@ -21,6 +24,9 @@ from tracekit.reporters.html.sections.host import delays, queue, synchronization
 from tracekit.reporters.html.sections.timeline import timeline
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.trace import trace_view
+
+# No figure has more rows, whatever the length of the trace.
+MOST_ROWS = 6_000
 
 
 def program(number):
@@ -170,3 +176,35 @@ def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(tmp_path):
         write_trace(run, tmp_path / "empty.html")
     for name in ("cpu", "empty"):
         assert re.search(r"<h1>.*</h1>", (tmp_path / f"{name}.html").read_text(), re.DOTALL)
+
+
+def test_a_report_does_not_wait_for_formats_that_no_report_checks(monkeypatch):
+    name = "rfc3987_syntax"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    with _without_unused_formats(), pytest.raises(ImportError):
+        import_module(name)
+    assert name not in sys.modules
+
+
+@pytest.mark.thorough
+def test_a_longer_trace_has_no_larger_page(tmp_path):
+    """Eight times the steps, each with other names: the rows of figures have limits."""
+    sizes = []
+    for count in (400, 3_200):
+        path = write(tmp_path / f"{count}.json", Simulation(list(map(long_program, range(count)))))
+        with tracekit.load(path) as database:
+            view = trace_view(Subject(database, 1))
+        figures = [figure for part in view.parts for figure in part.figures]
+        assert {f.name: len(f.rows) for f in figures if len(f.rows) > MOST_ROWS} == {}
+        sizes.append(view.data_bytes)
+    assert sizes[1] < 1.5 * sizes[0]
+    assert len(page("long", [view]).encode()) < MOST_BYTES
+
+
+def long_program(number):
+    """A step with names that no other step has."""
+    products = [
+        operator(f"aten::mm{number % 97}_{place}", 15 * US, Launch(5 * US, (("math", 30 * US),)))
+        for place in range(12)
+    ]
+    return step(number, *products, line(f"train.py({number}): loss", Sync(3 * US)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -45,7 +48,8 @@ def report(
     from tracekit.thresholds import Thresholds
 
     try:
-        from tracekit.reporters.html import reports
+        with _without_unused_formats():
+            from tracekit.reporters.html import reports
     except ImportError as error:
         raise TracekitError(f"reports need {error.name}: pip install 'tracekit[report]'") from error
 
@@ -67,3 +71,22 @@ def report(
             reports.write_sweep(sweep, output)
         else:
             reports.write_ranks(database, output, window, judged)
+
+
+@contextmanager
+def _without_unused_formats() -> Iterator[None]:
+    """Keeps jsonschema, which Altair imports, from preparing checks that no report needs.
+
+    Where the package is installed, as with Jupyter, importing its grammar of addresses takes
+    longer than a report. jsonschema does without it:
+    https://github.com/python-jsonschema/jsonschema/blob/main/jsonschema/_format.py
+    """
+    name = "rfc3987_syntax"
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]

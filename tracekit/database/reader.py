@@ -33,8 +33,8 @@ _COUNTING = threading.Lock()
 _LEAST_MEMORY = ("16MB", "128MB")
 # The order of a query's result, on its last lines.
 _ORDER = re.compile(r"\nORDER BY [^()]*\Z")
-# Up to this many events, questions take longer to plan than to answer.
-_FEW_EVENTS = 50_000
+# Up to this many events, most questions take longer to plan than to answer.
+_FEW_EVENTS = 500_000
 # Above this many events, releasing memory is worth its 1 ms.
 _MANY_EVENTS = 500_000
 
@@ -187,7 +187,9 @@ class Reader:
             TracekitError: when the SQL is wrong, needs more memory than is allowed, or takes longer
                 than `timeout_s`.
         """
-        return self._read(lambda cursor: take(cursor.sql(query)), variables, timeout_s)
+        return self._read(
+            lambda cursor: take(cursor.sql(query)), variables, timeout_s, kept_for=query
+        )
 
     def frame(
         self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tracekit.reporters.html.page import Part, View
@@ -9,14 +11,23 @@ from tracekit.reporters.html.sections import SECTIONS
 from tracekit.reporters.parts import parts_of
 
 if TYPE_CHECKING:
+    from tracekit.reporters.html.figure import Figure, Section
     from tracekit.reporters.html.subject import Subject
 
 # How many lines of the fix list the first screen has.
 _ADVISED = 5
+# Figures at once: one is drawn while the database answers for the other. Of a large trace one, to
+# save memory.
+_AT_ONCE = 2
 
 
 def trace_view(subject: Subject) -> View:
     """The verdict on a trace and all sections that have something to show."""
+    with subject.database.keeping():
+        return _view(subject)
+
+
+def _view(subject: Subject) -> View:
     analysis, fixes = subject.analysis, subject.judgement.fixes
     facts = {
         "analysis": analysis,
@@ -25,12 +36,26 @@ def trace_view(subject: Subject) -> View:
         "fixes": fixes,
         "advised": fixes.advice[:_ADVISED] if fixes else [],
     }
-    parts = []
-    for section in SECTIONS:
-        made = [make(subject) for make in section.figures]
-        figures = [figure for figure in made if figure is not None]
-        subject.figures += figures
-        if figures:
-            parts.append(Part(section.name, section.title, figures))
+    # Asked here, as threads would ask it twice.
+    subject.findings  # noqa: B018
+    *sections, last = SECTIONS
+    made: list[list[Figure]] = []
+    at_once = 1 if subject.database.is_large else _AT_ONCE
+    with ThreadPoolExecutor(at_once, "tracekit-sections") as threads:
+        for figures in threads.map(partial(_figures, subject), sections):
+            subject.figures += figures
+            made.append(figures)
+    # What a finding touches is known when all other figures are there.
+    made.append(_figures(subject, last))
+    parts = [
+        Part(section.name, section.title, figures)
+        for section, figures in zip(SECTIONS, made, strict=True)
+        if figures
+    ]
     name = f"trace{analysis.trace.trace_id}"
     return View(name, analysis.trace.path, "trace.html", facts, parts)
+
+
+def _figures(subject: Subject, section: Section) -> list[Figure]:
+    made = [make(subject) for make in section.figures]
+    return [figure for figure in made if figure is not None]

@@ -7,6 +7,7 @@ import polars as pl
 
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.sections.steps import drawn_steps
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration, percent
 
@@ -30,9 +31,11 @@ _LIMITS = {"math": "math", "memory": "memory-bandwidth", "latency": "latency"}
 
 def kernels(subject: Subject) -> Figure | None:
     """All kernels with the time that they take, of the whole trace and of each step."""
-    steps = len(subject.analysis.steps)
-    top = max(_LEAST, min(_MOST, _ROWS // (1 + steps)))
+    # No other step can be chosen.
+    steps = [each.window.name for each in drawn_steps(subject)]
+    top = max(_LEAST, min(_MOST, _ROWS // (1 + len(steps))))
     rows = subject.rows("step_kernels", top=top).drop("trace_id")
+    rows = rows.filter(pl.col("step").is_null() | pl.col("step").is_in(steps))
     whole = rows.filter(pl.col("step").is_null())
     if whole.is_empty():
         return None

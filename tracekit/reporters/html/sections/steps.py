@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import altair as alt
 import polars as pl
 
@@ -10,7 +12,10 @@ from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration
 
-# More steps than this are not drawn one by one.
+if TYPE_CHECKING:
+    from tracekit.verdict.model import Period
+
+# More steps than this are not drawn one by one, and cannot be chosen.
 _MOST = 400
 
 _PARTS = {
@@ -23,7 +28,7 @@ _PARTS = {
 
 def steps(subject: Subject) -> Figure | None:
     """A strip of all steps: their length by what the device did, and their regime."""
-    found = [each for each in subject.analysis.steps if each.gpu][:_MOST]
+    found = drawn_steps(subject)
     if len(found) < 2:
         return None
     rows = pl.DataFrame(
@@ -56,6 +61,11 @@ def steps(subject: Subject) -> Figure | None:
         doubts=subject.doubts("partition"),
         control={"kind": "steps"},
     )
+
+
+def drawn_steps(subject: Subject) -> list[Period]:
+    """The steps that the strip shows."""
+    return [each for each in subject.analysis.steps if each.gpu][:_MOST]
 
 
 def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
