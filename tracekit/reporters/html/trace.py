@@ -38,15 +38,14 @@ def _view(subject: Subject) -> View:
     }
     # Asked here, as threads would ask it twice.
     subject.findings  # noqa: B018
-    *sections, last = SECTIONS
     made: list[list[Figure]] = []
     at_once = 1 if subject.database.is_large else _AT_ONCE
     with ThreadPoolExecutor(at_once, "tracekit-sections") as threads:
-        for figures in threads.map(partial(_figures, subject), sections):
+        for figures in threads.map(partial(_figures, subject), SECTIONS[:-1]):
             subject.figures += figures
             made.append(figures)
     # What a finding touches is known when all other figures are there.
-    made.append(_figures(subject, last))
+    made += (_figures(subject, last) for last in SECTIONS[-1:])
     parts = [
         Part(section.name, section.title, figures)
         for section, figures in zip(SECTIONS, made, strict=True)
