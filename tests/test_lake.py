@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import threading
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import tracekit
@@ -15,7 +17,7 @@ from tests.conftest import trace_file
 from tests.lakes import add, rank_events, statuses, write_rank
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.lake import layout, writing
+from tracekit.lake import layout, summaries, writing
 from tracekit.lake.cleaning import clean
 from tracekit.lake.reading import open_lake, visible
 from tracekit.lake.storage import storage
@@ -409,3 +411,46 @@ assert open_lake("{tmp_path}/lake").fetch("SELECT count(*) FROM event")[1] == [(
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_each_rank_is_asked_by_itself(made, run):
+    part = f"{made}/lake/run=monday"
+    done = run("lake", "ask", "partition", part, "--param", "kind=gpu_active", "--format", "csv",
+               "--workers", "1")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    header, *rows = done.stdout.splitlines()
+    assert header.startswith("run,trace_id,rank,")
+    assert [row.split(",")[2] for row in rows] == ["0", "1", "2", "3"]
+    together = run("query", "partition", part, "--param", "kind=gpu_active", "--format", "csv")
+    assert sorted(together.stdout.splitlines()[1:]) == sorted(rows)
+    assert run("lake", "ask", "partition", part, "--param", "x=1").returncode == 2
+
+
+def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made):
+    # DuckDB answers for the engines: their SQL differs in how a table is named alone.
+    page = (Path(__file__).parents[1] / "examples" / "lake.md").read_text()
+    listed = page.split("| table | a row is | large |")[1].split("In `tracekit sql")[0]
+    told = {
+        name
+        for line in listed.splitlines() if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }  # fmt: skip
+    with open_lake(f"{made}/lake") as lake:
+        stored = set(writing.stored_tables(lake._connection)) | {
+            row[0] for row in lake.fetch("SELECT view_name FROM duckdb_views() "
+                                         "WHERE schema_name = 'lake'")[1]
+        }  # fmt: skip
+    everything = stored | set(summaries.stored()) | {summaries.VERDICTS}
+    assert told == everything
+    queries = [
+        re.search(r"(SELECT run, rank, name.*?LIMIT 20)", page, re.DOTALL)[1],
+        re.search(r"(SELECT run, approx_percentile.*?ORDER BY run);", page, re.DOTALL)[1],
+        re.search(r"\n(SELECT run, rank, sum.*?ORDER BY ALL);", page, re.DOTALL)[1],
+    ]
+    with duckdb.connect() as connection:
+        for table in ("gpu_ops", "run_figures"):
+            files = f"{made}/lake/tables/{table}/**/*.parquet"
+            connection.execute(f"CREATE VIEW {table} AS FROM read_parquet('{files}')")
+        for query in queries:
+            own = query.replace("hive.lake.", "").replace("'lake/", f"'{made}/lake/")
+            assert connection.execute(own.replace("approx_percentile", "quantile_cont")).fetchall()

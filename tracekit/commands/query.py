@@ -63,7 +63,7 @@ def query(
     from tracekit.reporters import rows
 
     asked = rows.Limits(timeout_s, max_rows)
-    values = dict(_pair(each) for each in parameters)
+    values = dict(pair(each) for each in parameters)
     chosen = _chosen(question, columns)
     with open_given(arguments[1], Resources(**limits)) as database:
         variables = question.checked(values)
@@ -97,7 +97,8 @@ def _chosen(question: Query, columns: str | None) -> list[str]:
     return chosen
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """A parameter given as NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals:
         raise TracekitError(f"--param takes NAME=VALUE, not {text!r}")
