@@ -454,3 +454,22 @@ def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made)
         for query in queries:
             own = query.replace("hive.lake.", "").replace("'lake/", f"'{made}/lake/")
             assert connection.execute(own.replace("approx_percentile", "quantile_cont")).fetchall()
+
+
+def test_a_lake_in_the_folder_of_its_traces_is_no_source(tmp_path):
+    write_rank(tmp_path, 0)
+    assert statuses(add(tmp_path / "lake", tmp_path)) == ["added"]
+    again = add(tmp_path / "lake", tmp_path)
+    assert (again.outcomes, again.unread) == ([], 1)
+
+
+def test_a_folder_named_like_a_partition_holds_no_lake(tmp_path):
+    with pytest.raises(TracekitError, match="named like one of its partitions"):
+        add(tmp_path / "rank=7" / "lake", write_rank(tmp_path / "in", 0))
+
+
+def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
+    path = write_rank(tmp_path / "in", 0)
+    done = run("lake", "add", str(path), "--to", f"{path}/lake")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"

@@ -81,7 +81,7 @@ def add_traces(
         if isinstance(source, TracekitError):
             note(Outcome("failed", Source("", 0, ""), message=str(source)))
             continue
-        if source.url in seen:
+        if source.url in seen or store.holds(source.url):
             continue
         seen.add(source.url)
         known = tuple(by_url.get(source.url, ()))
@@ -106,8 +106,8 @@ def _begin(store: Storage) -> None:
             store.write(MARK, json.dumps({"layout": LAYOUT}).encode())
         elif json.loads(mark).get("layout") != LAYOUT:
             raise TracekitError(f"{store.root}: another version of tracekit made this lake")
-    except (OSError, ValueError) as error:
-        raise TracekitError(f"{store.root}: cannot be written as a lake: {error}") from error
+    except (ValueError, AttributeError) as error:
+        raise TracekitError(f"{store.root}: {MARK} in it is not that of a lake") from error
 
 
 def _is_in(store: Storage, source: Source, known: tuple[Rank, ...], run: str | None) -> bool:

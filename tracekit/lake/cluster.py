@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from tracekit.errors import TracekitError
+from tracekit.lake.storage import StorageError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -113,7 +114,7 @@ class Cluster(Generic[T, R]):
             num_cpus=1,
             memory=self._memory_bytes,
             max_retries=_RETRIES,
-            retry_exceptions=[OSError],
+            retry_exceptions=[StorageError, ConnectionError],
             scheduling_strategy="SPREAD",
         )
         rest = enumerate(tasks)

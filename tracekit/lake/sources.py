@@ -12,7 +12,7 @@ from typing import Any
 from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError
 from tracekit.lake.layout import Source, is_url, named
-from tracekit.lake.storage import filesystem
+from tracekit.lake.storage import filesystem, reached
 from tracekit.trace.archives import TRACES
 from tracekit.trace.source import ByteStream, open_streams, trace_paths, unreadable
 
@@ -53,17 +53,15 @@ def _local(path: str) -> Source | TracekitError:
 def _remote(url: str) -> Iterator[Source]:
     fs, path = filesystem(url)
     scheme = url.partition("://")[0]
-    try:
+    with reached(url):
         fs.invalidate_cache()
         if any(letter in path for letter in "*["):
             infos = list(fs.glob(path, detail=True).values())
         elif path.endswith((*TRACES, *_ARCHIVES)):
-            infos = [fs.info(path)]
+            infos = [fs.info(path)] if fs.exists(path) else []
         else:
             infos = list(fs.find(path, detail=True).values())
             infos = [info for info in infos if info["name"].endswith((*TRACES, *_ARCHIVES))]
-    except Exception as error:  # File systems raise what their libraries do.
-        raise TracekitError(f"{url}: cannot be read: {_reason(error)}") from error
     infos = [info for info in infos if info.get("type") != "directory"]
     if not infos:
         raise TracekitError(f"{url}: no trace is there")
@@ -77,10 +75,6 @@ def _remote(url: str) -> Iterator[Source]:
 
 def _stamp(info: dict[str, Any]) -> str:
     return next((str(info[key]) for key in _STAMPS if info.get(key)), "")
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def run_of(source: Source) -> str:
@@ -102,7 +96,7 @@ def opened(source: Source, temp_dir: Path) -> Iterator[Iterator[ByteStream | Tra
 
     Raises:
         TracekitError: when the file is not there or cannot be read.
-        OSError: when its file system fails: another attempt may succeed.
+        StorageError: when its file system fails: another attempt may succeed.
     """
     if not is_url(source.url):
         yield open_streams(source.url, temp_dir=temp_dir)
@@ -111,13 +105,10 @@ def opened(source: Source, temp_dir: Path) -> Iterator[Iterator[ByteStream | Tra
     with tempfile.TemporaryDirectory(dir=temp_dir) as folder:
         copy = Path(folder) / named(PurePosixPath(path).name)
         try:
-            fs.get_file(path, str(copy))
+            with reached(source.url):
+                fs.get_file(path, str(copy))
         except FileNotFoundError as error:
             raise TracekitError(f"{source.url}: no such file") from error
-        except OSError:
-            raise
-        except Exception as error:
-            raise OSError(f"{source.url}: cannot be read: {_reason(error)}") from error
         yield _renamed(open_streams(str(copy), temp_dir=temp_dir), str(copy), source.url)
 
 

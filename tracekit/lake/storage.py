@@ -20,6 +20,28 @@ from tracekit.lake.layout import is_url
 _HIDDEN = ".writing-"
 
 
+class StorageError(TracekitError, OSError):
+    """A file system failed: another attempt may succeed."""
+
+
+@contextmanager
+def reached(root: str) -> Iterator[None]:
+    """Turns what a file system or its library raises in the block into a StorageError; that there
+    is no such file stays as it is."""
+    try:
+        yield
+    except (FileNotFoundError, TracekitError):
+        raise
+    except OSError as error:
+        raise StorageError(f"{root}: {error.strerror or _reason(error)}") from error
+    except Exception as error:  # Libraries of object stores have exceptions of their own.
+        raise StorageError(f"{root}: cannot be reached: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 class StoredFile(NamedTuple):
     """A stored file: its path in the lake, and how long ago it was written, in seconds."""
 
@@ -52,6 +74,9 @@ class Storage(Protocol):
     def uri(self, path: str) -> str:
         """The name by which DuckDB opens a file."""
 
+    def holds(self, url: str) -> bool:
+        """Whether a file's path or URL is inside."""
+
 
 class LocalStorage:
     """A folder."""
@@ -59,20 +84,25 @@ class LocalStorage:
     def __init__(self, root: str) -> None:
         self.root = root
         self._folder = Path(root).absolute()
+        if any(part.startswith(("run=", "rank=", "trace_id=")) for part in self._folder.parts):
+            raise TracekitError(
+                f"{root}: a lake cannot be in a folder that is named like one of its partitions "
+                "(run=..., rank=... or trace_id=...)"
+            )
 
     def read(self, path: str) -> bytes | None:
-        try:
+        with reached(self.root), suppress(FileNotFoundError, NotADirectoryError):
             return (self._folder / path).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return None
 
     def read_all(self, folder: str) -> dict[str, bytes]:
         found = {}
-        for each in sorted(self._paths(folder)):
-            if each.endswith(".json") and not Path(each).name.startswith(_HIDDEN):
-                # A manifest may be replaced or removed meanwhile.
-                with suppress(FileNotFoundError):
-                    found[self._inside(each)] = Path(each).read_bytes()
+        with reached(self.root):
+            for each in sorted(self._paths(folder)):
+                if each.endswith(".json") and not Path(each).name.startswith(_HIDDEN):
+                    # A manifest may be replaced or removed meanwhile.
+                    with suppress(FileNotFoundError):
+                        found[self._inside(each)] = Path(each).read_bytes()
         return found
 
     def write(self, path: str, data: bytes) -> None:
@@ -86,14 +116,15 @@ class LocalStorage:
     @contextmanager
     def _beside(self, path: str) -> Iterator[Path]:
         target = self._folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(f"{_HIDDEN}{uuid.uuid4().hex}")
-        try:
-            yield beside
-            beside.replace(target)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        with reached(self.root):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                yield beside
+                beside.replace(target)
+            except BaseException:
+                beside.unlink(missing_ok=True)
+                raise
 
     def listed(self, folder: str) -> Iterator[StoredFile]:
         now = time.time()
@@ -116,6 +147,9 @@ class LocalStorage:
     def uri(self, path: str) -> str:
         return str(self._folder / path)
 
+    def holds(self, url: str) -> bool:
+        return not is_url(url) and Path(url).is_relative_to(self._folder)
+
     def _paths(self, folder: str) -> Iterator[str]:
         for where, _, names in os.walk(self._folder / folder):
             yield from (str(Path(where) / name) for name in names)
@@ -132,25 +166,27 @@ class RemoteStorage:
         self.fs, self.folder = filesystem(url)
 
     def read(self, path: str) -> bytes | None:
-        try:
+        with reached(self.root), suppress(FileNotFoundError):
             return bytes(self.fs.cat_file(self._full(path)))
-        except FileNotFoundError:
-            return None
+        return None
 
     def read_all(self, folder: str) -> dict[str, bytes]:
         paths = sorted(path for path in self._find(folder) if path.endswith(".json"))
-        contents = self.fs.cat(paths, on_error="omit") if paths else {}
+        with reached(self.root):
+            contents = self.fs.cat(paths, on_error="omit") if paths else {}
         if isinstance(contents, bytes):
             contents = {paths[0]: contents}
         return {self._inside(path): bytes(data) for path, data in contents.items()}
 
     def write(self, path: str, data: bytes) -> None:
-        self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
-        self.fs.pipe_file(self._full(path), data)
+        with reached(self.root):
+            self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
+            self.fs.pipe_file(self._full(path), data)
 
     def put(self, local: Path, path: str) -> None:
-        self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
-        self.fs.put_file(str(local), self._full(path))
+        with reached(self.root):
+            self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
+            self.fs.put_file(str(local), self._full(path))
 
     def listed(self, folder: str) -> Iterator[StoredFile]:
         now = time.time()
@@ -161,10 +197,14 @@ class RemoteStorage:
 
     def remove(self, paths: Iterable[str]) -> None:
         if full := [self._full(path) for path in paths]:
-            self.fs.rm(full)
+            with reached(self.root):
+                self.fs.rm(full)
 
     def uri(self, path: str) -> str:
         return self._full(path)
+
+    def holds(self, url: str) -> bool:
+        return url.startswith(self.root.rstrip("/") + "/")
 
     def _full(self, path: str) -> str:
         return f"{self.folder}/{path}"
@@ -173,12 +213,11 @@ class RemoteStorage:
         return path.removeprefix("/").removeprefix(self.folder.removeprefix("/") + "/")
 
     def _find(self, folder: str) -> dict[str, Any]:
-        # A listing may be kept from before another writer wrote.
-        self.fs.invalidate_cache()
-        try:
-            found: dict[str, Any] = self.fs.find(self._full(folder), detail=True)
-        except FileNotFoundError:
-            return {}
+        found: dict[str, Any] = {}
+        with reached(self.root), suppress(FileNotFoundError):
+            # A listing may be kept from before another writer wrote.
+            self.fs.invalidate_cache()
+            found = self.fs.find(self._full(folder), detail=True)
         return found
 
 

@@ -28,7 +28,7 @@ from tracekit.lake.layout import (
     trace_id_of,
 )
 from tracekit.lake.sources import opened, run_of, stem
-from tracekit.lake.storage import Storage, storage
+from tracekit.lake.storage import Storage, StorageError, storage
 from tracekit.run import Database
 from tracekit.trace.source import ByteStream
 
@@ -78,7 +78,8 @@ def add(task: Task) -> list[Outcome]:
     A trace that cannot be read is an outcome; nothing of it is visible.
 
     Raises:
-        OSError: when a file system fails, for a source or the lake. Another attempt may succeed.
+        StorageError: when a file system fails, for a source or the lake. Another attempt may
+            succeed.
     """
     temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
     outcomes: list[Outcome] = []
@@ -90,6 +91,8 @@ def add(task: Task) -> list[Outcome]:
                     continue
                 with stream:
                     outcomes.append(_add_one(task, stream, temp_dir))
+    except StorageError:
+        raise
     except TracekitError as error:
         outcomes.append(_failed(task.source, error))
     if any(each.source.member for each in outcomes):
@@ -143,6 +146,8 @@ def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
         status = "replaced" if kept or before else "added"
         took_s = time.monotonic() - start
         return Outcome(status, source, written.run, written.name, written.events, took_s)
+    except StorageError:
+        raise
     except TracekitError as error:
         return _failed(source, error)
 
@@ -212,8 +217,7 @@ def _exported(
             yield table, local
     for table, sql in summaries.stored().items():
         local = folder / f"{table}.parquet"
-        names = [row[0] for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
-        chosen = ", ".join(f'"{name}"' for name in names if name not in PARTITION)
+        chosen = f"COLUMNS(lambda name: name NOT IN {PARTITION})"
         _copy(connection, f"SELECT {chosen} FROM ({sql})", local)
         yield table, local
     if not judges:
