@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.traces import gpu_op, launch, slice_event
 from tracekit.lake.adding import Added, add_traces
+from tracekit.lake.layout import MARK
 from tracekit.lake.pools import Processes
+from tracekit.lake.reading import visible
+from tracekit.lake.storage import storage
 
 ALLREDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -54,6 +58,23 @@ def add(lake: Path | str, *sources: Path | str, **options: Any) -> Added:
     """Adds traces to a lake in this process, without verdicts unless asked for."""
     given = {"judges": False} | options
     return add_traces(map(str, sources), str(lake), Processes(1), **given)
+
+
+def copy_ranks(lake: Path, target: Path, times: int) -> None:
+    """A lake with the ranks of another, `times` each, as ranks of one run. Numbers within the files
+    stay: only what does not join labels or threads can be asked."""
+    store = storage(str(target))
+    store.write(MARK, (lake / MARK).read_bytes())
+    number = 0
+    for _ in range(times):
+        for rank in visible(storage(str(lake))):
+            new = replace(rank, run="run", rank=number, name=f"rank={number}", trace_id=number + 1)
+            number += 1
+            for table in rank.files:
+                path = target / new.path(table)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.hardlink_to(lake / rank.path(table))
+            store.write(new.key, new.as_json())
 
 
 def statuses(added: Added) -> list[str]:

@@ -13,8 +13,9 @@ import duckdb
 import pytest
 
 import tracekit
+from tests.bench.lake import QUESTIONS, asked
 from tests.conftest import trace_file
-from tests.lakes import add, rank_events, statuses, write_rank
+from tests.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.lake import layout, summaries, writing
@@ -473,3 +474,13 @@ def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
     done = run("lake", "add", str(path), "--to", f"{path}/lake")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"
+
+
+@pytest.mark.thorough
+def test_questions_about_512_ranks_take_little_time_and_memory(made, tmp_path):
+    copy_ranks(Path(f"{made}/lake"), tmp_path / "lake", 64)
+    for question in QUESTIONS:
+        cost = asked(tmp_path / "lake", question)
+        # Two cores have 4 s of work in 2 s.
+        assert cost["ask_cpu_s"] < 4, question
+        assert cost["memory_mb"] < 1_500, question

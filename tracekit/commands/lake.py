@@ -187,6 +187,8 @@ def _workers(
         return
     from tracekit.lake.cluster import Cluster
 
+    cluster: Cluster[Any, Any]
+
     def told(line: str) -> None:
         click.echo(f"tracekit: {printable(line)}", err=True)
 
