@@ -53,7 +53,7 @@ class RunFigures:
 
 
 @dataclass(frozen=True)
-class Shift:
+class StepChange:
     """The step took `before_ns` until the run `last_before`, and `after_ns` since the run `run`:
     medians over the runs up to the next change."""
 
@@ -76,7 +76,7 @@ class History:
 
     order: str
     runs: list[RunFigures]
-    changes: list[Shift]
+    changes: list[StepChange]
     compared: tuple[str, str] | None
     diff: Diff | None
 
@@ -147,7 +147,7 @@ def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
     return ("time" if timed else "name"), runs
 
 
-def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[Shift]:
+def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[StepChange]:
     """When the step changed: binary segmentation with the median as each part's level.
 
     The series is cut where the sum of absolute deviations from the levels becomes least, and each
@@ -162,7 +162,7 @@ def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[S
     borders = [0, *_cuts(values, 0, len(values), _noise(values), thresholds), len(values)]
     parts = [steps[a:b] for a, b in pairwise(borders)]
     return [
-        Shift(after[0][0], before[-1][0], _level(before), _level(after))
+        StepChange(after[0][0], before[-1][0], _level(before), _level(after))
         for before, after in pairwise(parts)
     ]
 

@@ -13,7 +13,7 @@ from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
 
 if TYPE_CHECKING:
-    from tracekit.lake.history import History, RunFigures, Shift
+    from tracekit.lake.history import History, RunFigures, StepChange
 
 
 def render(found: History) -> None:
@@ -56,11 +56,11 @@ def summary(found: History) -> str:
     )
 
 
-def _verb(change: Shift) -> str:
+def _verb(change: StepChange) -> str:
     return "became longer" if change.ratio > 1 else "became shorter"
 
 
-def _mark(change: Shift | None) -> str:
+def _mark(change: StepChange | None) -> str:
     return f"{change.ratio - 1:+.1%} from here on" if change else ""
 
 
