@@ -57,7 +57,8 @@ class Database(Reader):
             TracekitError: when there is no such query or parameter.
         """
         question = catalog.query(name)
-        return self.frame(question.sql, question.checked(parameters))
+        given = question.checked(parameters)
+        return self.frame(self.shown_sql(question, given), given)
 
     def __getattr__(self, name: str) -> Callable[..., polars.DataFrame]:
         """Every named query is a method: `run.top_kernels(top=5)`."""

@@ -283,6 +283,12 @@ class Thresholds:
     least_growth: float = _limit(
         0.05, "in a probe, work that grew by less than this share is within the noise"
     )
+    shift_share: float = _limit(
+        0.05, "the step of a lake's runs changed if it differs by more than this share"
+    )
+    shift_errors: float = _limit(
+        4.0, "and by this many standard errors: many places are tried for the change"
+    )
     most_excess: float = _limit(
         1.5,
         "a probed step that grew more than this many times as much as its work did something else",

@@ -18,6 +18,8 @@ from tracekit.commands.capture import capture
 from tracekit.commands.crosscheck import crosscheck
 from tracekit.commands.diff import diff
 from tracekit.commands.export import export
+from tracekit.commands.history import history
+from tracekit.commands.lake import lake
 from tracekit.commands.load import load
 from tracekit.commands.probe import probe
 from tracekit.commands.query import query
@@ -62,8 +64,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    advise, analyze, capture, crosscheck, diff, export, load, probe, query, report, sql, sweep,
-    whatif, workloads,
+    advise, analyze, capture, crosscheck, diff, export, history, lake, load, probe, query, report,
+    sql, sweep, whatif, workloads,
 )  # fmt: skip
 for command in _COMMANDS:
     cli.add_command(command)

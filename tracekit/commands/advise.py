@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, threshold_option, window_option
 
 
@@ -36,7 +37,6 @@ def advise(
     """
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import advise as reporter
-    from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
 
     if how is not None:
@@ -47,7 +47,7 @@ def advise(
     if trace is None:
         raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
     judged = Thresholds().updated(thresholds)
-    with open_any(trace, Resources(**limits)) as database:
+    with open_given(trace, Resources(**limits)) as database:
         fixes = database.advise(trace=trace_id, window=window, thresholds=judged)
     if as_json:
         click.echo(json.dumps(fixes.as_dict()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.commands.opening import analyses_of, not_one_run, open_given
 from tracekit.commands.options import resource_options, threshold_option, window_option
 
 if TYPE_CHECKING:
@@ -43,16 +44,14 @@ def analyze(
     """
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import console, run_verdict, several
-    from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
-    from tracekit.verdict.analyze import gather
     from tracekit.verdict.model import SCHEMA
 
     judged = Thresholds().updated(thresholds)
     # NumPy and the replay, while DuckDB loads the trace.
     Thread(target=import_module, args=["tracekit.replay.gains"]).start()
-    with open_any(trace, Resources(**limits)) as database, database.sharing():
-        analyses = gather(database, trace_id, window, judged)
+    with open_given(trace, Resources(**limits)) as database, database.sharing():
+        analyses = analyses_of(database, trace_id, window, judged)
         run, no_run = _together(database, analyses, judged)
     if as_json:
         objects = [each.as_dict() for each in analyses]
@@ -80,6 +79,8 @@ def _together(
     """The verdict of the run whose ranks these traces are, or why there is none."""
     if len(analyses) < 2:
         return None, ""
+    if reason := not_one_run(database):
+        return None, reason
     from tracekit.verdict.run_verdict import NoRun, judge_run
 
     found = judge_run(database, analyses, thresholds)

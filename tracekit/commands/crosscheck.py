@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options
 
 
@@ -24,10 +25,9 @@ def crosscheck(trace: str, as_json: bool, **limits: Any) -> int:
     from tracekit.compare import hta
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import crosscheck as reporter
-    from tracekit.run import open_any
 
     hta.require(trace)
-    with open_any(trace, Resources(**limits)) as database:
+    with open_given(trace, Resources(**limits)) as database:
         report = library.crosscheck(trace, database)
     if as_json:
         click.echo(json.dumps(report.as_dict()))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable
@@ -49,7 +50,8 @@ def diff(
     from tracekit.compare import diff as library
     from tracekit.reporters import diff as reporter
 
-    with open_pair(runs, **limits) as database:
+    opened, trace_ids = open_two(runs, trace_ids, **limits)
+    with opened as database:
         found = library.diff(database, *trace_ids, top=top)
         failed = [each for each in conditions if library.fails(database, each, *trace_ids)]
     if as_json:
@@ -61,6 +63,30 @@ def diff(
     return 1 if failed else 0
 
 
+def open_two(
+    runs: tuple[str, ...], trace_ids: tuple[int, int], **limits: Any
+) -> tuple[Database, tuple[int, int]]:
+    """Opens what is compared, and chooses the two traces.
+
+    Raises:
+        TracekitError: when they are not two, or cannot be read.
+    """
+    from tracekit.lake.layout import may_be_lake
+
+    lakes = [may_be_lake(each) for each in runs]
+    if len(runs) != 2 or not any(lakes):
+        return open_pair(runs, **limits), trace_ids
+    if not all(lakes):
+        raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")
+    from tracekit.ingest.resources import Resources
+    from tracekit.lake import comparing
+
+    pair = comparing.open_pair(*runs, Resources(**limits))
+    if pair.note:
+        click.echo(f"tracekit: {printable(pair.note)}", err=True)
+    return pair.lake, (pair.a, pair.b)
+
+
 def open_pair(runs: tuple[str, ...], **limits: Any) -> Database:
     """Opens the two traces to compare, or the one database that holds both.
 
@@ -68,12 +94,12 @@ def open_pair(runs: tuple[str, ...], **limits: Any) -> Database:
         TracekitError: when they are not two, or cannot be read.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.run import load, open_any
+    from tracekit.run import load
 
     if len(runs) > 2:
         raise TracekitError("give two traces to compare, or one database that holds both")
     if len(runs) == 1:
-        return open_any(runs[0], Resources(**limits))
+        return open_given(runs[0], Resources(**limits))
     database = load(runs, **limits)
     if (count := len(database.trace_ids())) != 2:
         database.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from tracekit.commands.opening import open_given
+
 
 @click.command()
 @click.argument("database")
@@ -13,8 +15,8 @@ import click
 @click.option("--trace-id", type=int, help="Which trace, if the database holds several.")
 def export(database: str, output: str, trace_id: int | None) -> None:
     """Write a trace of a database as JSON, as it was loaded."""
-    from tracekit.run import open_any
+    from tracekit.ingest.resources import Resources
 
-    with open_any(database) as opened:
+    with open_given(database, Resources()) as opened:
         events = opened.export(output, trace_id)
     click.echo(f"{output}: {events:,} events")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable
@@ -60,14 +61,14 @@ def query(
         raise TracekitError(f"query {question.name} needs one trace or database")
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import rows
-    from tracekit.run import open_any
 
     asked = rows.Limits(timeout_s, max_rows)
-    values = dict(_pair(each) for each in parameters)
+    values = dict(pair(each) for each in parameters)
     chosen = _chosen(question, columns)
-    with open_any(arguments[1], Resources(**limits)) as database:
+    with open_given(arguments[1], Resources(**limits)) as database:
         variables = question.checked(values)
-        count = rows.render(database, question.sql, variables, form, output, chosen, asked)
+        statement = database.shown_sql(question, variables)
+        count = rows.render(database, statement, variables, form, output, chosen, asked)
         _explain_doubts(database, question, variables, count)
 
 
@@ -96,7 +97,8 @@ def _chosen(question: Query, columns: str | None) -> list[str]:
     return chosen
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """A parameter given as NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals:
         raise TracekitError(f"--param takes NAME=VALUE, not {text!r}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, threshold_option, window_option
 from tracekit.errors import TracekitError
 
@@ -44,7 +45,7 @@ def report(
     from tracekit.experiments.points import sweep_in
     from tracekit.files import require_writable
     from tracekit.ingest.resources import Resources
-    from tracekit.run import load, open_any
+    from tracekit.run import load
     from tracekit.thresholds import Thresholds
 
     try:
@@ -62,7 +63,7 @@ def report(
             reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
         return
     one = len(runs) == 1
-    with open_any(runs[0], Resources(**limits)) if one else load(runs, **limits) as database:
+    with open_given(runs[0], Resources(**limits)) if one else load(runs, **limits) as database:
         if trace_id is not None or len(database.trace_ids()) == 1:
             reports.write_trace(database, output, trace_id, window, judged)
         elif sweep := sweep_in(database):

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, row_options
 
 
@@ -26,9 +27,8 @@ def sql(
     """Run one read-only SELECT on a trace or database."""
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import rows
-    from tracekit.run import open_any
 
     asked = rows.Limits(timeout_s, max_rows)
-    with open_any(source, Resources(**limits)) as database:
+    with open_given(source, Resources(**limits)) as database:
         database.require_select(statement)
         rows.render(database, statement, {}, form, output, limits=asked)

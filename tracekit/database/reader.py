@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import duckdb
 
 from tracekit.database import catalog
-from tracekit.database.catalog import Value
+from tracekit.database.catalog import Query, Value
 from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.kept import PREFIX, Kept, needed_by
@@ -80,8 +80,18 @@ class Reader:
 
     def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
         question = catalog.query(name)
-        columns, rows = self.fetch(question.sql, question.checked(parameters))
+        given = question.checked(parameters)
+        columns, rows = self.fetch(self.sql_of(question, given), given)
         return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
+        """The SQL that answers a named question with these parameters: the question's own, unless
+        its answer is stored."""
+        return question.sql
+
+    def shown_sql(self, question: Query, given: Mapping[str, Value]) -> str:
+        """The same for people to read: where there are several runs, it also tells the run."""
+        return self.sql_of(question, given)
 
     def findings(self, trace: int | None = None) -> list[dict[str, Any]]:
         """What is doubtful about one trace_id or all, and what was not recorded (severity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from tracekit.database.sandbox import (
 )
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
-from tracekit.ingest.hardware import Peaks
+from tracekit.ingest.hardware import Peaks, peaks
 from tracekit.ingest.resources import (
     LEAST_MEMORY_MB,
     LoadProgress,
@@ -71,6 +71,25 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     job.run(connection, memory, first)
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
     close_to_the_outside(connection)
+    return connection
+
+
+def alone(stream: ByteStream, database: Path, resources: Resources) -> duckdb.DuckDBPyConnection:
+    """Loads one trace that is open, as trace 1 of the new file `database`; returns a connection
+    that may write the file.
+
+    Raises:
+        TracekitError: when the trace cannot be read.
+    """
+    devices = peaks(resources.hardware)
+    job = Job([stream.path], devices, resources, False, False, None, opened=[stream])
+    settings: Config = {"default_block_size": next(iter(_BLOCK_BYTES.values()))}
+    connection = connect(database, resources.settings(database) | settings, stream.path)
+    try:
+        job.run(connection, Memory(connection, resources.memory_mb), stream.path)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -166,6 +185,8 @@ class Job:
     resume: bool
     keeps_errors: bool
     progress: LoadProgress | None
+    opened: Iterable[ByteStream] | None = None
+    """Traces that are open already, to load instead of those at the paths."""
     bad: list[tuple[int, TracekitError]] = field(default_factory=list)
     next_id: int = 1
     loaded: int = 0
@@ -246,6 +267,9 @@ class Job:
 
     def _sources(self, done: set[LoadedTrace]) -> Iterator[ByteStream | str]:
         """The traces to read, and the paths of databases to copy traces from."""
+        if self.opened is not None:
+            yield from self.opened
+            return
         for path in self.paths:
             try:
                 if is_database(path):

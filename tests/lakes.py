@@ -1,0 +1,81 @@
+"""Runs of many small ranks, as trace files that a lake can hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.traces import gpu_op, launch, slice_event
+from tracekit.lake.adding import Added, add_traces
+from tracekit.lake.layout import MARK
+from tracekit.lake.pools import Processes
+from tracekit.lake.reading import visible
+from tracekit.lake.storage import storage
+
+ALLREDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def rank_events(
+    rank: int, steps: int = 3, late: int = 1, late_us: int = 30
+) -> list[dict[str, Any]]:
+    """Steps of 100 us: an operator launches a kernel and a collective. The rank `late` comes last,
+    by `late_us`."""
+    events = []
+    for step in range(steps):
+        at = 100 * step
+        wait = late_us if rank == late else 0
+        call = 2 * step + 1
+        end = at + 80 + late_us
+        args = {
+            "Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000,
+            "dtype": "Float", "Group size": 4, "Process Group Name": "0", "Seq": step,
+        }  # fmt: skip
+        events += [
+            slice_event("user_annotation", f"ProfilerStep#{step}", at, 100),
+            slice_event("cpu_op", "aten::mm", at + 1, 12, args={"External id": call}),
+            launch(at + 2, 4, call),
+            gpu_op(at + 10, 20, call, name="sgemm"),
+            launch(at + 20 + wait, 4, call + 1),
+            gpu_op(at + 40 + wait, end - at - 40 - wait, call + 1, name=ALLREDUCE),
+        ]
+        events[-1]["args"] |= args
+    return events
+
+
+def write_rank(folder: Path, rank: int, ranks: int = 4, **more: Any) -> Path:
+    """The trace file of one rank."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"trace_rank{rank}.json"
+    told = {"rank": rank, "world_size": ranks}
+    text = {"traceEvents": rank_events(rank, **more), "distributedInfo": told}
+    path.write_text(json.dumps(text))
+    return path
+
+
+def add(lake: Path | str, *sources: Path | str, **options: Any) -> Added:
+    """Adds traces to a lake in this process, without verdicts unless asked for."""
+    given = {"judges": False} | options
+    return add_traces(map(str, sources), str(lake), Processes(1), **given)
+
+
+def copy_ranks(lake: Path, target: Path, times: int) -> None:
+    """A lake with the ranks of another, `times` each, as ranks of one run. Numbers within the files
+    stay: only what does not join labels or threads can be asked."""
+    store = storage(str(target))
+    store.write(MARK, (lake / MARK).read_bytes())
+    number = 0
+    for _ in range(times):
+        for rank in visible(storage(str(lake))):
+            new = replace(rank, run="run", rank=number, name=f"rank={number}", trace_id=number + 1)
+            number += 1
+            for table in rank.files:
+                path = target / new.path(table)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.hardlink_to(lake / rank.path(table))
+            store.write(new.key, new.as_json())
+
+
+def statuses(added: Added) -> list[str]:
+    return [each.status for each in added.outcomes]

@@ -1,0 +1,486 @@
+"""Lakes: traces are added once, whole or not at all, and asked like a database."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import tracekit
+from tests.bench.lake import QUESTIONS, asked
+from tests.conftest import trace_file
+from tests.lakes import add, copy_ranks, rank_events, statuses, write_rank
+from tracekit.database import catalog
+from tracekit.errors import TracekitError
+from tracekit.lake import layout, summaries, writing
+from tracekit.lake.cleaning import clean
+from tracekit.lake.reading import open_lake, visible
+from tracekit.lake.storage import storage
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with two runs of four ranks, `monday` and `tuesday`, and a lake of them."""
+    folder = tmp_path_factory.mktemp("made")
+    for run, late_us in (("monday", 30), ("tuesday", 10)):
+        for rank in range(4):
+            write_rank(folder / run, rank, late_us=late_us)
+    added = add(folder / "lake", folder / "monday", folder / "tuesday")
+    assert statuses(added) == ["added"] * 8
+    return folder
+
+
+def seen(lake):
+    return [(each.run, each.name) for each in visible(storage(str(lake)))]
+
+
+@pytest.mark.thorough
+def test_a_lake_answers_every_question_as_a_database_does(made):
+    with (
+        tracekit.load(made / "monday") as plain,
+        open_lake(f"{made}/lake/run=monday") as lake,
+    ):
+        assert_same_answers(plain, lake)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"v100-dlrm-rank{rank}.json.gz" for rank in (0, 3, 6)],
+        ["pair-rank0.json.gz", "pair-rank1.json.gz"],
+        ["mi300x-sglang-graph-decode.json.gz"],
+        ["h100-bert-small.json.gz"],
+        ["cpu-only.json.gz"],
+    ],
+    ids=lambda names: names[0],
+)
+def test_a_lake_answers_as_a_database_does_of_real_traces(names, tmp_path):
+    paths = [trace_file(name) for name in names]
+    assert statuses(add(tmp_path / "lake", *paths, judges=True)) == ["added"] * len(paths)
+    with tracekit.load(paths) as plain, open_lake(str(tmp_path / "lake")) as lake:
+        assert_same_answers(plain, lake)
+        both = zip(plain.trace_ids(), lake.analyses(), strict=True)
+        for trace_id, stored in both:
+            own = plain.verdict(trace_id).as_dict()
+            told = stored.as_dict()
+            own["trace"]["trace_id"] = told["trace"]["trace_id"]
+            own["trace"]["path"] = told["trace"]["path"]
+            own["trace"]["rank"] = told["trace"]["rank"]
+            # Alone, a rank has no other to compare with.
+            for each in (own, told):
+                each.pop("advice")
+                each["verdict"].pop("try_next")
+            assert told == own
+
+
+# Their answers hold numbers made from trace_ids.
+_HASHED = {"flame_graph": ("node", "parent"), "diff_flame": ("node", "parent")}
+# Of several kernels that took equally long, the one named is chosen by chance.
+_ANY = {"roofline": ("kernel",), "fill_the_device": ("detail",), "operator_traffic": ()}
+
+
+def assert_same_answers(plain, lake):
+    hashes = dict(lake.fetch("SELECT sha256, trace_id FROM trace")[1])
+    moved = {
+        old: hashes[sha256] for old, sha256 in plain.fetch("SELECT trace_id, sha256 FROM trace")[1]
+    }
+    first = plain.trace_ids()[0]
+    last = plain.trace_ids()[-1]
+    for name, question in catalog.queries().items():
+        given = {each.name: 10**6 for each in question.parameters if each.name == "top"}
+        here = given | ({"a": first, "b": last} if name.startswith("diff_") else {})
+        there = given | ({"a": moved[first], "b": moved[last]} if name.startswith("diff_") else {})
+        columns, expected = plain.fetch(question.sql, here)
+        names, found = lake.fetch(lake.sql_of(question, there), there)
+        assert names == columns, name
+        skipped = {"path", *_HASHED.get(name, ()), *_ANY.get(name, ())}
+        want = sorted(row_text(columns, row, skipped, moved) for row in expected)
+        assert sorted(row_text(columns, row, skipped, {}) for row in found) == want, name
+
+
+def row_text(columns, row, skipped, moved):
+    return repr([
+        moved.get(value, value) if column.endswith("trace_id")
+        else float(f"{value:.9g}") if isinstance(value, float)
+        else value
+        for column, value in zip(columns, row, strict=True)
+        if column not in skipped
+    ])  # fmt: skip
+
+
+def test_rows_say_their_run_and_rank(made, run):
+    done = run("query", "partition", f"{made}/lake", "--format", "csv", "--columns", "kind,span_ns")
+    assert done.returncode == 0, done.stderr
+    done = run("query", "run_metrics", f"{made}/lake", "--format", "csv")
+    header, *rows = done.stdout.splitlines()
+    assert header.startswith("run,rank,trace_id,steps")
+    assert [row.split(",")[:2] for row in sorted(rows)] == [
+        [name, str(rank)] for name in ("monday", "tuesday") for rank in range(4)
+    ]
+
+
+def test_a_part_of_a_lake_is_chosen_by_its_path(made):
+    with open_lake(f"{made}/lake/run=tuesday/rank=2") as lake:
+        assert lake.fetch("SELECT run, rank FROM trace")[1] == [("tuesday", 2)]
+    with pytest.raises(TracekitError, match="its runs are monday, tuesday"):
+        open_lake(f"{made}/lake/run=friday")
+
+
+def test_a_filter_on_the_rank_opens_only_its_file(made):
+    with open_lake(f"{made}/lake") as lake:
+        _, rows = lake.fetch(
+            "EXPLAIN ANALYZE SELECT count(*) FROM lake.gpu_ops WHERE run = 'monday' AND rank = 3"
+        )
+    assert "Scanning Files: 1/8" in rows[0][1] or "Total Files Read: 1" in rows[0][1]
+
+
+def test_ranks_of_one_run_are_compared_with_each_other_alone(made):
+    with open_lake(f"{made}/lake") as lake:
+        held = {
+            (name, row["rank"]): row["held_up_ns"]
+            for row in lake.ask("stragglers") if row["step"] == 1
+            for name in [next(r.run for r in lake.ranks if r.trace_id == row["trace_id"])]
+        }  # fmt: skip
+    assert held["monday", 1] == 3 * 30_000
+    assert held["tuesday", 1] == 3 * 10_000
+    assert held["monday", 0] == held["tuesday", 0] == 0
+
+
+def test_adding_again_reads_only_what_is_new_or_changed(tmp_path):
+    first = write_rank(tmp_path / "run", 0)
+    lake = tmp_path / "lake"
+    add(lake, tmp_path / "run")
+    again = add(lake, tmp_path / "run")
+    assert (again.outcomes, again.unread) == ([], 1)
+
+    files = set(lake.rglob("*.parquet"))
+    os.utime(first, (1, 1))
+    write_rank(tmp_path / "run", 1)
+    again = add(lake, tmp_path / "run")
+    assert sorted(statuses(again)) == ["added", "unchanged"]
+    assert files < set(lake.rglob("*.parquet"))
+    assert add(lake, tmp_path / "run").unread == 2
+
+
+def test_a_changed_trace_takes_the_place_of_the_old_one(tmp_path):
+    path = write_rank(tmp_path / "run", 0)
+    lake = tmp_path / "lake"
+    add(lake, path)
+    with open_lake(str(lake)) as before:
+        path.write_text(path.read_text().replace("sgemm", "dgemm"))
+        assert statuses(add(lake, path)) == ["replaced"]
+        # Who has the lake open sees what it was.
+        assert before.fetch("SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'")[1] == [
+            ("sgemm",)
+        ]
+        old = before.ranks[0].trace_id
+    with open_lake(str(lake)) as after:
+        assert after.fetch("SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'")[1] == [
+            ("dgemm",)
+        ]
+        assert after.ranks[0].trace_id != old
+
+
+def test_clean_removes_what_no_reader_sees_and_nothing_else(tmp_path):
+    path = write_rank(tmp_path / "run", 0)
+    lake = tmp_path / "lake"
+    add(lake, path)
+    path.write_text(path.read_text().replace("sgemm", "dgemm"))
+    add(lake, path)
+    (rank,) = visible(storage(str(lake)))
+    files = len(list(lake.rglob("*.parquet")))
+    assert clean(str(lake)).files == 0
+    done = clean(str(lake), 0)
+    assert (done.files, done.kept_young) == (files - len(rank.files), 0)
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
+
+
+def test_half_a_rank_is_not_seen_and_does_no_harm(tmp_path, monkeypatch):
+    write_rank(tmp_path / "run", 0)
+    path = write_rank(tmp_path / "run", 1)
+    lake = tmp_path / "lake"
+    add(lake, tmp_path / "run" / "trace_rank0.json")
+    put = type(storage(str(lake))).put
+    left = iter(range(7))
+
+    def killed(self, local, to):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        put(self, local, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tracekit.lake.storage.LocalStorage.put", killed)
+        with pytest.raises(KeyboardInterrupt):
+            add(lake, path)
+    assert len([each for each in lake.rglob("*.parquet") if "rank=1" in str(each)]) == 7
+    assert seen(lake) == [("run", "rank=0")]
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT rank FROM trace")[1] == [(0,)]
+    assert statuses(add(lake, path)) == ["added"]
+    assert clean(str(lake), 0).files == 7
+    assert seen(lake) == [("run", "rank=0"), ("run", "rank=1")]
+
+
+def test_two_writers_of_the_same_ranks_leave_one_of_each(tmp_path):
+    for rank in range(3):
+        write_rank(tmp_path / "run", rank)
+    lake = tmp_path / "lake"
+    together = threading.Barrier(2)
+    done = []
+
+    def write():
+        together.wait()
+        done.append(add(lake, tmp_path / "run"))
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert [added.failed for added in done] == [[], []]
+    assert seen(lake) == [("run", f"rank={rank}") for rank in range(3)]
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(3 * 18,)]
+    clean(str(lake), 0)
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*), sum(events) FROM trace")[1] == [(3, 3 * 18)]
+
+
+def test_a_bad_trace_does_not_stop_the_others(tmp_path, run):
+    write_rank(tmp_path / "run", 0)
+    (tmp_path / "run" / "bad_rank1.json").write_text("{}")
+    done = run("lake", "add", f"{tmp_path}/run", str(tmp_path / "none"), "--to", "lake",
+               "--without-verdicts")  # fmt: skip
+    assert done.returncode == 2
+    assert "bad_rank1.json: is not a trace" in done.stderr
+    assert "none: cannot be read: No such file or directory" in done.stderr
+    assert "1 traces read, 0 files unchanged, 2 failed" in done.stdout
+    done = run("sql", "lake", "SELECT rank FROM trace", "--format", "csv")
+    assert done.stdout.splitlines() == ["rank", "0"]
+
+
+def test_a_rank_is_known_by_the_trace_or_by_its_files_name(tmp_path):
+    for name in ("job_rank7.json", "worker.json", "other.json"):
+        (tmp_path / name).write_text(json.dumps({"traceEvents": rank_events(0)}))
+    lake = tmp_path / "lake"
+    add(lake, tmp_path, run="night")
+    assert seen(lake) == [("night", "rank=7"), ("night", "file=other"), ("night", "file=worker")]
+    with open_lake(str(lake)) as opened:
+        _, rows = opened.fetch("SELECT rank FROM trace ORDER BY rank")
+        assert rows == [(7,), (None,), (None,)]
+        # What has no rank is compared with nothing.
+        assert opened.ask("stragglers") == []
+
+
+def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(tmp_path):
+    first = write_rank(tmp_path / "run", 0)
+    other = first.with_name("later_rank0.json")
+    other.write_text(first.read_text().replace("sgemm", "dgemm"))
+    lake = tmp_path / "lake"
+    add(lake, first)
+    (refused,) = add(lake, other).outcomes
+    assert refused.status == "failed"
+    assert "run 'run' holds rank=0 from" in refused.message
+    assert statuses(add(lake, other, run="later")) == ["added"]
+    assert statuses(add(lake, other, replace_others=True)) == ["replaced"]
+    assert seen(lake) == [("later", "rank=0"), ("run", "rank=0")]
+
+
+def test_the_traces_of_an_archive_are_ranks_of_its_run(tmp_path):
+    for rank in range(3):
+        write_rank(tmp_path / "run", rank)
+    archive = tmp_path / "night7.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tmp_path / "run", "deep/run")
+    lake = tmp_path / "lake"
+    assert statuses(add(lake, archive)) == ["added"] * 3
+    assert seen(lake) == [("night7", f"rank={rank}") for rank in range(3)]
+    assert add(lake, archive).unread == 1
+    # A member that is missing in the lake is added again.
+    next(lake.rglob("manifests/**/rank=1.json")).unlink()
+    assert sorted(statuses(add(lake, archive))) == ["added", "unchanged", "unchanged"]
+
+
+def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
+    for rank in range(3):
+        write_rank(tmp_path / "run", rank)
+    real = layout.trace_id_of
+    monkeypatch.setattr(
+        writing, "trace_id_of", lambda *told: 5 if len(told) < 4 or not told[3] else real(*told)
+    )
+    lake = tmp_path / "lake"
+    assert add(lake, tmp_path / "run").failed == []
+    numbers = [each.trace_id for each in visible(storage(str(lake)))]
+    assert len(set(numbers)) == 3
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(3 * 18,)]
+
+
+def test_sql_reads_only_what_the_lake_opened(made, tmp_path):
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    with open_lake(f"{made}/lake/run=monday") as lake:
+        other = next(Path(f"{made}/lake/tables/trace").rglob("run=tuesday/**/*.parquet"))
+        for reading in (f"read_csv('{secret}')", f"read_parquet('{other}')",
+                        f"glob('{made}/lake/*')", "read_text('/etc/hostname')"):  # fmt: skip
+            with pytest.raises(TracekitError, match="disabled by configuration"):
+                lake.sql(f"FROM {reading}")
+        inside = next(Path(f"{made}/lake/tables/trace").rglob("run=monday/**/*.parquet"))
+        for writing_ in (f"COPY (SELECT 1) TO '{inside}'", "ATTACH 'x.duckdb'", "SET threads = 1",
+                         f"WITH a AS (COPY (SELECT 1) TO '{inside}') FROM a"):  # fmt: skip
+            with pytest.raises(TracekitError):
+                lake.sql(writing_)
+        assert lake.sql("SELECT count(*) AS n FROM trace")["n"][0] == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": "../../etc"}, {"token": "../x"}, {"files": {"../trace": 5}}, {"trace_id": 0},
+        {"layout": 7}, {"rank": -1}, {"source": 5}, {"trace_id": 2**40},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_manifest_that_is_not_sound_is_refused(made, change):
+    path = next(Path(f"{made}/lake").rglob("run=monday/rank=0.json"))
+    text = json.dumps(json.loads(path.read_text()) | change).encode()
+    with pytest.raises(TracekitError):
+        layout.read_manifest(text, "manifests/run=monday/rank=0.json")
+
+
+@pytest.mark.parametrize("name", ["a b", "ä/é", "NULL", "", "x" * 300, "..", "%2F", "it's", "a=b"])
+def test_any_text_may_name_a_run(tmp_path, name):
+    lake = tmp_path / "lake"
+    assert statuses(add(lake, write_rank(tmp_path / "in", 0), run=name)) == ["added"]
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT run FROM trace")[1] == [(layout.named(name),)]
+        assert opened.ranks[0].run == layout.named(name)
+    with open_lake(str(layout.Selection(str(lake), layout.escaped(layout.named(name))))) as part:
+        assert len(part.ranks) == 1
+
+
+def test_diff_compares_the_first_rank_that_both_runs_have(made, run):
+    a, b = f"{made}/lake/run=monday", f"{made}/lake/run=tuesday"
+    done = run("diff", a, b, "--fail-if", "b.active_ns < a.active_ns")
+    assert done.returncode == 1, done.stderr
+    assert "compares rank=0 of run 'monday', which has 4, with rank=0" in done.stderr
+    done = run("diff", f"{made}/lake", b)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "holds several runs" in done.stderr
+
+
+def test_a_rank_of_a_lake_is_analyzed_and_exported_like_a_trace(made, run, tmp_path):
+    rank = f"{made}/lake/run=monday/rank=3"
+    told = json.loads(run("analyze", rank, "--json").stdout)
+    assert (told["trace"]["rank"], told["trace"]["world_size"]) == (3, 4)
+    assert run("export", rank, "-o", "back.json").returncode == 0
+    back = json.loads((tmp_path / "back.json").read_text())["traceEvents"]
+    assert back == rank_events(3)
+
+
+def test_files_of_a_table_are_listed_for_other_engines(made, run):
+    done = run("lake", "files", f"{made}/lake/run=monday", "gpu_ops")
+    assert len(done.stdout.splitlines()) == 4
+    assert all(Path(each).is_file() for each in done.stdout.splitlines())
+    assert run("lake", "files", f"{made}/lake", "nothing").returncode == 2
+
+
+def test_a_url_without_its_file_system_is_one_line(run):
+    done = run("sql", "gopherfs://bucket/lake", "SELECT 1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'tracekit[lake]'" in done.stderr
+
+
+def test_local_lakes_need_neither_fsspec_nor_ray(made, tmp_path):
+    write_rank(tmp_path / "run", 0)
+    code = f"""
+import sys
+sys.modules["fsspec"] = sys.modules["ray"] = None
+from tracekit.lake.pools import Processes
+from tracekit.lake.adding import add_traces
+from tracekit.lake.reading import open_lake
+assert not add_traces(["{tmp_path}/run"], "{tmp_path}/lake", Processes(1), judges=False).failed
+assert open_lake("{tmp_path}/lake").fetch("SELECT count(*) FROM event")[1] == [(18,)]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_rank_is_asked_by_itself(made, run):
+    part = f"{made}/lake/run=monday"
+    done = run("lake", "ask", "partition", part, "--param", "kind=gpu_active", "--format", "csv",
+               "--workers", "1")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    header, *rows = done.stdout.splitlines()
+    assert header.startswith("run,trace_id,rank,")
+    assert [row.split(",")[2] for row in rows] == ["0", "1", "2", "3"]
+    together = run("query", "partition", part, "--param", "kind=gpu_active", "--format", "csv")
+    assert sorted(together.stdout.splitlines()[1:]) == sorted(rows)
+    assert run("lake", "ask", "partition", part, "--param", "x=1").returncode == 2
+
+
+def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made):
+    # DuckDB answers for the engines: their SQL differs in how a table is named alone.
+    page = (Path(__file__).parents[1] / "examples" / "lake.md").read_text()
+    listed = page.split("| table | a row is | large |")[1].split("In `tracekit sql")[0]
+    told = {
+        name
+        for line in listed.splitlines() if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }  # fmt: skip
+    with open_lake(f"{made}/lake") as lake:
+        stored = set(writing.stored_tables(lake._connection)) | {
+            row[0] for row in lake.fetch("SELECT view_name FROM duckdb_views() "
+                                         "WHERE schema_name = 'lake'")[1]
+        }  # fmt: skip
+    everything = stored | set(summaries.stored()) | {summaries.VERDICTS}
+    assert told == everything
+    queries = [
+        re.search(r"(SELECT run, rank, name.*?LIMIT 20)", page, re.DOTALL)[1],
+        re.search(r"(SELECT run, approx_percentile.*?ORDER BY run);", page, re.DOTALL)[1],
+        re.search(r"\n(SELECT run, rank, sum.*?ORDER BY ALL);", page, re.DOTALL)[1],
+    ]
+    with duckdb.connect() as connection:
+        for table in ("gpu_ops", "run_figures"):
+            files = f"{made}/lake/tables/{table}/**/*.parquet"
+            connection.execute(f"CREATE VIEW {table} AS FROM read_parquet('{files}')")
+        for query in queries:
+            own = query.replace("hive.lake.", "").replace("'lake/", f"'{made}/lake/")
+            assert connection.execute(own.replace("approx_percentile", "quantile_cont")).fetchall()
+
+
+def test_a_lake_in_the_folder_of_its_traces_is_no_source(tmp_path):
+    write_rank(tmp_path, 0)
+    assert statuses(add(tmp_path / "lake", tmp_path)) == ["added"]
+    again = add(tmp_path / "lake", tmp_path)
+    assert (again.outcomes, again.unread) == ([], 1)
+
+
+def test_a_folder_named_like_a_partition_holds_no_lake(tmp_path):
+    with pytest.raises(TracekitError, match="named like one of its partitions"):
+        add(tmp_path / "rank=7" / "lake", write_rank(tmp_path / "in", 0))
+
+
+def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
+    path = write_rank(tmp_path / "in", 0)
+    done = run("lake", "add", str(path), "--to", f"{path}/lake")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"
+
+
+@pytest.mark.thorough
+def test_questions_about_512_ranks_take_little_time_and_memory(made, tmp_path):
+    copy_ranks(Path(f"{made}/lake"), tmp_path / "lake", 64)
+    for question in QUESTIONS:
+        cost = asked(tmp_path / "lake", question)
+        # Two cores have 4 s of work in 2 s.
+        assert cost["ask_cpu_s"] < 4, question
+        assert cost["memory_mb"] < 1_500, question

@@ -1,0 +1,123 @@
+"""Adding to a lake on a Ray cluster: what dies meanwhile is done again, and done once."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.lakes import write_rank
+from tracekit.lake.reading import open_lake, visible
+from tracekit.lake.storage import storage
+
+# Before Ray is imported: nothing is sent anywhere, and nodes listen on the loopback interface, as
+# they do on systems where this is the default.
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+
+ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
+
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("ray")]
+
+RANKS = 64
+LIMIT_S = 900
+ROOT = Path(__file__).parents[1]
+# One core, and memory for two tasks.
+NODE = {
+    "num_cpus": 1,
+    "memory": 1_300 << 20,
+    "object_store_memory": 80 << 20,
+    "node_ip_address": "127.0.0.1",
+}
+
+
+@pytest.fixture(scope="module")
+def run_of_ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks") / "night"
+    for rank in range(RANKS):
+        write_rank(folder, rank, RANKS)
+    return folder
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A cluster of three nodes, each with processes of its own, on the loopback interface."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    started = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+    nodes = [started.add_node(**NODE) for _ in range(2)]
+    started.wait_for_nodes()
+    yield started, nodes
+    started.shutdown()
+
+
+def begin(folder, lake, address):
+    """Starts `tracekit lake add` on a cluster."""
+    command = [sys.executable, "-m", "tracekit", "lake", "add", str(folder), "--to", str(lake),
+               "--ray", address, "--memory-mb", "600", "--without-verdicts"]  # fmt: skip
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+
+def wait_for(lake, count):
+    deadline = time.monotonic() + LIMIT_S
+    while len(list(lake.rglob("manifests/**/*.json"))) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def assert_whole(lake):
+    ranks = visible(storage(str(lake)))
+    assert [each.rank for each in ranks] == list(range(RANKS))
+    with open_lake(str(lake)) as opened:
+        told = opened.fetch(
+            "SELECT rank, count(*) FROM event JOIN trace USING (trace_id) GROUP BY 1"
+        )
+        assert sorted(told[1]) == [(rank, 18) for rank in range(RANKS)]
+        late = [row for row in opened.ask("stragglers") if row["held_up_ns"]]
+        assert {row["rank"] for row in late} == {1}
+
+
+def test_a_node_that_dies_costs_only_time(run_of_ranks, cluster, tmp_path):
+    started, nodes = cluster
+    lake = tmp_path / "lake"
+    driver = begin(run_of_ranks, lake, started.address)
+    wait_for(lake, 12)
+    started.remove_node(nodes[0], allow_graceful=False)
+    out, err = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 0, err
+    assert f"{RANKS} traces read, 0 files unchanged, 0 failed" in out
+    assert "was begun 2 times" in err
+    assert_whole(lake)
+
+
+def test_a_driver_that_dies_is_started_again_and_reads_the_rest(run_of_ranks, cluster, tmp_path):
+    started, _ = cluster
+    lake = tmp_path / "lake"
+    driver = begin(run_of_ranks, lake, started.address)
+    wait_for(lake, 12)
+    driver.kill()
+    driver.communicate()
+    again = begin(run_of_ranks, lake, started.address)
+    out, err = again.communicate(timeout=LIMIT_S)
+    assert again.returncode == 0, err
+    unread = int(out.splitlines()[-1].split(" files unchanged")[0].rpartition(" ")[2])
+    assert 12 <= unread < RANKS
+    assert_whole(lake)
+
+
+def test_a_task_that_no_node_can_hold_is_refused_at_once(run_of_ranks, cluster, tmp_path):
+    started, _ = cluster
+    command = [sys.executable, "-m", "tracekit", "lake", "add", str(run_of_ranks), "--to",
+               str(tmp_path / "lake"), "--ray", started.address, "--memory-mb", "4000"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    assert done.returncode == 2
+    assert "a task needs 4,000 MB, and no machine of the cluster has more than 1,300" in done.stderr

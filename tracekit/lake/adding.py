@@ -1,0 +1,176 @@
+"""Traces -> a lake: what is new or changed, and what became of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tracekit.database import catalog
+from tracekit.errors import TracekitError
+from tracekit.ingest.resources import Resources
+from tracekit.lake.layout import LAYOUT, MARK, Rank, Source, archive_path, named
+from tracekit.lake.reading import visible
+from tracekit.lake.sources import found, run_of
+from tracekit.lake.storage import Storage, storage
+from tracekit.lake.writing import Outcome, Task, add
+
+
+class Workers(Protocol):
+    """Runs a function on many items, several at a time."""
+
+    def each(
+        self, function: Callable[[Task], list[Outcome]], tasks: Iterable[Task]
+    ) -> Iterator[tuple[Task, list[Outcome] | Exception]]:
+        """The results as they come, or the error that ended a task."""
+
+
+@dataclass
+class Added:
+    """What an addition did, trace by trace."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    unread: int = 0
+    """Files that were not read, since they have not changed since they were added."""
+
+    @property
+    def failed(self) -> list[Outcome]:
+        return [each for each in self.outcomes if each.status == "failed"]
+
+
+def add_traces(
+    sources: Iterable[str],
+    lake: str,
+    workers: Workers,
+    *,
+    run: str | None = None,
+    replace_others: bool = False,
+    resources: Resources | None = None,
+    judges: bool = True,
+    on_start: Callable[[int], object] | None = None,
+    on_outcome: Callable[[Outcome], object] | None = None,
+) -> Added:
+    """Adds the traces of files, folders, patterns, archives and URLs to a lake.
+
+    Only what is new or changed is read: files are known by their size and state, then by their
+    content. `run` names the run of all of them; by default it is the name of each trace's folder
+    or archive. Without `judges`, no verdict is stored. `on_start` is called with the number of
+    files to read, `on_outcome` with what became of each trace.
+
+    Raises:
+        TracekitError: when the lake cannot be written.
+    """
+    store = storage(lake)
+    _begin(store)
+    added = Added()
+
+    def note(outcome: Outcome) -> None:
+        added.outcomes.append(outcome)
+        if on_outcome is not None:
+            on_outcome(outcome)
+
+    tasks = []
+    ranks = visible(store)
+    by_url: dict[str, list[Rank]] = {}
+    for rank in ranks:
+        if rank.run == (run_of(rank.source) if run is None else named(run)):
+            by_url.setdefault(rank.source.url, []).append(rank)
+    seen = set()
+    for source in found(sources):
+        if isinstance(source, TracekitError):
+            note(Outcome("failed", Source("", 0, ""), message=str(source)))
+            continue
+        if source.url in seen or store.holds(source.url):
+            continue
+        seen.add(source.url)
+        known = tuple(by_url.get(source.url, ()))
+        if _is_in(store, source, known, run):
+            added.unread += 1
+            continue
+        given = resources or Resources()
+        tasks.append(Task(source, lake, run, known, replace_others, 0, given, judges))
+    if on_start is not None:
+        on_start(len(tasks))
+    _work(workers, tasks, note)
+    _renumber(store, workers, tasks, note)
+    for clash in _clashes(added.outcomes):
+        note(clash)
+    return added
+
+
+def _begin(store: Storage) -> None:
+    try:
+        mark = store.read(MARK)
+        if mark is None:
+            store.write(MARK, json.dumps({"layout": LAYOUT}).encode())
+        elif json.loads(mark).get("layout") != LAYOUT:
+            raise TracekitError(f"{store.root}: another version of tracekit made this lake")
+    except (ValueError, AttributeError) as error:
+        raise TracekitError(f"{store.root}: {MARK} in it is not that of a lake") from error
+
+
+def _is_in(store: Storage, source: Source, known: tuple[Rank, ...], run: str | None) -> bool:
+    """Whether all traces of a file are in the lake, as far as its size and state tell."""
+    same = [
+        each
+        for each in known
+        if (each.source.size, each.source.stamp) == (source.size, source.stamp)
+        and each.tables == catalog.FORMAT
+        and source.stamp
+    ]
+    if not same:
+        return False
+    if all(each.source.member is None for each in same):
+        return True
+    text = store.read(archive_path(source.url, run))
+    try:
+        note = json.loads(text or b"{}")
+        stored = Source(**note["source"])
+        wanted = {(a, b) for a, b in note["ranks"]}
+    except (ValueError, KeyError, TypeError):
+        return False
+    return stored == source and wanted <= {(each.run, each.name) for each in same}
+
+
+def _work(workers: Workers, tasks: list[Task], note: Callable[[Outcome], None]) -> None:
+    for task, result in workers.each(add, tasks):
+        if isinstance(result, Exception):
+            reason = str(result).strip().partition("\n")[0] or type(result).__name__
+            result = [Outcome("failed", task.source, message=f"{task.source.url}: {reason}")]
+        for outcome in result:
+            note(outcome)
+
+
+def _renumber(
+    store: Storage, workers: Workers, tasks: list[Task], note: Callable[[Outcome], None]
+) -> None:
+    """Writes a rank again with another number if two ranks have the same."""
+    for salt in (1, 2, 3):
+        owners: dict[int, Rank] = {}
+        double = set()
+        for rank in visible(store):
+            if owners.setdefault(rank.trace_id, rank) is not rank:
+                double.add(rank.source.url)
+        again = [replace(each, salt=salt) for each in tasks if each.source.url in double]
+        if not again:
+            return
+        _work(workers, [replace(each, known=()) for each in again], note)
+
+
+def _clashes(outcomes: list[Outcome]) -> Iterator[Outcome]:
+    """Traces of this addition that went to the same rank: only the last one is in the lake."""
+    went: dict[tuple[str | None, str | None], Outcome] = {}
+    for each in outcomes:
+        if each.status == "failed":
+            continue
+        before = went.get((each.run, each.name))
+        here = (each.source.url, each.source.member)
+        if before and (before.source.url, before.source.member) != here:
+            yield Outcome(
+                "failed",
+                each.source,
+                message=f"{each.source.url}: is {each.name} of run {each.run!r}, as "
+                f"{before.source.url} is: give one of them another run (--run)",
+            )
+        went[each.run, each.name] = each

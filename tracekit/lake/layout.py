@@ -1,0 +1,207 @@
+"""The names of a lake's files, and the manifests that make a rank visible.
+
+LAKE/tracekit-lake.json                                      marks the folder as a lake
+LAKE/manifests/run=RUN/NAME.json                             one rank of a run: written last
+LAKE/tables/TABLE/run=RUN/rank=N/trace_id=ID/TOKEN.parquet   its rows of one table
+LAKE/archives/HASH.json                                      an archive that was read to its end
+
+Readers list the manifests and open the files that these name, so they never see half a rank. A
+manifest may come from an untrusted source: it holds no paths. They follow from its fields, each of
+which is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from tracekit.database import catalog
+from tracekit.errors import TracekitError
+
+MARK = "tracekit-lake.json"
+MANIFESTS = "manifests"
+TABLES = "tables"
+ARCHIVES = "archives"
+# The version of this layout, and of the manifests.
+LAYOUT = 1
+# The folder of a partition whose value is NULL, for every reader of Hive partitions.
+# https://cwiki.apache.org/confluence/display/Hive/Tutorial (hive.exec.default.partition.name)
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+_TABLE = re.compile(r"[a-z_]+")
+_RANK = re.compile(r"rank[ _.=-]?(\d{1,9})(?!\d)", re.IGNORECASE)
+# An INTEGER, and never 0.
+_MOST_TRACE_ID = 2**31 - 1
+# Most file systems take names of 255 bytes: this leaves room for what stands around them.
+_LONGEST = 180
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a trace was read: the path or URL of its file, and the file's size and state then.
+
+    `stamp` changes with the file: its modification time or ETag. `member` is the trace's path in an
+    archive.
+    """
+
+    url: str
+    size: int
+    stamp: str
+    member: str | None = None
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A manifest: one rank of one run, and the files that hold its tables."""
+
+    run: str
+    name: str
+    """`rank=N`, or `file=NAME` for a trace that has no rank."""
+    rank: int | None
+    trace_id: int
+    token: str
+    """Names the files of this generation of the rank."""
+    tables: int
+    """The format of its tables."""
+    sha256: str
+    """Of the trace's file as stored, or of the archive's member."""
+    events: int
+    source: Source
+    files: dict[str, int]
+    """The tables that have rows here, and the size of each file in bytes."""
+
+    @property
+    def key(self) -> str:
+        return manifest_path(self.run, self.name)
+
+    def path(self, table: str) -> str:
+        """The file with its rows of a table, relative to the lake."""
+        rank = NO_VALUE if self.rank is None else str(self.rank)
+        folders = f"run={escaped(self.run)}/rank={rank}/trace_id={self.trace_id}"
+        return f"{TABLES}/{table}/{folders}/{self.token}.parquet"
+
+    def as_json(self) -> bytes:
+        return json.dumps({"layout": LAYOUT} | asdict(self), indent=1).encode()
+
+
+def read_manifest(text: bytes, path: str) -> Rank:
+    """The rank that a manifest describes.
+
+    Raises:
+        TracekitError: when it is not one of this version, or its fields do not fit its path.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        if fields.pop("layout") != LAYOUT:
+            raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
+        found = Rank(**fields | {"source": Source(**fields["source"])})
+        is_sound = (
+            path.endswith(manifest_path(found.run, found.name))
+            and bool(_TOKEN.fullmatch(found.token))
+            and all(_TABLE.fullmatch(name) and size > 0 for name, size in found.files.items())
+            and 0 < found.trace_id <= _MOST_TRACE_ID
+            and (found.rank is None or 0 <= found.rank < 2**63)
+            and int(found.tables) == found.tables
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise TracekitError(f"{path}: is not a manifest of a lake") from error
+    if not is_sound:
+        raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
+    return found
+
+
+def manifest_path(run: str, name: str) -> str:
+    kind, _, value = name.partition("=")
+    return f"{MANIFESTS}/run={escaped(run)}/{escaped(kind)}={escaped(value)}.json"
+
+
+def archive_path(url: str, run: str | None) -> str:
+    """Where it is noted that an archive was read to its end, for one choice of the run's name."""
+    name = hashlib.sha256(f"{run or ''}\0{url}".encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{ARCHIVES}/{name[:32]}.json"
+
+
+def trace_id_of(run: str, name: str, sha256: str, salt: int = 0) -> int:
+    """The number of a trace in a lake: the same whenever the same trace is added to the same rank.
+
+    Two ranks of a lake may get the same number: then one of them is written again with a `salt`.
+    """
+    text = f"{run}\0{name}\0{sha256}\0{catalog.FORMAT}\0{salt}"
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], "big") % _MOST_TRACE_ID + 1
+
+
+def escaped(text: str) -> str:
+    """Text as the name of one file or folder, as Hive escapes the values of partitions."""
+    return quote(text, safe=" ,+@-_.", errors="surrogateescape")
+
+
+def named(text: str) -> str:
+    """Text as the name of a run or a file in a lake: not empty, not NULL, and not too long for the
+    name of a folder."""
+    # DuckDB reads the text NULL in a path as no value.
+    found = text if text and text.upper() not in ("NULL", NO_VALUE) else f"{text}_"
+    found = found.encode("utf-8", "replace").decode()
+    if len(escaped(found)) > _LONGEST:
+        digest = hashlib.sha256(found.encode()).hexdigest()[:16]
+        while len(escaped(found)) > _LONGEST - 17:
+            found = found[:-1]
+        found = f"{found}-{digest}"
+    return found
+
+
+def rank_in_name(file_name: str) -> int | None:
+    """The rank that a file's name gives, such as 12 in `trace_rank12.json.gz`."""
+    found = _RANK.search(file_name)
+    return int(found[1]) if found else None
+
+
+def may_be_lake(path: str) -> bool:
+    """Whether a path is a lake or a part of one; a URL can only be that."""
+    root = selection(path).root
+    if is_url(root):
+        return True
+    try:
+        return (Path(root) / MARK).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is a URL, such as s3://bucket/folder."""
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme.replace("+", "").isalnum() and scheme != "file"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A lake, and the part of it that a path such as `LAKE/run=NAME/rank=3` selects."""
+
+    root: str
+    run: str | None = None
+    name: str | None = None
+
+    def takes(self, rank: Rank) -> bool:
+        return self.run in (None, rank.run) and self.name in (None, rank.name)
+
+    def __str__(self) -> str:
+        parts = [self.root, *([f"run={self.run}"] if self.run is not None else []), self.name]
+        return "/".join(part for part in parts if part)
+
+
+_PART = re.compile(
+    r"(?P<root>.+?)/+run=(?P<run>[^/]+)(?:/+(?P<name>(?:rank|file)=[^/]+))?/*", re.DOTALL
+)
+
+
+def selection(path: str) -> Selection:
+    """What a path selects: `LAKE`, `LAKE/run=NAME`, `LAKE/run=NAME/rank=3` or `.../file=NAME`."""
+    if found := _PART.fullmatch(path):
+        name = found["name"]
+        return Selection(found["root"], unquote(found["run"]), name and unquote(name))
+    return Selection(path.rstrip("/") or path)

@@ -1,0 +1,261 @@
+"""A lake as a database: the tables are views over the Parquet files of its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from tracekit.database import catalog
+from tracekit.database.catalog import Query, Value
+from tracekit.database.connection import connect
+from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
+from tracekit.errors import TracekitError
+from tracekit.ingest.hardware import peaks
+from tracekit.ingest.resources import Resources
+from tracekit.ingest.writer import create_tables, record_peaks
+from tracekit.lake import summaries, verdicts
+from tracekit.lake.layout import MANIFESTS, MARK, Rank, Selection, read_manifest, selection
+from tracekit.lake.storage import RemoteStorage, Storage, storage
+from tracekit.lake.writing import stored_tables
+from tracekit.run import Database
+from tracekit.verdict.analyze import gather
+from tracekit.verdict.model import Analysis
+
+if TYPE_CHECKING:
+    from tracekit.lake.remote import LakeFiles
+
+_OUTSIDE_QUERIES_MB = 200
+_HIVE = (
+    "hive_partitioning = true, hive_types = {'run': VARCHAR, 'rank': BIGINT, 'trace_id': INTEGER}"
+)
+# A run is a job by itself. A trace without a rank is compared with no other.
+_JOBS = """
+CREATE OR REPLACE VIEW jobs AS
+SELECT trace_id, CASE WHEN rank IS NULL THEN trace_id
+    ELSE min(trace_id) OVER (PARTITION BY run, world_size, rank IS NULL) END AS job
+FROM trace"""
+# Tables whose rows are the same in several traces.
+_SHARED = {"operator_name": "DISTINCT ON (name)"}
+
+
+def visible(lake: Storage) -> list[Rank]:
+    """The ranks of a lake, by run and rank.
+
+    Raises:
+        TracekitError: when a manifest is not sound.
+    """
+    found = [read_manifest(text, path) for path, text in lake.read_all(MANIFESTS).items()]
+    return sorted(found, key=lambda each: (each.run, each.rank is None, each.rank or 0, each.name))
+
+
+def selected(where: Selection) -> list[Rank]:
+    """The ranks that a path selects.
+
+    Raises:
+        TracekitError: when there is no lake, none of its ranks is selected, or another version of
+            tracekit wrote them.
+    """
+    lake = storage(where.root)
+    if lake.read(MARK) is None:
+        raise TracekitError(f"{where.root}: is not a lake: `tracekit lake add` makes one")
+    everything = visible(lake)
+    ranks = [each for each in everything if where.takes(each)]
+    if not ranks:
+        runs = ", ".join(sorted({each.run for each in everything})[:8]) or "none"
+        raise TracekitError(f"{where}: the lake has no such rank; its runs are {runs}")
+    old = [each for each in ranks if each.tables != catalog.FORMAT]
+    if old:
+        raise TracekitError(
+            f"{where}: {len(old)} of {len(ranks)} ranks were written by another version of "
+            "tracekit: run `tracekit lake add` on their traces again"
+        )
+    return ranks
+
+
+class Lake(Database):
+    """The traces of a lake, or of a part of it, as one database."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, name: str, ranks: Sequence[Rank]
+    ) -> None:
+        super().__init__(connection, name)
+        self.ranks = list(ranks)
+
+    def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
+        return summaries.answered(question, given) or question.sql
+
+    def shown_sql(self, question: Query, given: Mapping[str, Value]) -> str:
+        names = [column.name for column in question.columns]
+        if "trace_id" not in names:
+            return self.sql_of(question, given)
+        beside = ", ".join(f"trace.{name}" for name in ("run", "rank") if name not in names)
+        return (
+            f"SELECT {beside}{', ' if beside else ''}asked.* EXCLUDE place FROM (SELECT "
+            f"row_number() OVER () AS place, * FROM ({self.sql_of(question, given)})) AS asked "
+            "LEFT JOIN trace USING (trace_id) ORDER BY place"
+        )
+
+    def analyses(self, trace_id: int | None = None) -> list[Analysis]:
+        """The analyses of all traces by run and rank, or of one trace: those that were made when
+        the ranks were added.
+
+        Raises:
+            TracekitError: when the lake has no such trace.
+        """
+        chosen = [self.only(trace_id)] if trace_id is not None else [r.trace_id for r in self.ranks]
+        texts = {}
+        if any(summaries.VERDICTS in each.files for each in self.ranks):
+            texts = dict(self.fetch("SELECT trace_id, analysis FROM lake.verdicts")[1])
+        try:
+            return [
+                verdicts.read(texts[each]) if each in texts else gather(self, each)[0]
+                for each in chosen
+            ]
+        except (ValueError, TypeError, KeyError) as error:
+            raise TracekitError(f"{self.name}: a stored verdict cannot be read") from error
+
+
+def open_lake(paths: str | Iterable[str], resources: Resources | None = None) -> Lake:
+    """Opens a lake, a part of one, or several together, read-only.
+
+    Raises:
+        TracekitError: when one is not a lake, or nothing is selected.
+    """
+    resources = resources or Resources()
+    given = [paths] if isinstance(paths, str) else list(paths)
+    chosen = []
+    for path in given:
+        where = selection(path)
+        lake = storage(where.root)
+        chosen += [(rank, lake) for rank in selected(where)]
+    return open_pairs(chosen, resources, ", ".join(given))
+
+
+def open_pairs(
+    chosen: Sequence[tuple[Rank, Storage]], resources: Resources, name: str | None = None
+) -> Lake:
+    """Opens some ranks, each with the storage of its lake.
+
+    Raises:
+        TracekitError: when two of them have the same number and are not the same trace.
+    """
+    opened: dict[int, tuple[Rank, Storage]] = {}
+    for rank, lake in chosen:
+        other = opened.setdefault(rank.trace_id, (rank, lake))[0]
+        if (other.run, other.name, other.sha256) != (rank.run, rank.name, rank.sha256):
+            raise TracekitError(
+                f"{lake.root}: {other.name} of {other.run!r} and {rank.name} of {rank.run!r} have "
+                "the same number: run `tracekit lake add` on one of them again"
+            )
+    ranks = [rank for rank, _ in opened.values()]
+    if name is None:
+        name = f"{chosen[0][1].root}/run={ranks[0].run}/{ranks[0].name}"
+    return Lake(_connected(list(opened.values()), resources), name, ranks)
+
+
+def _connected(
+    ranks: Sequence[tuple[Rank, Storage]], resources: Resources
+) -> duckdb.DuckDBPyConnection:
+    """A connection that can read these ranks, and no other file."""
+    root = ranks[0][1].root
+    connection = connect(":memory:", resources.settings(f"{root}#lake"), root)
+    try:
+        if resources.memory_mb is not None:
+            limit_mb = resources.memory_mb - _OUTSIDE_QUERIES_MB
+            connection.execute(f"SET memory_limit = '{limit_mb}MB'")
+        create_tables(connection)
+        _create_views(connection)
+        record_peaks(connection, peaks(resources.hardware))
+        connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
+        _bind(connection, ranks)
+        limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
+        close_to_the_outside(connection)
+    except duckdb.Error as error:
+        connection.close()
+        reason = str(error).splitlines()[0]
+        raise TracekitError(f"{root}: the lake cannot be read: {reason}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """Creates the views, where there was no prepared copy of them."""
+    rows = connection.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall()
+    if rows[0][0] < 2:
+        from tracekit.database.prepared import create_from_sql
+
+        create_from_sql(connection)
+
+
+def _bind(connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Storage]]) -> None:
+    """Puts views over the files in the place of tables, and stored summaries in that of views."""
+    files = _uris(connection, ranks)
+    everything = [each for some in files.values() for each in some]
+    connection.execute("SET allowed_paths = $1", [everything])
+    connection.execute("CREATE SCHEMA lake")
+    columns = stored_tables(connection)
+    for table, paths in files.items():
+        listed = ", ".join("'" + each.replace("'", "''") + "'" for each in paths)
+        connection.execute(f'CREATE VIEW lake."{table}" AS FROM read_parquet([{listed}], {_HIVE})')
+        if table in columns:
+            _replace_table(connection, table, columns[table])
+    for name, (_, kind) in summaries.RELATIONS.items():
+        names = _names(connection, f"FROM {name}{'()' if 'MACRO' in kind else ''}")
+        chosen = ", ".join(names)
+        connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
+    connection.execute(_JOBS)
+
+
+def _uris(
+    connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Storage]]
+) -> dict[str, list[str]]:
+    """The names by which this connection opens the files of each table."""
+    remote: LakeFiles | None = None
+    found: dict[str, list[str]] = {}
+    for rank, lake in ranks:
+        if isinstance(lake, RemoteStorage) and remote is None:
+            remote = _registered(connection)
+        for table, size in rank.files.items():
+            path = rank.path(table)
+            uri = lake.uri(path)
+            if isinstance(lake, RemoteStorage) and remote is not None:
+                uri = remote.add(lake.fs, uri, path, size)
+            found.setdefault(table, []).append(uri)
+    return found
+
+
+def _registered(connection: duckdb.DuckDBPyConnection) -> LakeFiles:
+    from tracekit.lake.remote import LakeFiles
+
+    files = LakeFiles()
+    connection.register_filesystem(files)
+    return files
+
+
+def _replace_table(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str]
+) -> None:
+    kinds = dict(
+        connection.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() "
+            "WHERE schema_name = 'main' AND table_name = ?",
+            [table],
+        ).fetchall()
+    )
+    # Numbers of threads are wider in a lake.
+    chosen = ", ".join(
+        f'"{name}"' if name == "thread" else f'"{name}"::{kinds[name]} AS "{name}"'
+        for name in columns
+    )
+    shared = _SHARED.get(table, "")
+    beside = ", run" if table == "trace" else ""
+    connection.execute(f"DROP TABLE {table}")
+    connection.execute(f"CREATE VIEW {table} AS SELECT {shared} {chosen}{beside} FROM lake.{table}")
+
+
+def _names(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
+    return [f'"{row[0]}"' for row in connection.execute(f"DESCRIBE {relation}").fetchall()]

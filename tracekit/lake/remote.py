@@ -1,0 +1,69 @@
+"""The files of remote lakes, as DuckDB opens them.
+
+DuckDB sees a file system that has these files and no others, and that can only read. It holds the
+credentials of none: they stay with fsspec.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any, ClassVar
+
+import fsspec
+
+# DuckDB reads a footer, then columns. A file of up to this size comes in one request.
+_WHOLE_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
+
+
+class LakeFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """Files by the paths that were added."""
+
+    protocol: ClassVar[str] = "lake"
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._files: dict[str, tuple[Any, str, int]] = {}
+
+    def add(self, fs: Any, full: str, path: str, size: int) -> str:
+        """Adds a file of another file system; returns its URL here."""
+        at = f"{len(self._files)}/{path}"
+        self._files[at] = (fs, full, size)
+        return f"{self.protocol}://{at}"
+
+    def _known(self, path: str) -> tuple[Any, str, int]:
+        try:
+            return self._files[str(self._strip_protocol(path))]
+        except KeyError:
+            raise FileNotFoundError(f"{path}: is no file of the lake") from None
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+        if "r" not in mode or "+" in mode:
+            raise PermissionError(f"{path}: a lake is only read")
+        fs, full, size = self._known(path)
+        if size <= _WHOLE_BYTES:
+            return io.BytesIO(fs.cat_file(full))
+        return fs.open(full, "rb", block_size=_BLOCK_BYTES, cache_type="readahead", size=size)
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        return {"name": path, "size": self._known(path)[2], "type": "file"}
+
+    def exists(self, path: str, **_: Any) -> bool:
+        return str(self._strip_protocol(path)) in self._files
+
+    def isfile(self, path: str) -> bool:
+        return self.exists(path)
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        at = str(self._strip_protocol(path))
+        return [at] if at in self._files else []
+
+    def modified(self, path: str) -> Any:
+        import datetime
+
+        self._known(path)
+        return datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        return []

@@ -1,0 +1,248 @@
+"""Where a lake or a source lies: a local folder, or any file system that fsspec knows.
+
+https://filesystem-spec.readthedocs.io
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tracekit.errors import TracekitError
+from tracekit.lake.layout import is_url
+
+_HIDDEN = ".writing-"
+
+
+class StorageError(TracekitError, OSError):
+    """A file system failed: another attempt may succeed."""
+
+
+@contextmanager
+def reached(root: str) -> Iterator[None]:
+    """Turns what a file system or its library raises in the block into a StorageError; that there
+    is no such file stays as it is."""
+    try:
+        yield
+    except (FileNotFoundError, TracekitError):
+        raise
+    except OSError as error:
+        raise StorageError(f"{root}: {error.strerror or _reason(error)}") from error
+    except Exception as error:  # Libraries of object stores have exceptions of their own.
+        raise StorageError(f"{root}: cannot be reached: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+class StoredFile(NamedTuple):
+    """A stored file: its path in the lake, and how long ago it was written, in seconds."""
+
+    path: str
+    age_s: float
+
+
+class Storage(Protocol):
+    """Files by their paths in a lake. A file appears whole, or not at all."""
+
+    root: str
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a small file; None: there is none."""
+
+    def read_all(self, folder: str) -> dict[str, bytes]:
+        """The contents of all small files ending in .json below a folder."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Writes a small file, replacing an older one."""
+
+    def put(self, local: Path, path: str) -> None:
+        """Copies a local file."""
+
+    def listed(self, folder: str) -> Iterator[StoredFile]:
+        """All files below a folder, unfinished ones included."""
+
+    def remove(self, paths: Iterable[str]) -> None: ...
+
+    def uri(self, path: str) -> str:
+        """The name by which DuckDB opens a file."""
+
+    def holds(self, url: str) -> bool:
+        """Whether a file's path or URL is inside."""
+
+
+class LocalStorage:
+    """A folder."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._folder = Path(root).absolute()
+        if any(part.startswith(("run=", "rank=", "trace_id=")) for part in self._folder.parts):
+            raise TracekitError(
+                f"{root}: a lake cannot be in a folder that is named like one of its partitions "
+                "(run=..., rank=... or trace_id=...)"
+            )
+
+    def read(self, path: str) -> bytes | None:
+        with reached(self.root), suppress(FileNotFoundError, NotADirectoryError):
+            return (self._folder / path).read_bytes()
+        return None
+
+    def read_all(self, folder: str) -> dict[str, bytes]:
+        found = {}
+        with reached(self.root):
+            for each in sorted(self._paths(folder)):
+                if each.endswith(".json") and not Path(each).name.startswith(_HIDDEN):
+                    # A manifest may be replaced or removed meanwhile.
+                    with suppress(FileNotFoundError):
+                        found[self._inside(each)] = Path(each).read_bytes()
+        return found
+
+    def write(self, path: str, data: bytes) -> None:
+        with self._beside(path) as beside:
+            beside.write_bytes(data)
+
+    def put(self, local: Path, path: str) -> None:
+        with self._beside(path) as beside:
+            shutil.copyfile(local, beside)
+
+    @contextmanager
+    def _beside(self, path: str) -> Iterator[Path]:
+        target = self._folder / path
+        beside = target.with_name(f"{_HIDDEN}{uuid.uuid4().hex}")
+        with reached(self.root):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                yield beside
+                beside.replace(target)
+            except BaseException:
+                beside.unlink(missing_ok=True)
+                raise
+
+    def listed(self, folder: str) -> Iterator[StoredFile]:
+        now = time.time()
+        for each in self._paths(folder):
+            with suppress(FileNotFoundError):
+                yield StoredFile(self._inside(each), now - Path(each).lstat().st_mtime)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            each = self._folder / path
+            each.unlink(missing_ok=True)
+            for parent in each.parents:
+                if parent == self._folder:
+                    break
+                try:
+                    parent.rmdir()
+                except OSError:
+                    break
+
+    def uri(self, path: str) -> str:
+        return str(self._folder / path)
+
+    def holds(self, url: str) -> bool:
+        return not is_url(url) and Path(url).is_relative_to(self._folder)
+
+    def _paths(self, folder: str) -> Iterator[str]:
+        for where, _, names in os.walk(self._folder / folder):
+            yield from (str(Path(where) / name) for name in names)
+
+    def _inside(self, path: str) -> str:
+        return Path(path).relative_to(self._folder).as_posix()
+
+
+class RemoteStorage:
+    """A folder of a file system that fsspec knows. Object stores write an object whole or not."""
+
+    def __init__(self, url: str) -> None:
+        self.root = url
+        self.fs, self.folder = filesystem(url)
+
+    def read(self, path: str) -> bytes | None:
+        with reached(self.root), suppress(FileNotFoundError):
+            return bytes(self.fs.cat_file(self._full(path)))
+        return None
+
+    def read_all(self, folder: str) -> dict[str, bytes]:
+        paths = sorted(path for path in self._find(folder) if path.endswith(".json"))
+        with reached(self.root):
+            contents = self.fs.cat(paths, on_error="omit") if paths else {}
+        if isinstance(contents, bytes):
+            contents = {paths[0]: contents}
+        return {self._inside(path): bytes(data) for path, data in contents.items()}
+
+    def write(self, path: str, data: bytes) -> None:
+        with reached(self.root):
+            self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
+            self.fs.pipe_file(self._full(path), data)
+
+    def put(self, local: Path, path: str) -> None:
+        with reached(self.root):
+            self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
+            self.fs.put_file(str(local), self._full(path))
+
+    def listed(self, folder: str) -> Iterator[StoredFile]:
+        now = time.time()
+        for path, info in self._find(folder).items():
+            written = info.get("LastModified") or info.get("mtime") or info.get("created") or now
+            at = written.timestamp() if hasattr(written, "timestamp") else float(written)
+            yield StoredFile(self._inside(path), now - at)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        if full := [self._full(path) for path in paths]:
+            with reached(self.root):
+                self.fs.rm(full)
+
+    def uri(self, path: str) -> str:
+        return self._full(path)
+
+    def holds(self, url: str) -> bool:
+        return url.startswith(self.root.rstrip("/") + "/")
+
+    def _full(self, path: str) -> str:
+        return f"{self.folder}/{path}"
+
+    def _inside(self, path: str) -> str:
+        return path.removeprefix("/").removeprefix(self.folder.removeprefix("/") + "/")
+
+    def _find(self, folder: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        with reached(self.root), suppress(FileNotFoundError):
+            # A listing may be kept from before another writer wrote.
+            self.fs.invalidate_cache()
+            found = self.fs.find(self._full(folder), detail=True)
+        return found
+
+
+def storage(root: str) -> Storage:
+    """The storage at a path or URL.
+
+    Raises:
+        TracekitError: when no file system for the URL is installed.
+    """
+    return RemoteStorage(root) if is_url(root) else LocalStorage(root.removeprefix("file://"))
+
+
+def filesystem(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it.
+
+    Raises:
+        TracekitError: when it is not installed, or there is none of this name.
+    """
+    try:
+        from fsspec.core import url_to_fs
+
+        fs, path = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise TracekitError(
+            f"{url}: cannot be reached: {reason} (pip install 'tracekit[lake]')"
+        ) from error
+    return fs, str(path).rstrip("/")

@@ -1,0 +1,262 @@
+"""A file -> ranks of a lake. One call does all the work for one file, on any machine."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import duckdb
+
+from tracekit.database import catalog
+from tracekit.errors import TracekitError
+from tracekit.ingest.load import alone
+from tracekit.ingest.resources import Resources
+from tracekit.ingest.writer import LABEL_BITS
+from tracekit.lake import summaries, verdicts
+from tracekit.lake.layout import (
+    Rank,
+    Source,
+    archive_path,
+    named,
+    rank_in_name,
+    read_manifest,
+    trace_id_of,
+)
+from tracekit.lake.sources import opened, run_of, stem
+from tracekit.lake.storage import Storage, StorageError, storage
+from tracekit.run import Database
+from tracekit.trace.source import ByteStream
+
+# Tables that a lake does not store: the reader makes them.
+NOT_STORED = ("tracekit", "loading", "hardware")
+# Numbers that are unique over all traces of a database: the trace's number stands in the high bits.
+_HIGH_BITS = {"label_id": LABEL_BITS, "segment": 32, "thread": 24}
+# Columns of the partition: the path has them.
+PARTITION = ("trace_id", "run", "rank")
+_LEAST_QUERY_MB = 2_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to do with one file."""
+
+    source: Source
+    lake: str
+    run: str | None
+    """The run's name; None: each trace's folder or archive."""
+    known: tuple[Rank, ...] = ()
+    """What the lake holds of this file."""
+    replace: bool = False
+    """Whether the file's ranks take the place of others."""
+    salt: int = 0
+    resources: Resources = field(default_factory=Resources)
+    verdicts: bool = True
+    """Whether to judge each trace, which takes most of the time for small ones."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trace: `added`, `replaced`, `unchanged` or `failed`."""
+
+    status: str
+    source: Source
+    run: str | None = None
+    name: str | None = None
+    events: int = 0
+    took_s: float = 0.0
+    message: str | None = None
+
+
+def add(task: Task) -> list[Outcome]:
+    """Adds the traces of one file to a lake.
+
+    A trace that cannot be read is an outcome; nothing of it is visible.
+
+    Raises:
+        StorageError: when a file system fails, for a source or the lake. Another attempt may
+            succeed.
+    """
+    temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
+    outcomes: list[Outcome] = []
+    try:
+        with opened(task.source, temp_dir) as streams:
+            for stream in streams:
+                if isinstance(stream, TracekitError):
+                    outcomes.append(_failed(task.source, stream))
+                    continue
+                with stream:
+                    outcomes.append(_add_one(task, stream, temp_dir))
+    except StorageError:
+        raise
+    except TracekitError as error:
+        outcomes.append(_failed(task.source, error))
+    if any(each.source.member for each in outcomes):
+        _note_archive(task, outcomes)
+    return outcomes
+
+
+def _failed(source: Source, error: TracekitError) -> Outcome:
+    return Outcome("failed", source, message=str(error))
+
+
+def _note_archive(task: Task, outcomes: list[Outcome]) -> None:
+    """Notes which ranks an archive holds, so that it need not be read again to know."""
+    if any(each.status == "failed" for each in outcomes):
+        return
+    ranks = [[each.run, each.name] for each in outcomes]
+    note = {"source": asdict(task.source), "run": task.run, "ranks": ranks}
+    storage(task.lake).write(archive_path(task.source.url, task.run), json.dumps(note).encode())
+
+
+def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
+    start = time.monotonic()
+    member = stream.path.removeprefix(task.source.url).lstrip("/") or None
+    source = replace(task.source, member=member)
+    lake = storage(task.lake)
+    try:
+        sha256 = stream.stored_sha256()
+        before = next((each for each in task.known if each.source.member == member), None)
+        if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT) and not task.salt:
+            # The same bytes, only written anew.
+            lake.write(before.key, replace(before, source=source).as_json())
+            return Outcome("unchanged", source, before.run, before.name, before.events)
+        with tempfile.TemporaryDirectory(prefix="tracekit-lake-", dir=temp_dir) as folder:
+            database = Path(folder) / "trace.duckdb"
+            with alone(stream, database, task.resources) as connection:
+                rank = _identity(connection, task, source, sha256)
+                kept = _in_place(lake, rank)
+                if kept is not None and kept.sha256 == sha256 and not task.salt:
+                    return Outcome("unchanged", source, rank.run, rank.name, rank.events)
+                if kept is not None and not task.replace and not _same_file(kept.source, source):
+                    raise TracekitError(
+                        f"{stream.path}: run {rank.run!r} holds {rank.name} from "
+                        f"{_shown(kept.source)} already: give this one another run (--run), or "
+                        "let it take that one's place (--replace)"
+                    )
+                written = _written(connection, rank, stream.path, lake, Path(folder), task)
+        lake.write(written.key, written.as_json())
+        if before and before.key != written.key:
+            # The file's trace belongs to another rank now.
+            lake.remove([before.key])
+        status = "replaced" if kept or before else "added"
+        took_s = time.monotonic() - start
+        return Outcome(status, source, written.run, written.name, written.events, took_s)
+    except StorageError:
+        raise
+    except TracekitError as error:
+        return _failed(source, error)
+
+
+def _same_file(a: Source, b: Source) -> bool:
+    return (a.url, a.member) == (b.url, b.member)
+
+
+def _shown(source: Source) -> str:
+    return source.url if source.member is None else f"{source.url}/{source.member}"
+
+
+def _in_place(lake: Storage, rank: Rank) -> Rank | None:
+    """The rank that is visible where this one goes; None also if another version wrote it."""
+    text = lake.read(rank.key)
+    if text is None:
+        return None
+    try:
+        found = read_manifest(text, rank.key)
+    except TracekitError:
+        return None
+    return found if found.tables == catalog.FORMAT else None
+
+
+def _identity(
+    connection: duckdb.DuckDBPyConnection, task: Task, source: Source, sha256: str
+) -> Rank:
+    """The run, the rank and the number of the trace, whose files are not written yet."""
+    (rank, events) = connection.execute("SELECT rank, events FROM trace").fetchall()[0]
+    file_name = (source.member or source.url).rpartition("/")[2]
+    if rank is None or rank < 0:
+        rank = rank_in_name(file_name)
+    name = f"file={named(stem(file_name))}" if rank is None else f"rank={rank}"
+    run = named(task.run) if task.run is not None else run_of(source)
+    trace_id = trace_id_of(run, name, sha256, task.salt)
+    token = uuid.uuid4().hex
+    return Rank(run, name, rank, trace_id, token, catalog.FORMAT, sha256, events, source, {})
+
+
+def _written(
+    connection: duckdb.DuckDBPyConnection,
+    rank: Rank,
+    path: str,
+    lake: Storage,
+    folder: Path,
+    task: Task,
+) -> Rank:
+    """Writes the files of a rank; its manifest makes them visible."""
+    query_mb = max(_LEAST_QUERY_MB, task.resources.memory_mb or 0)
+    connection.execute(f"SET memory_limit = '{query_mb}MB'")
+    files = {}
+    for table, local in _exported(connection, rank, path, folder, task.verdicts):
+        lake.put(local, rank.path(table))
+        files[table] = local.stat().st_size
+        local.unlink()
+    return replace(rank, files=files)
+
+
+def _exported(
+    connection: duckdb.DuckDBPyConnection, rank: Rank, path: str, folder: Path, judges: bool
+) -> Iterator[tuple[str, Path]]:
+    """A Parquet file for each table that has rows, and for each summary."""
+    for table, columns in stored_tables(connection).items():
+        moved = ", ".join(_moved(each, rank.trace_id) for each in columns if each not in PARTITION)
+        local = folder / f"{table}.parquet"
+        if _copy(connection, f"SELECT {moved} FROM {table}", local):
+            yield table, local
+    for table, sql in summaries.stored().items():
+        local = folder / f"{table}.parquet"
+        chosen = f"COLUMNS(lambda name: name NOT IN {PARTITION})"
+        _copy(connection, f"SELECT {chosen} FROM ({sql})", local)
+        yield table, local
+    if not judges:
+        return
+    row = _verdict(connection, rank, path)
+    values = ", ".join(f"${name}::{kind} AS {name}" for name, kind in verdicts.COLUMNS.items())
+    connection.execute(f"CREATE TEMP TABLE verdict AS SELECT {values}", row)
+    local = folder / f"{summaries.VERDICTS}.parquet"
+    _copy(connection, "FROM verdict", local)
+    yield summaries.VERDICTS, local
+
+
+def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """The columns of each table of a database that a lake stores."""
+    rows = connection.execute(
+        "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
+        "JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
+        "WHERE database_name = current_database() AND schema_name = 'main' "
+        "GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    return {name: columns for name, columns in rows if name not in NOT_STORED}
+
+
+def _moved(column: str, trace_id: int) -> str:
+    """A column's values as they are in the lake, where several traces are together."""
+    if column not in _HIGH_BITS:
+        return f'"{column}"'
+    bits = _HIGH_BITS[column]
+    return f"({column} & {(1 << bits) - 1}) + ({trace_id}::BIGINT << {bits}) AS {column}"
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, sql: str, local: Path) -> int:
+    """Writes the rows of a SELECT as Parquet; returns how many."""
+    target = str(local).replace("'", "''")
+    options = "FORMAT parquet, COMPRESSION zstd"
+    return int(connection.execute(f"COPY ({sql}) TO '{target}' ({options})").fetchall()[0][0])
+
+
+def _verdict(connection: duckdb.DuckDBPyConnection, rank: Rank, path: str) -> dict[str, object]:
+    analysis = Database(connection, path).verdict(1)
+    trace = replace(analysis.trace, trace_id=rank.trace_id, rank=rank.rank)
+    return verdicts.row_of(replace(analysis, trace=trace))
