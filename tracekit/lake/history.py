@@ -123,12 +123,9 @@ def _two(lake: Lake, first: str, second: str) -> tuple[int, int]:
 
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
     run_of = {rank.trace_id: rank.run for rank in lake.ranks}
-    starts = dict(
-        lake.fetch(
-            "SELECT trace_id, coalesce(base_time_ns, 0) + start_ns "
-            "FROM trace JOIN trace_span USING (trace_id)"
-        )[1]
-    )
+    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
+    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
+        starts[trace_id] += start_ns
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in lake.ask("run_metrics"):
         rows.setdefault(run_of[row["trace_id"]], []).append(row)
