@@ -1,0 +1,220 @@
+"""Adding to a lake: once, whole or not at all, whoever dies or writes at the same time."""
+
+import json
+import os
+import tarfile
+import threading
+
+import pytest
+
+from tests.lakes import add, rank_events, statuses, write_rank
+from tracekit.errors import TracekitError
+from tracekit.lake import layout, writing
+from tracekit.lake.cleaning import clean
+from tracekit.lake.reading import open_lake, visible
+from tracekit.lake.storage import storage
+
+
+def seen(lake):
+    return [(each.run, each.name) for each in visible(storage(str(lake)))]
+
+
+def test_adding_again_reads_only_what_is_new_or_changed(tmp_path):
+    first = write_rank(tmp_path / "run", 0)
+    lake = tmp_path / "lake"
+    add(lake, tmp_path / "run")
+    again = add(lake, tmp_path / "run")
+    assert (again.outcomes, again.unread) == ([], 1)
+
+    files = set(lake.rglob("*.parquet"))
+    os.utime(first, (1, 1))
+    write_rank(tmp_path / "run", 1)
+    again = add(lake, tmp_path / "run")
+    assert sorted(statuses(again)) == ["added", "unchanged"]
+    assert files < set(lake.rglob("*.parquet"))
+    assert add(lake, tmp_path / "run").unread == 2
+
+
+def test_a_changed_trace_takes_the_place_of_the_old_one(tmp_path):
+    path = write_rank(tmp_path / "run", 0)
+    lake = tmp_path / "lake"
+    add(lake, path)
+    with open_lake(str(lake)) as before:
+        path.write_text(path.read_text().replace("sgemm", "dgemm"))
+        assert statuses(add(lake, path)) == ["replaced"]
+        # Who has the lake open sees what it was.
+        assert before.fetch("SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'")[1] == [
+            ("sgemm",)
+        ]
+        old = before.ranks[0].trace_id
+    with open_lake(str(lake)) as after:
+        assert after.fetch("SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'")[1] == [
+            ("dgemm",)
+        ]
+        assert after.ranks[0].trace_id != old
+
+
+def test_clean_removes_what_no_reader_sees_and_nothing_else(tmp_path):
+    path = write_rank(tmp_path / "run", 0)
+    lake = tmp_path / "lake"
+    add(lake, path)
+    path.write_text(path.read_text().replace("sgemm", "dgemm"))
+    add(lake, path)
+    (rank,) = visible(storage(str(lake)))
+    files = len(list(lake.rglob("*.parquet")))
+    assert clean(str(lake)).files == 0
+    done = clean(str(lake), 0)
+    assert (done.files, done.kept_young) == (files - len(rank.files), 0)
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
+
+
+def test_half_a_rank_is_not_seen_and_does_no_harm(tmp_path, monkeypatch):
+    write_rank(tmp_path / "run", 0)
+    path = write_rank(tmp_path / "run", 1)
+    lake = tmp_path / "lake"
+    add(lake, tmp_path / "run" / "trace_rank0.json")
+    put = type(storage(str(lake))).put
+    left = iter(range(7))
+
+    def killed(self, local, to):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        put(self, local, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tracekit.lake.storage.LocalStorage.put", killed)
+        with pytest.raises(KeyboardInterrupt):
+            add(lake, path)
+    assert len([each for each in lake.rglob("*.parquet") if "rank=1" in str(each)]) == 7
+    assert seen(lake) == [("run", "rank=0")]
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT rank FROM trace")[1] == [(0,)]
+    assert statuses(add(lake, path)) == ["added"]
+    assert clean(str(lake), 0).files == 7
+    assert seen(lake) == [("run", "rank=0"), ("run", "rank=1")]
+
+
+def test_two_writers_of_the_same_ranks_leave_one_of_each(tmp_path):
+    for rank in range(3):
+        write_rank(tmp_path / "run", rank)
+    lake = tmp_path / "lake"
+    together = threading.Barrier(2)
+    done = []
+
+    def write():
+        together.wait()
+        done.append(add(lake, tmp_path / "run"))
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert [added.failed for added in done] == [[], []]
+    assert seen(lake) == [("run", f"rank={rank}") for rank in range(3)]
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(3 * 18,)]
+    clean(str(lake), 0)
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*), sum(events) FROM trace")[1] == [(3, 3 * 18)]
+
+
+def test_a_bad_trace_does_not_stop_the_others(tmp_path, run):
+    write_rank(tmp_path / "run", 0)
+    (tmp_path / "run" / "bad_rank1.json").write_text("{}")
+    done = run("lake", "add", f"{tmp_path}/run", str(tmp_path / "none"), "--to", "lake",
+               "--without-verdicts")  # fmt: skip
+    assert done.returncode == 2
+    assert "bad_rank1.json: is not a trace" in done.stderr
+    assert "none: cannot be read: No such file or directory" in done.stderr
+    assert "1 traces read, 0 files unchanged, 2 failed" in done.stdout
+    done = run("sql", "lake", "SELECT rank FROM trace", "--format", "csv")
+    assert done.stdout.splitlines() == ["rank", "0"]
+
+
+def test_a_rank_is_known_by_the_trace_or_by_its_files_name(tmp_path):
+    for name in ("job_rank7.json", "worker.json", "other.json"):
+        (tmp_path / name).write_text(json.dumps({"traceEvents": rank_events(0)}))
+    lake = tmp_path / "lake"
+    add(lake, tmp_path, run="night")
+    assert seen(lake) == [("night", "rank=7"), ("night", "file=other"), ("night", "file=worker")]
+    with open_lake(str(lake)) as opened:
+        _, rows = opened.fetch("SELECT rank FROM trace ORDER BY rank")
+        assert rows == [(7,), (None,), (None,)]
+        # What has no rank is compared with nothing.
+        assert opened.ask("stragglers") == []
+
+
+def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(tmp_path):
+    first = write_rank(tmp_path / "run", 0)
+    other = first.with_name("later_rank0.json")
+    other.write_text(first.read_text().replace("sgemm", "dgemm"))
+    lake = tmp_path / "lake"
+    add(lake, first)
+    (refused,) = add(lake, other).outcomes
+    assert refused.status == "failed"
+    assert "run 'run' holds rank=0 from" in refused.message
+    assert statuses(add(lake, other, run="later")) == ["added"]
+    assert statuses(add(lake, other, replace_others=True)) == ["replaced"]
+    assert seen(lake) == [("later", "rank=0"), ("run", "rank=0")]
+
+
+def test_the_traces_of_an_archive_are_ranks_of_its_run(tmp_path):
+    for rank in range(3):
+        write_rank(tmp_path / "run", rank)
+    archive = tmp_path / "night7.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tmp_path / "run", "deep/run")
+    lake = tmp_path / "lake"
+    assert statuses(add(lake, archive)) == ["added"] * 3
+    assert seen(lake) == [("night7", f"rank={rank}") for rank in range(3)]
+    assert add(lake, archive).unread == 1
+    # A member that is missing in the lake is added again.
+    next(lake.rglob("manifests/**/rank=1.json")).unlink()
+    assert sorted(statuses(add(lake, archive))) == ["added", "unchanged", "unchanged"]
+
+
+def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
+    for rank in range(3):
+        write_rank(tmp_path / "run", rank)
+    real = layout.trace_id_of
+    monkeypatch.setattr(
+        writing, "trace_id_of", lambda *told: 5 if len(told) < 4 or not told[3] else real(*told)
+    )
+    lake = tmp_path / "lake"
+    assert add(lake, tmp_path / "run").failed == []
+    numbers = [each.trace_id for each in visible(storage(str(lake)))]
+    assert len(set(numbers)) == 3
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(3 * 18,)]
+
+
+@pytest.mark.parametrize("name", ["a b", "ä/é", "NULL", "", "x" * 300, "..", "%2F", "it's", "a=b"])
+def test_any_text_may_name_a_run(tmp_path, name):
+    lake = tmp_path / "lake"
+    assert statuses(add(lake, write_rank(tmp_path / "in", 0), run=name)) == ["added"]
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT run FROM trace")[1] == [(layout.named(name),)]
+        assert opened.ranks[0].run == layout.named(name)
+    with open_lake(str(layout.Selection(str(lake), layout.escaped(layout.named(name))))) as part:
+        assert len(part.ranks) == 1
+
+
+def test_a_lake_in_the_folder_of_its_traces_is_no_source(tmp_path):
+    write_rank(tmp_path, 0)
+    assert statuses(add(tmp_path / "lake", tmp_path)) == ["added"]
+    again = add(tmp_path / "lake", tmp_path)
+    assert (again.outcomes, again.unread) == ([], 1)
+
+
+def test_a_folder_named_like_a_partition_holds_no_lake(tmp_path):
+    with pytest.raises(TracekitError, match="named like one of its partitions"):
+        add(tmp_path / "rank=7" / "lake", write_rank(tmp_path / "in", 0))
+
+
+def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
+    path = write_rank(tmp_path / "in", 0)
+    done = run("lake", "add", str(path), "--to", f"{path}/lake")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"
