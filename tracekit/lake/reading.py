@@ -30,12 +30,6 @@ _OUTSIDE_QUERIES_MB = 200
 _HIVE = (
     "hive_partitioning = true, hive_types = {'run': VARCHAR, 'rank': BIGINT, 'trace_id': INTEGER}"
 )
-# A run is a job by itself. A trace without a rank is compared with no other.
-_JOBS = """
-CREATE OR REPLACE VIEW jobs AS
-SELECT trace_id, CASE WHEN rank IS NULL THEN trace_id
-    ELSE min(trace_id) OVER (PARTITION BY run, world_size, rank IS NULL) END AS job
-FROM trace"""
 # Tables whose rows are the same in several traces.
 _SHARED = {"operator_name": "DISTINCT ON (name)"}
 
@@ -90,12 +84,8 @@ class Lake(Database):
         names = [column.name for column in question.columns]
         if "trace_id" not in names:
             return self.sql_of(question, given)
-        beside = ", ".join(f"trace.{name}" for name in ("run", "rank") if name not in names)
-        return (
-            f"SELECT {beside}{', ' if beside else ''}asked.* EXCLUDE place FROM (SELECT "
-            f"row_number() OVER () AS place, * FROM ({self.sql_of(question, given)})) AS asked "
-            "LEFT JOIN trace USING (trace_id) ORDER BY place"
-        )
+        beside = "".join(f"trace.{name}, " for name in ("run", "rank") if name not in names)
+        return catalog.filled("lake_answer", beside=beside, answer=self.sql_of(question, given))
 
     def analyses(self, trace_id: int | None = None) -> list[Analysis]:
         """The analyses of all traces by run and rank, or of one trace: those that were made when
@@ -207,7 +197,7 @@ def _bind(connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Sto
         names = _names(connection, f"FROM {name}{'()' if 'MACRO' in kind else ''}")
         chosen = ", ".join(names)
         connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
-    connection.execute(_JOBS)
+    connection.execute(catalog.schema("lake_jobs"))
 
 
 def _uris(
