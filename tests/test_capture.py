@@ -54,6 +54,7 @@ def test_eager_computes_in_five_operators_a_forward(run, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_compiled_fuses_the_pointwise_operators_into_one(run, tmp_path):
     done = run("capture", "mlp-compiled", *SMALL, *STEPS)
     assert done.returncode == 0, done.stderr
@@ -71,6 +72,7 @@ def test_without_triton_the_fused_variant_says_what_runs_instead(run, tmp_path):
     assert facts["note"] in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_small_product_is_overhead_bound_and_a_large_one_compute_bound(run, tmp_path):
     for size, regime in ((64, "overhead-bound"), (LARGE, "compute-bound")):
         name = f"{size}.json.gz"

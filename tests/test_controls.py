@@ -87,6 +87,7 @@ def test_what_bounds_a_run_is_found(cause, tmp_path):
         assert predicted == pytest.approx(truth(CONTROLS[cause], [f"{cause}*0"]), rel=0.02)
 
 
+@pytest.mark.thorough
 def test_a_loop_that_waits_for_its_loader_gains_by_nothing_else(tmp_path):
     simulation = Simulation(CONTROLS["input"])
     with tracekit.load(write(tmp_path / "trace.json", simulation)) as run:

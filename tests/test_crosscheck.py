@@ -58,7 +58,7 @@ def figure(report, analysis, name):
 # -- HolisticTraceAnalysis -------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @needs_hta
 @every_analysis
 @every_trace

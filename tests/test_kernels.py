@@ -134,6 +134,7 @@ def test_kernels_read_any_strides():
 
 
 @every_dtype
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tile", gate_up_module._CONFIGS, ids=str)
 def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
     torch.manual_seed(0)

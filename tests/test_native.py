@@ -133,6 +133,7 @@ def test_what_duckdb_takes_beyond_json_is_taken_here():
     assert row(text)["args"] == '{"a":[nan,-Infinity,INF],"b":1}'
 
 
+@pytest.mark.thorough
 @settings(max_examples=sample("arguments in any layout", 200, 60))
 @given(st.dictionaries(names, values, max_size=4), st.sampled_from([None, 1, "\r\n\t"]))
 def test_args_keep_every_key_and_value_without_white_space(args, indent):
@@ -193,6 +194,7 @@ WORDS = ("phase", "category", "name", "flow_bind", "scope")
 KEYS = ("ph", "cat", "name", "bp", "s")
 
 
+@pytest.mark.thorough
 @given(
     st.lists(
         st.tuples(*[st.none() | st.sampled_from(["", "a", "ab", "b", "aaaaaaaa"]) | names] * 5),

@@ -76,6 +76,7 @@ def test_bandwidth_over_time_is_that_of_the_copies_in_progress(tmp_path):
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
 def test_bandwidth_over_time_adds_up_to_the_bytes_copied(name, shared_database):
     rows = shared_database(f"{name}.json.gz").ask("copy_bandwidth")

@@ -81,6 +81,7 @@ def test_its_console_output_is_real(run):
     assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("block", blocks("console"))
 def test_its_tour_shows_what_is_printed(block, run, tmp_path):
     name = "h100-bert-small.json.gz"

@@ -82,6 +82,7 @@ def test_a_query_returns_parts(name):
     assert any(f"'{target}' AS target" in queries()[name].sql for target in TARGETS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kernel_us", "times"), [(2, 8), (4, 4), (40, None)])
 def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, times, tmp_path):
     def program(batch):

@@ -22,8 +22,8 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-PROGRAMS = [range(n, n + 50) for n in range(0, 500, 50)]
-PROGRAMS = sample("blocks of 50 random programs", PROGRAMS, PROGRAMS[:1])
+PROGRAMS = [range(n, n + 25) for n in range(0, 500, 25)]
+PROGRAMS = sample("blocks of 25 random programs", PROGRAMS, PROGRAMS[:1])
 # Traces per database; a question about one trace scans them all.
 _AT_ONCE = 25
 

@@ -193,6 +193,7 @@ def test_a_run_has_the_same_call_paths_as_itself(two):
     assert rows["a_host_ns"].to_list() == rows["b_host_ns"].to_list()
 
 
+@pytest.mark.thorough
 def test_runs_without_gpu_ops_are_compared_by_their_operators(tmp_path):
     path = traces.write(tmp_path / "cpu.json", [operator("aten::mm", 0, 50)])
     longer = traces.write(tmp_path / "longer.json", [operator("aten::mm", 0, 80)])

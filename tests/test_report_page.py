@@ -221,6 +221,7 @@ def test_a_source_is_copied_with_one_click(report, chromium):
         assert copied == figure.locator(".source").inner_text()
 
 
+@pytest.mark.thorough
 def test_each_chart_has_its_rows_as_a_table(report, chromium):
     path, _ = report("a100-nccl")
     with opened(chromium, path) as view:

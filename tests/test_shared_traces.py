@@ -87,6 +87,7 @@ def test_host_time_adds_up_on_every_thread(name, shared_database):
         assert empty == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", EXPORTED)
 def test_export_equals_import(name, shared_database, tmp_path):
     shared_database(name).export(tmp_path / "again.json.gz")
@@ -166,6 +167,7 @@ def test_gpu_ops_are_traced_back_to_module_and_line(shared_database):
     assert rows == [(61, 61, 61, 61, 61)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", ["h100-bert-small", "h100-timesformer", "mi300x-sglang-graph-decode"]
 )

@@ -85,6 +85,7 @@ def test_what_every_step_does_is_no_one_off(tmp_path):
     assert analysis.verdict.regime == "overhead-bound"
 
 
+@pytest.mark.thorough
 def test_the_parts_of_the_window_and_the_gains_as_recorded_stay(tmp_path):
     atoms = loop(once=[Work(200 * MS)])
     analysis = analyzed(tmp_path, atoms)
@@ -144,6 +145,7 @@ def test_a_real_run_is_judged_without_its_start(shared_verdict):
     assert sum(each.excess_ns for each in analysis.one_offs) > 900 * MS
 
 
+@pytest.mark.thorough
 def test_captures_of_graphs_are_one_offs_by_that_name(shared_verdict):
     again = shared_verdict("a100-vit-recapture.json.gz")
     assert [each.cause for each in again.one_offs] == ["capture"] * 3
@@ -152,6 +154,7 @@ def test_captures_of_graphs_are_one_offs_by_that_name(shared_verdict):
     assert once.verdict.confidence == "low"
 
 
+@pytest.mark.thorough
 def test_a_thread_that_waits_does_not_hide_the_device_in_a_real_trace(shared_verdict):
     analysis = shared_verdict("h100-timesformer.json.gz")
     (trace,) = [each for each in analysis.windows if each.window.kind == "trace"]
@@ -167,7 +170,7 @@ def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_v
     assert not any("equally long" in why for why in verdict.why)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", sorted(expected()))
 def test_the_verdict_on_a_real_trace_is_the_one_that_an_expert_agreed_to(name, shared_verdict):
     analysis, row = shared_verdict(f"{name}.json.gz"), expected()[name]

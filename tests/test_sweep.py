@@ -89,6 +89,7 @@ def test_a_second_run_captures_nothing_and_a_larger_grid_only_what_is_missing(ru
     assert all(kept[point] == old[point] for point in kept.keys() & old.keys())
 
 
+@pytest.mark.thorough
 def test_a_variant_that_comes_later_takes_turns_with_the_baseline(tmp_path):
     output = tmp_path / "s.duckdb"
     sweep("mlp", output, variants=["eager"], options=TINY, rounds=2)
@@ -317,6 +318,7 @@ def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
         assert unknown["speedup"] is None
 
 
+@pytest.mark.thorough
 def test_on_a_gpu_the_trace_adds_launches_busy_share_and_gains(tmp_path, capsys):
     """Simulated traces of a small and a large kernel, twenty per step, with handwritten rounds."""
     paths = []

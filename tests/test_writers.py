@@ -90,6 +90,7 @@ def test_an_append_resumes_only_if_the_database_has_not_changed(tmp_path):
     assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json", "b.json"]
 
 
+@pytest.mark.thorough
 def test_an_unfinished_append_is_not_resumed_as_a_new_load(tmp_path):
     trace(tmp_path, "a"), trace(tmp_path, "b")
     assert load(tmp_path, "a.json").returncode == 0
@@ -187,6 +188,7 @@ KILLED = [[], ["--append", "--resume"], ["--append"], ["--resume"]]
 KILLED = sample("options of loads that are killed", KILLED, KILLED[:2])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", KILLED)
 def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path):
     chance = random.Random(len(options) * 7 + ("--resume" in options))
