@@ -67,9 +67,10 @@ def begin(folder, lake, address):
     )
 
 
-def wait_for(lake, count):
+def wait_for(lake, count, driver):
     deadline = time.monotonic() + LIMIT_S
     while len(list(lake.rglob("manifests/**/*.json"))) < count:
+        assert driver.poll() is None, driver.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.2)
 
@@ -90,7 +91,7 @@ def test_a_node_that_dies_costs_only_time(run_of_ranks, cluster, tmp_path):
     started, nodes = cluster
     lake = tmp_path / "lake"
     driver = begin(run_of_ranks, lake, started.address)
-    wait_for(lake, 12)
+    wait_for(lake, 12, driver)
     started.remove_node(nodes[0], allow_graceful=False)
     out, err = driver.communicate(timeout=LIMIT_S)
     assert driver.returncode == 0, err
@@ -103,7 +104,7 @@ def test_a_driver_that_dies_is_started_again_and_reads_the_rest(run_of_ranks, cl
     started, _ = cluster
     lake = tmp_path / "lake"
     driver = begin(run_of_ranks, lake, started.address)
-    wait_for(lake, 12)
+    wait_for(lake, 12, driver)
     driver.kill()
     driver.communicate()
     again = begin(run_of_ranks, lake, started.address)

@@ -108,8 +108,12 @@ class Cluster(Generic[T, R]):
     ) -> Iterator[tuple[T, R | Exception]]:
         """The result of the function for each task, as they come, or the error that ended it after
         all attempts."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         ray = self._ray
-        starts = ray.remote(_Starts).options(num_cpus=0, max_restarts=-1).remote()
+        # Beside the driver: a machine that dies does not take the counts along.
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        starts = ray.remote(_Starts).options(num_cpus=0, scheduling_strategy=here).remote()
         remote = ray.remote(_begun).options(
             num_cpus=1,
             memory=self._memory_bytes,
