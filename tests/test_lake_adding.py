@@ -201,6 +201,14 @@ def test_any_text_may_name_a_run(tmp_path, name):
         assert len(part.ranks) == 1
 
 
+def test_a_lake_may_be_in_a_folder_of_any_name(tmp_path):
+    lake = tmp_path / "it's\n\n[a] lake*" / "\n"
+    for rank in range(2):
+        assert statuses(add(lake, write_rank(tmp_path / "in", rank, 2))) == ["added"]
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*) FROM trace")[1] == [(2,)]
+
+
 def test_a_lake_in_the_folder_of_its_traces_is_no_source(tmp_path):
     write_rank(tmp_path, 0)
     assert statuses(add(tmp_path / "lake", tmp_path)) == ["added"]

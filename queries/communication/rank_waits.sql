@@ -10,15 +10,18 @@
 -- column awaited_ns (ns): for how long all ranks waited for the awaited rank: its held_up_ns in stragglers
 -- doubts: no_communication, one_rank
 -- As in collective_skew, without sends and receives.
-WITH awaited AS (
-    SELECT last_trace_id, sum(wait_ns)::BIGINT AS awaited_ns FROM awaited_collectives()
+WITH collective AS MATERIALIZED (
+    SELECT rank, trace_id, last_rank, last_trace_id, is_last, wait_ns FROM awaited_collectives()
     WHERE direction IS NULL
+),
+awaited AS (
+    SELECT last_trace_id, sum(wait_ns)::BIGINT AS awaited_ns FROM collective
     GROUP BY last_trace_id ORDER BY awaited_ns DESC, last_trace_id LIMIT coalesce(getvariable('top'), 20)
 )
 SELECT
-    last_rank AS awaited_rank, last_trace_id AS awaited_trace_id, rank AS waiting_rank,
-    trace_id AS waiting_trace_id, count(*) AS collectives, sum(wait_ns)::BIGINT AS wait_ns, a.awaited_ns
-FROM awaited_collectives() AS c JOIN awaited AS a USING (last_trace_id)
-WHERE NOT is_last AND direction IS NULL
+    c.last_rank AS awaited_rank, c.last_trace_id AS awaited_trace_id, c.rank AS waiting_rank,
+    c.trace_id AS waiting_trace_id, count(*) AS collectives, sum(c.wait_ns)::BIGINT AS wait_ns, a.awaited_ns
+FROM collective AS c JOIN awaited AS a USING (last_trace_id)
+WHERE NOT c.is_last
 GROUP BY ALL
 ORDER BY a.awaited_ns DESC, awaited_trace_id, waiting_rank, waiting_trace_id

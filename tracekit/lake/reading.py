@@ -186,18 +186,35 @@ def _bind(connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Sto
     files = _uris(connection, ranks)
     everything = [each for some in files.values() for each in some]
     connection.execute("SET allowed_paths = $1", [everything])
+    # One question reads the footers of a table's files several times.
+    connection.execute("SET parquet_metadata_cache = true")
     connection.execute("CREATE SCHEMA lake")
+    # Asked while the tables are empty, which is quick.
     columns = stored_tables(connection)
+    summarized = {
+        name: _names(connection, f"FROM {name}{'()' if 'MACRO' in kind else ''}")
+        for name, (_, kind) in summaries.RELATIONS.items()
+    }
     for table, paths in files.items():
-        listed = ", ".join("'" + each.replace("'", "''") + "'" for each in paths)
-        connection.execute(f'CREATE VIEW lake."{table}" AS FROM read_parquet([{listed}], {_HIVE})')
+        connection.execute(
+            f'CREATE VIEW lake."{table}" AS FROM read_parquet({_listed(paths)}, {_HIVE})'
+        )
         if table in columns:
             _replace_table(connection, table, columns[table])
     for name, (_, kind) in summaries.RELATIONS.items():
-        names = _names(connection, f"FROM {name}{'()' if 'MACRO' in kind else ''}")
-        chosen = ", ".join(names)
+        chosen = ", ".join(summarized[name])
         connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
     connection.execute(catalog.schema("lake_jobs"))
+
+
+def _listed(paths: Sequence[str]) -> str:
+    """The SQL of a list of paths. Each use of a view parses it again, and one text is parsed three
+    times as quickly as hundreds."""
+    between = "\n"
+    while any(between in each for each in paths):
+        between += "\n"
+    text = between.join(paths).replace("'", "''")
+    return f"string_split('{text}', '{between}')"
 
 
 def _uris(

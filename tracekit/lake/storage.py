@@ -145,7 +145,7 @@ class LocalStorage:
                     break
 
     def uri(self, path: str) -> str:
-        return str(self._folder / path)
+        return f"{self._folder}/{path}"
 
     def holds(self, url: str) -> bool:
         return not is_url(url) and Path(url).is_relative_to(self._folder)
