@@ -22,6 +22,7 @@ def held_up(joined: Joined) -> dict[int, float]:
     for place, meeting in enumerate(members.meeting.tolist()):
         by_meeting[meeting].append(place)
     waits, walls = _histories(joined)
+    wait_ns = members.wait_ns
     blamed: dict[int, dict[int, float]] = {}
     total: dict[int, float] = defaultdict(float)
     for meeting in np.argsort(joined.recorded_end_ns, kind="stable").tolist():
@@ -39,7 +40,7 @@ def held_up(joined: Joined) -> dict[int, float]:
                     found = blamed[meeting].get(rank, 0.0)
                     blamed[meeting][rank] = found + passed * part * ns / weight
         if not members.direction[last]:
-            waited = sum(int(members.wait_ns[place]) for place in others)
+            waited = sum(int(wait_ns[place]) for place in others)
             for rank, part in blamed[meeting].items():
                 total[rank] += waited * part
     return dict(total)
@@ -53,6 +54,7 @@ def _histories(joined: Joined) -> tuple[dict[int, _Between], dict[int, int]]:
     and ns), and how long that was until it arrived, without these waits and the time on the wire.
     """
     members, waits = joined.members, {}
+    wait_ns = members.wait_ns
     walls: dict[int, int] = {}
     for number, replay in enumerate(joined.replays):
         own = np.flatnonzero(joined.rank == number)
@@ -70,7 +72,7 @@ def _histories(joined: Joined) -> tuple[dict[int, _Between], dict[int, int]]:
             walls[place] = int(start[at]) - left - busy
             waits[place] = [(each, ns) for each, ns, _ in between if ns > 0]
             end = int(start[at] + members.ns[place])
-            passed.append((place, int(members.wait_ns[place]), end))
+            passed.append((place, int(wait_ns[place]), end))
             groups[group] = len(passed)
     return waits, walls
 

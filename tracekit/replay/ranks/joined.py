@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -298,10 +299,17 @@ class Joined:
     @cached_property
     def step_names(self) -> list[str]:
         """The steps that all ranks recorded, in order."""
-        names = [each.steps.names for each in self.replays]
-        common = set.intersection(*map(set, names)) if names else set()
-        once = [name for name in names[0] if all(each.count(name) == 1 for each in names)]
-        return [name for name in once if name in common]
+        counts = [Counter(each.steps.names) for each in self.replays]
+        return [name for name in counts[0] if all(each[name] == 1 for each in counts)]
+
+    @cached_property
+    def _step_numbers(self) -> list[list[int]]:
+        """For each rank, the places of these steps among all that it recorded."""
+        found = []
+        for each in self.replays:
+            place = {name: number for number, name in enumerate(each.steps.names)}
+            found.append([place[name] for name in self.step_names])
+        return found
 
     def borders(self, runs: Sequence[Run]) -> Ints:
         """See `JoinedRun.borders`."""
@@ -317,8 +325,8 @@ class Joined:
     def rank_borders(self, runs: Sequence[Run]) -> list[Ints]:
         """For each rank, when its first step begins, and when it completes each step."""
         found = []
-        for run, each, ahead in zip(runs, self.replays, self.ahead_ns, strict=True):
-            numbers = [each.steps.names.index(name) for name in self.step_names]
+        ranks = zip(runs, self.replays, self.ahead_ns, self._step_numbers, strict=True)
+        for run, each, ahead, numbers in ranks:
             times = each.steps.completions(run)
             found.append(times[[numbers[0], *(1 + n for n in numbers)]] + ahead)
         return found
