@@ -8,7 +8,7 @@ import io
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -47,12 +47,18 @@ def require(path: str | Path) -> None:
 
 def opened(path: str | Path) -> Any:
     """HTA's TraceAnalysis of the file, or the exception that HTA raised."""
+    return opened_ranks([path])
+
+
+def opened_ranks(paths: Sequence[str | Path]) -> Any:
+    """The same of the files of several ranks of a run, in order of rank."""
     # HTA takes a relative path to be relative to `trace_dir`.
-    absolute = Path(path).absolute()
+    absolute = [Path(path).absolute() for path in paths]
     with _silence():
         try:
             analysis = importlib.import_module("hta.trace_analysis").TraceAnalysis
-            return analysis(trace_files={0: str(absolute)}, trace_dir=str(absolute.parent))
+            files = {rank: str(each) for rank, each in enumerate(absolute)}
+            return analysis(trace_files=files, trace_dir=str(absolute[0].parent))
         except Exception as error:
             return error
 
