@@ -13,7 +13,7 @@
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- cuDNN's nchwToNhwcKernel and nhwcToNchwKernel; MIOpen's batched_transpose_32x32_half:
--- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/batched_transpose.cpp
+-- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/gpu_batched_transpose_kernel/batched_transpose.cpp
 -- https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html
 WITH kernel AS MATERIALIZED (
     SELECT k.trace_id, k.event_id AS gpu_op_id, launch_id AS event_id, k.start_ns, k.dur_ns,
