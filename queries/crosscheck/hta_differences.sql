@@ -11,10 +11,11 @@ WITH held AS MATERIALIZED (SELECT * FROM hta_events()),
 typed AS (SELECT name, hta_kernel_type(name) AS hta_type FROM (SELECT DISTINCT name FROM gpu_ops)),
 op AS MATERIALIZED (
     SELECT o.*, h.stream AS hta_stream, h.start_ns AS hta_start_ns, h.end_ns AS hta_end_ns, h.copies,
-           h.linked_id, hta_type, launch_name, launch_start_ns, o.start_ns < lag(o.end_ns) OVER before AS is_early
+           h.linked_id, hta_type, launch_name, launch_start_ns,
+           o.start_ns < lag(o.end_ns) OVER before AS is_early
     FROM gpu_ops AS o JOIN typed ON o.name IS NOT DISTINCT FROM typed.name
     LEFT JOIN held AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
-    LEFT JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
     WINDOW before AS (PARTITION BY o.trace_id, o.stream ORDER BY o.start_ns, o.event_id)
 ),
@@ -53,13 +54,15 @@ rule (trace_id, code, analyses, count, message) AS (
            'leaves out GPU ops whose arguments name no stream'
     FROM op WHERE hta_stream = -1 GROUP BY trace_id
     UNION ALL
-    SELECT trace_id, 'devices', ['temporal', 'kernels', 'overlap', 'idle', 'launches', 'queue'], count(DISTINCT device_id),
+    SELECT trace_id, 'devices', ['temporal', 'kernels', 'overlap', 'idle', 'launches', 'queue'],
+           count(DISTINCT device_id),
            'takes several devices for one'
     FROM op GROUP BY trace_id HAVING count(DISTINCT device_id) > 1
     UNION ALL
     SELECT trace_id, 'communication', ['temporal', 'kernels', 'overlap'], count(*),
            'takes only ^nccl.*Kernel for communication, and other collectives for compute'
-    FROM op WHERE kind = 'kernel' AND (activity = 'communication') <> (hta_type = 'COMMUNICATION') GROUP BY trace_id
+    FROM op WHERE kind = 'kernel' AND (activity = 'communication') <> (hta_type = 'COMMUNICATION')
+    GROUP BY trace_id
     UNION ALL
     SELECT trace_id, 'types', ['temporal', 'kernels', 'overlap'], count(*),
            'tells copies from kernels by their names'
@@ -75,7 +78,7 @@ rule (trace_id, code, analyses, count, message) AS (
     UNION ALL
     SELECT o.trace_id, 'launched_sync', ['launches', 'queue'], count(*),
            'takes the device''s waits that have the correlation of a launch for GPU ops'
-    FROM other AS o JOIN gpu_op_link AS l ON o.trace_id = l.trace_id AND o.linked_id = l.launch_id
+    FROM other AS o JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.linked_id = l.launch_id
     WHERE on_device AND o.kind = 'device_sync' GROUP BY o.trace_id
     UNION ALL
     SELECT trace_id, 'streams', ['idle'], count(DISTINCT stream),
@@ -100,7 +103,8 @@ rule (trace_id, code, analyses, count, message) AS (
     FROM op WHERE start_ns = launch_start_ns GROUP BY trace_id
     UNION ALL
     SELECT trace_id, 'thresholds', ['idle'], count(*),
-           'calls a gap kernel_wait when it is short, where tracekit asks only whether the op had been launched'
+           'calls a gap kernel_wait when it is short, where tracekit asks only whether the op had been '
+               || 'launched'
     FROM op GROUP BY trace_id
     UNION ALL
     SELECT trace_id, 'launch_names', ['launches'], count(*),

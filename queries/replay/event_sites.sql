@@ -17,7 +17,9 @@ WITH given AS (
 ),
 at_host AS (
     SELECT g.trace_id, g.event_id AS given_id, coalesce(l.launch_id, g.event_id) AS event_id
-    FROM given AS g LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    FROM given AS g
+    LEFT JOIN (FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id)) AS l
+      ON g.trace_id = l.trace_id AND g.event_id = l.event_id
 ),
 site AS (FROM call_site('at_host'))
 SELECT

@@ -65,15 +65,20 @@ FROM opening AS i ASOF LEFT JOIN (FROM opening WHERE is_around) AS o
       AND i.place > o.place;
 
 -- The operator, Python frame and module around events of the host (a relation with trace_id and event_id,
--- by its name), as ids; NULL where the trace has none.
+-- by its name), as ids; NULL where the trace has none. Of many traces, the parameter `trace` of the question
+-- spares reading the others.
 CREATE OR REPLACE MACRO call_site(calls) AS TABLE
-WITH RECURSIVE around AS (
+WITH RECURSIVE slice AS NOT MATERIALIZED (
+    SELECT trace_id, event_id, parent_id FROM host_slice
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+around AS (
     SELECT c.trace_id, c.event_id, h.parent_id, 1 AS level
     FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c
-    JOIN host_slice AS h USING (trace_id, event_id)
+    JOIN slice AS h USING (trace_id, event_id)
     UNION ALL
     SELECT a.trace_id, a.event_id, h.parent_id, level + 1
-    FROM around AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.parent_id = h.event_id
+    FROM around AS a JOIN slice AS h ON a.trace_id = h.trace_id AND a.parent_id = h.event_id
 )
 SELECT
     a.trace_id, a.event_id,
@@ -83,8 +88,10 @@ SELECT
     arg_min(o.name, level) FILTER (k = 'python') AS python_line,
     arg_min(module_name(o.name), level) FILTER (k = 'python' AND is_module_frame(o.name)) AS module
 FROM around AS a
-LEFT JOIN (SELECT trace_id, event_id, name, kind AS k FROM slices) AS o ON a.trace_id = o.trace_id
-    AND a.parent_id = o.event_id
+LEFT JOIN (
+    SELECT trace_id, event_id, name, kind AS k FROM slices
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+) AS o ON a.trace_id = o.trace_id AND a.parent_id = o.event_id
 GROUP BY a.trace_id, a.event_id;
 
 -- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with where they were

@@ -35,8 +35,10 @@ _LEAST_MEMORY = ("16MB", "128MB")
 _ORDER = re.compile(r"\nORDER BY [^()]*\Z")
 # Up to this many events, most questions take longer to plan than to answer.
 _FEW_EVENTS = 500_000
-# Above this many events, releasing memory is worth its 1 ms.
+# Above this many events in one trace, or in all together, saving memory is worth some time. Answers
+# about all traces at once take about 1 kB per event.
 _MANY_EVENTS = 500_000
+_MANY_TOGETHER = 2_000_000
 
 
 class Reader:
@@ -314,8 +316,10 @@ class Reader:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether saving memory is worth some time: the traces have very many events."""
-        return self._events > _MANY_EVENTS
+        """Whether saving memory is worth some time: a trace, or all of them, have very many
+        events."""
+        most = self.fetch("SELECT coalesce(max(events), 0) FROM trace")[1][0][0]
+        return bool(most > _MANY_EVENTS or self._events > _MANY_TOGETHER)
 
     @cached_property
     def _is_small(self) -> bool:
