@@ -65,7 +65,7 @@ gpu-check: .venv/installed
 	@rm -rf .venv
 	@$(PYTHON) -m venv .venv
 	@$(PIP) setuptools ziglang
-	@$(PIP) --no-build-isolation -e '.[capture,report,dev]' $(HTA_NEEDS)
+	@$(PIP) --no-build-isolation -e '.[capture,report,mcp,dev]' $(HTA_NEEDS)
 	@$(PIP) --no-deps HolisticTraceAnalysis
 	@touch $@
 

@@ -21,6 +21,7 @@ from tracekit.commands.export import export
 from tracekit.commands.history import history
 from tracekit.commands.lake import lake
 from tracekit.commands.load import load
+from tracekit.commands.mcp import mcp
 from tracekit.commands.probe import probe
 from tracekit.commands.query import query
 from tracekit.commands.report import report
@@ -64,8 +65,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    advise, analyze, capture, crosscheck, diff, export, history, lake, load, probe, query, report,
-    sql, sweep, whatif, workloads,
+    advise, analyze, capture, crosscheck, diff, export, history, lake, load, mcp, probe, query,
+    report, sql, sweep, whatif, workloads,
 )  # fmt: skip
 for command in _COMMANDS:
     cli.add_command(command)

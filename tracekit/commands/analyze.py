@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tracekit.commands.opening import analyses_of, not_one_run, open_given
+from tracekit.commands.opening import analyses_of, open_given, verdict_together
 from tracekit.commands.options import resource_options, threshold_option, window_option
-
-if TYPE_CHECKING:
-    from tracekit.run import Database
-    from tracekit.thresholds import Thresholds
-    from tracekit.verdict.model import Analysis
-    from tracekit.verdict.run_model import RunVerdict
 
 
 @click.command()
@@ -52,7 +46,7 @@ def analyze(
     Thread(target=import_module, args=["tracekit.replay.gains"]).start()
     with open_given(trace, Resources(**limits)) as database, database.sharing():
         analyses = analyses_of(database, trace_id, window, judged)
-        run, no_run = _together(database, analyses, judged)
+        run, no_run = verdict_together(database, analyses, judged)
     if as_json:
         objects = [each.as_dict() for each in analyses]
         listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
@@ -71,17 +65,3 @@ def analyze(
         for analysis in [] if as_json else analyses:
             explaining.render(analysis, judged)
         explaining.render_queries(of_run=run is not None, err=as_json)
-
-
-def _together(
-    database: Database, analyses: list[Analysis], thresholds: Thresholds
-) -> tuple[RunVerdict | None, str]:
-    """The verdict of the run whose ranks these traces are, or why there is none."""
-    if len(analyses) < 2:
-        return None, ""
-    if reason := not_one_run(database):
-        return None, reason
-    from tracekit.verdict.run_verdict import NoRun, judge_run
-
-    found = judge_run(database, analyses, thresholds)
-    return (None, found.reason) if isinstance(found, NoRun) else (found, "")

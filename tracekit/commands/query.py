@@ -64,7 +64,7 @@ def query(
 
     asked = rows.Limits(timeout_s, max_rows)
     values = dict(pair(each) for each in parameters)
-    chosen = _chosen(question, columns)
+    chosen = question.chosen([each.strip() for each in columns.split(",")] if columns else [])
     with open_given(arguments[1], Resources(**limits)) as database:
         variables = question.checked(values)
         statement = database.shown_sql(question, variables)
@@ -84,17 +84,6 @@ def _explain_doubts(
         click.echo(printable(message), err=True)
     if not count and not told:
         click.echo("no rows: the trace holds nothing that answers this question", err=True)
-
-
-def _chosen(question: Query, columns: str | None) -> list[str]:
-    chosen = [name.strip() for name in columns.split(",")] if columns else []
-    known = [column.name for column in question.columns]
-    for name in chosen:
-        if name not in known:
-            raise TracekitError(
-                f"query {question.name} has no column {name!r}; it has {', '.join(known)}"
-            )
-    return chosen
 
 
 def pair(text: str) -> tuple[str, str]:

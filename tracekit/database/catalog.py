@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -208,6 +208,20 @@ class Query:
                     f"query {self.name} has no parameter {name!r}; it takes: {takes}"
                 )
         return {name: known[name].typed(value) for name, value in given.items()}
+
+    def chosen(self, names: Sequence[str]) -> list[str]:
+        """The names, if they are columns of its answer.
+
+        Raises:
+            TracekitError: for an unknown column.
+        """
+        known = [column.name for column in self.columns]
+        for name in names:
+            if name not in known:
+                raise TracekitError(
+                    f"query {self.name} has no column {name!r}; it has {', '.join(known)}"
+                )
+        return list(names)
 
 
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")

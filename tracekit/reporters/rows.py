@@ -203,6 +203,43 @@ def _strict(lines: IO[bytes]) -> Iterator[bytes]:
         yield _NO_JSON.sub(lambda found: found[1] or b"null", line)
 
 
+def first_rows(
+    database: Database,
+    query: str,
+    variables: Mapping[str, Value],
+    columns: Sequence[str] = (),
+    *,
+    most: int,
+    offset: int = 0,
+    characters: int | None = None,
+    timeout_s: float | None = None,
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and at most `most` rows of one SELECT, from row `offset` on, for people to read.
+
+    Numbers and booleans are values; all else is text, as DuckDB writes it, of which `characters`
+    are read. The rows have all columns, or those in `columns`, in that order.
+
+    Raises:
+        TracekitError: when the SQL fails, or takes longer than `timeout_s`.
+    """
+
+    def fetched(relation: duckdb.DuckDBPyRelation) -> tuple[list[str], list[tuple[Any, ...]]]:
+        names = list(columns) or list(relation.columns)
+        shown = _chosen(relation, columns)
+        values = [
+            f"#{place}" if _PLAIN.fullmatch(str(kind)) else _text(place, characters)
+            for place, kind in enumerate(shown.types, 1)
+        ]
+        return names, projected(shown, shown.columns, values).limit(most, offset).fetchall()
+
+    return database.stream(query, variables, fetched, timeout_s)
+
+
+def _text(place: int, characters: int | None) -> str:
+    text = f"CAST(#{place} AS VARCHAR)"
+    return text if characters is None else f"system.main.left({text}, {characters})"
+
+
 def _render_table(
     database: Database,
     query: str,
@@ -211,17 +248,9 @@ def _render_table(
     limits: Limits,
 ) -> int:
     most = limits.rows or TABLE_ROWS
-
-    def fetched(relation: duckdb.DuckDBPyRelation) -> tuple[list[str], list[tuple[Any, ...]]]:
-        names = list(columns) or list(relation.columns)
-        shown = _chosen(relation, columns)
-        values = [
-            f"#{place}" if _PLAIN.fullmatch(str(kind)) else f"CAST(#{place} AS VARCHAR)"
-            for place, kind in enumerate(shown.types, 1)
-        ]
-        return names, projected(shown, shown.columns, values).limit(most + 1).fetchall()
-
-    names, rows = database.stream(query, variables, fetched, limits.timeout_s)
+    names, rows = first_rows(
+        database, query, variables, columns, most=most + 1, timeout_s=limits.timeout_s
+    )
     _table(names, rows[:most])
     if len(rows) > most:
         more = "--max-rows shows more, --format csv shows all"

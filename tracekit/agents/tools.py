@@ -1,0 +1,376 @@
+"""The tools of the server: the library's questions, asked of files in the given folders."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from tracekit.advice.catalogue import Remedy, remedy
+from tracekit.agents.answers import (
+    Fitted,
+    Page,
+    answer,
+    document_that_fits,
+    part_of,
+    rows_that_fit,
+    short,
+    text_of,
+)
+from tracekit.agents.folders import Folders
+from tracekit.agents.opened import Opened
+from tracekit.database import catalog
+from tracekit.database.catalog import Query, Value
+from tracekit.errors import TracekitError
+from tracekit.lake.opening import analyses_of, verdict_together
+from tracekit.reporters.rows import first_rows
+from tracekit.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
+    from tracekit.verdict.model import Analysis
+
+Told = dict[str, Any]
+
+# Rows of an answer: by default, and at most.
+ROWS, MOST_ROWS = 50, 500
+_SERIOUS = ("error", "warning")
+# Options of the command line that messages name, and what a tool calls them.
+_CALLED = {
+    "--timeout": "timeout_s",
+    "--trace-ids": "trace_ids",
+    "--trace-id": "trace_id",
+    "`tracekit query --list`": "the tool query without a name",
+}
+
+
+class Tools:
+    """What an agent may ask; each method is a tool. Calls are answered one after another."""
+
+    def __init__(
+        self, folders: Folders, opened: Opened, *, characters: int, timeout_s: float
+    ) -> None:
+        self._folders = folders
+        self._opened = opened
+        self._characters = characters
+        self._timeout_s = timeout_s
+        self._lock = Lock()
+
+    def load(self, path: str) -> Told:
+        return self.query("overview", path, {}, rows=MOST_ROWS)
+
+    def verdict(
+        self,
+        path: str,
+        trace_id: int | None = None,
+        window: str | None = None,
+        part: str | None = None,
+        rows: int = ROWS,
+        offset: int = 0,
+    ) -> Told:
+        page = self._page(rows, offset)
+        limits = Thresholds()
+        with self._reading(path) as database:
+            with database.sharing():
+                analyses = analyses_of(database, trace_id, window, limits)
+                run, no_run = verdict_together(database, analyses, limits)
+            findings = database.findings(trace_id)
+        document: dict[str, Any]
+        rest: list[str] = []
+        if len(analyses) == 1:
+            document = analyses[0].as_dict()
+            shown = _without_details(document)
+            rest = [name for name in document if name not in shown]
+        else:
+            document = {"run": run and run.as_dict(), "no_run": no_run or None}
+            document["traces"] = [_brief(each) for each in analyses]
+            shown = document
+        command = _command("analyze", path, trace_id=trace_id, window=window)
+
+        def fit(page: Page) -> Fitted:
+            if part is not None:
+                return part_of(document, part, page)
+            found, left_out = document_that_fits(shown, page)
+            if rest:
+                left_out.append(f"the parts {', '.join(rest)}: part=NAME shows one")
+            return found, left_out
+
+        return answer(f"{command} --json --explain", fit, page, findings)
+
+    def advise(
+        self,
+        path: str | None = None,
+        how: str | None = None,
+        trace_id: int | None = None,
+        window: str | None = None,
+        part: str | None = None,
+        rows: int = ROWS,
+        offset: int = 0,
+    ) -> Told:
+        page = self._page(rows, offset)
+        if how is not None:
+            words = _words(remedy(how))
+            command = _command("advise", how=how)
+            return answer(command, lambda page: document_that_fits(words, page), page)
+        if path is None:
+            raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
+        with self._reading(path) as database:
+            document = database.advise(trace=trace_id, window=window).as_dict()
+            findings = database.findings(trace_id)
+        command = _command("advise", path, trace_id=trace_id, window=window)
+        return answer(f"{command} --json --all", _fitting(document, part), page, findings)
+
+    def whatif(
+        self,
+        path: str,
+        changes: Sequence[str],
+        trace_id: int | None = None,
+        window: str | None = None,
+        part: str | None = None,
+        rows: int = ROWS,
+        offset: int = 0,
+    ) -> Told:
+        page = self._page(rows, offset)
+        with self._reading(path) as database:
+            if trace_id is None and window is None and len(database.trace_ids()) > 1:
+                document = database.whatif_together(*changes).as_dict()
+            else:
+                document = database.whatif(*changes, trace=trace_id, window=window).as_dict()
+            findings = database.findings(trace_id)
+        command = _command("whatif", path, *changes, trace_id=trace_id, window=window)
+        return answer(f"{command} --json", _fitting(document, part), page, findings)
+
+    def query(
+        self,
+        name: str,
+        path: str,
+        parameters: Mapping[str, Value],
+        columns: Sequence[str] = (),
+        timeout_s: float | None = None,
+        rows: int = ROWS,
+        offset: int = 0,
+    ) -> Told:
+        page = self._page(rows, offset)
+        question = catalog.query(name)
+        chosen = question.chosen(columns)
+        given = question.checked(parameters)
+        with self._reading(path) as database:
+            statement = database.shown_sql(question, given)
+            asked = self._asked(database, statement, given, chosen, timeout_s, page)
+            trace = given.get("trace")
+            trace = trace if isinstance(trace, int) else None
+            findings = (
+                database.findings(trace) if name == "overview" else database.doubts(name, trace)
+            )
+        told = [row for row in findings if row["severity"] in _SERIOUS or not asked[1]]
+        units = {each.name: each.unit for each in question.columns}
+
+        def fit(page: Page) -> Fitted:
+            shown = {each: units[each] for each in asked[0] if each in units}
+            room = page.characters - len(text_of(shown))
+            found, left_out = rows_that_fit(*asked, replace(page, characters=room))
+            if not asked[1] and not told and not offset:
+                left_out.append("nothing: the trace holds nothing that answers this question")
+            return {**found, "units": shown}, left_out
+
+        options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in given.items()]
+        command = " ".join([_command("query", name, path), *options])
+        return answer(command, fit, page, findings if name == "overview" else told)
+
+    def questions(self, name: str | None = None, topic: str | None = None) -> Told:
+        """The named questions, those of a topic, or all about one."""
+        page = self._page(ROWS, 0)
+        if name is not None:
+            question = catalog.query(name)
+            about = _described(question)
+            command = _command("query", name) + " --explain"
+            return answer(command, lambda page: _without_sql(about, name, page), page)
+        if topic is not None and topic not in catalog.TOPICS:
+            raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(catalog.TOPICS)}")
+        return answer("tracekit query --list", lambda page: _listed(topic, page), page)
+
+    def sql(
+        self,
+        path: str,
+        statement: str,
+        timeout_s: float | None = None,
+        rows: int = ROWS,
+        offset: int = 0,
+    ) -> Told:
+        page = self._page(rows, offset)
+        with self._reading(path) as database:
+            database.require_select(statement)
+            asked = self._asked(database, statement, {}, (), timeout_s, page)
+            findings = [row for row in database.findings() if row["severity"] in _SERIOUS]
+
+        def fit(page: Page) -> Fitted:
+            found, left_out = rows_that_fit(*asked, page)
+            if left_out:
+                left_out.append("pages agree only if the statement has an ORDER BY")
+            return found, left_out
+
+        return answer(_command("sql", path, statement), fit, page, findings)
+
+    def diff(
+        self,
+        a: str,
+        b: str | None = None,
+        trace_ids: Sequence[int] | None = None,
+        top: int = 10,
+        part: str | None = None,
+        rows: int = ROWS,
+        offset: int = 0,
+    ) -> Told:
+        page = self._page(rows, offset)
+        given = [a] if b is None else [a, b]
+        with self._reading(*given) as database:
+            known = database.trace_ids()
+            if trace_ids is None and len(known) != 2:
+                raise TracekitError(
+                    f"{database.name}: give two traces (a and b), or choose two of its traces by "
+                    f"trace_ids: {', '.join(map(str, known))}"
+                )
+            first, second = _two(trace_ids or known)
+            document = database.diff(first, second, top).as_dict()
+        findings = document.pop("doubts")
+        command = _command("diff", *given)
+        if trace_ids is not None:
+            command += f" --trace-ids {first} {second}"
+        command += f" --top {top} --json"
+        return answer(command, _fitting(document, part), page, findings)
+
+    @contextmanager
+    def _reading(self, *paths: str) -> Iterator[Database]:
+        """The traces at these paths, while no other call is answered."""
+        with self._lock:
+            files = [each for path in paths for each in self._folders.checked(path)]
+            with self._opened.using(files) as database:
+                yield database
+
+    def _asked(
+        self,
+        database: Database,
+        statement: str,
+        variables: Mapping[str, Value],
+        columns: Sequence[str],
+        timeout_s: float | None,
+        page: Page,
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The rows of a page, and one more where there are more."""
+        return first_rows(
+            database,
+            statement,
+            variables,
+            columns,
+            most=page.rows + 1,
+            offset=page.offset,
+            characters=page.characters,
+            timeout_s=min(timeout_s or self._timeout_s, self._timeout_s),
+        )
+
+    def _page(self, rows: int, offset: int) -> Page:
+        return Page(min(rows, MOST_ROWS), offset, self._characters)
+
+
+def in_tools_words(message: str) -> str:
+    """A message of the command line in one line, with the names that tools give to options."""
+    found = " ".join(message.split()).partition(" For further information visit")[0]
+    for option, name in _CALLED.items():
+        found = found.replace(option, name)
+    return short(found)
+
+
+def _described(question: Query) -> dict[str, Any]:
+    """A question with its parameters, its columns with their units, and its SQL."""
+    return {
+        "name": question.name,
+        "question": question.question,
+        "parameters": [
+            f"{each.name} ({each.type}, default {each.default}): {each.help}"
+            for each in question.parameters
+        ],
+        "columns": [f"{each.name} ({each.unit}): {each.help}" for each in question.columns],
+        "sql": question.sql.splitlines(),
+    }
+
+
+def _without_sql(about: dict[str, Any], name: str, page: Page) -> Fitted:
+    """What is to be told about a question; its SQL only where it fits."""
+    if len(text_of(about)) <= page.characters:
+        return about, []
+    found, left_out = document_that_fits({k: v for k, v in about.items() if k != "sql"}, page)
+    return found, [*left_out, f"sql: read the resource tracekit://queries/{name}"]
+
+
+def _listed(topic: str | None, page: Page) -> Fitted:
+    """The questions by topic, or those of one topic; if they do not fit, the topics."""
+    found: dict[str, dict[str, str]] = {each: {} for each in catalog.TOPICS}
+    for each in catalog.queries().values():
+        found[each.topic][each.name] = each.question
+    listed = {"questions": {each: found[each] for each in found if topic in (None, each)}}
+    if len(text_of(listed)) <= page.characters:
+        return listed, []
+    names = {each: list(found[each]) for each in found if topic in (None, each)}
+    if len(text_of(names)) <= page.characters:
+        return {"names": names}, ["what the questions ask: query with a name tells"]
+    return {"topics": list(names)}, ["the questions: query with a topic lists those of the topic"]
+
+
+def _words(words: Remedy) -> dict[str, Any]:
+    told = ("name", "title", "effort", "needs", "doubts", "risks", "check")
+    return {each: getattr(words, each) for each in told} | {
+        "before": words.before.splitlines(),
+        "after": words.after.splitlines(),
+        "sources": list(words.sources),
+    }
+
+
+def _fitting(document: dict[str, Any], part: str | None) -> Callable[[Page], Fitted]:
+    if part is not None:
+        return lambda page: part_of(document, part, page)
+    return lambda page: document_that_fits(document, page)
+
+
+# What the first answer about a trace shows: who wants more asks for the part.
+_MAIN_PARTS = ("trace", "window", "gpu", "idle", "launch", "host", "verdict", "advice")
+
+
+def _without_details(document: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: document[name] for name in _MAIN_PARTS}
+    # Told as the answer's doubts.
+    shown["trace"] = {key: value for key, value in document["trace"].items() if key != "health"}
+    brief = ("title", "remedy", "where", "saves_ns", "share")
+    shown["advice"] = [{key: each[key] for key in brief} for each in document["advice"]]
+    return shown
+
+
+def _brief(analysis: Analysis) -> dict[str, Any]:
+    """A trace among several; asked for by its trace_id, it is told in full."""
+    return {
+        "trace_id": analysis.trace.trace_id,
+        "path": analysis.trace.path,
+        "rank": analysis.trace.rank,
+        "span_ns": analysis.window.span_ns,
+        "busy_ns": analysis.gpu and analysis.gpu.busy_ns,
+        "regime": analysis.verdict.regime,
+        "bottleneck": analysis.verdict.bottleneck,
+        "confidence": analysis.verdict.confidence,
+    }
+
+
+def _two(trace_ids: Sequence[int]) -> tuple[int, int]:
+    if len(trace_ids) != 2:
+        raise TracekitError("trace_ids are two numbers: those of the traces to compare")
+    return trace_ids[0], trace_ids[1]
+
+
+def _command(command: str, *arguments: str, **options: str | int | None) -> str:
+    """The command line that asks the same."""
+    parts = ["tracekit", command, *map(shlex.quote, arguments)]
+    for name, value in options.items():
+        if value is not None:
+            parts.append(f"--{name.replace('_', '-')} {shlex.quote(str(value))}")
+    return " ".join(parts)

@@ -1,0 +1,77 @@
+"""Opens what a user names, whatever it is: a trace, a database, or a lake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracekit.ingest.resources import Resources
+    from tracekit.run import Database
+    from tracekit.thresholds import Thresholds
+    from tracekit.verdict.model import Analysis
+    from tracekit.verdict.run_model import RunVerdict
+
+# A replay that joins ranks reads all their events.
+_MOST_JOINED = 64
+
+
+def open_given(path: str, resources: Resources) -> Database:
+    """Opens a lake or a part of one, a database, or a trace.
+
+    Raises:
+        TracekitError: when it cannot be read.
+    """
+    from tracekit.lake.layout import may_be_lake
+
+    if may_be_lake(path):
+        from tracekit.lake.reading import open_lake
+
+        return open_lake(path, resources)
+    from tracekit.run import open_any
+
+    return open_any(path, resources)
+
+
+def analyses_of(
+    database: Database, trace_id: int | None, window: str | None, thresholds: Thresholds
+) -> list[Analysis]:
+    """The analyses of one trace or of all: of a lake, those that it stores, unless a window or
+    threshold asks for others."""
+    from tracekit.thresholds import Thresholds
+    from tracekit.verdict.analyze import gather
+
+    stored = getattr(database, "analyses", None)
+    if stored is None or window is not None or thresholds != Thresholds():
+        return gather(database, trace_id, window, thresholds)
+    found: list[Analysis] = stored(trace_id)
+    return found
+
+
+def verdict_together(
+    database: Database, analyses: list[Analysis], thresholds: Thresholds
+) -> tuple[RunVerdict | None, str]:
+    """The verdict of the run whose ranks these traces are, or why there is none.
+
+    A single trace has neither.
+    """
+    if len(analyses) < 2:
+        return None, ""
+    if reason := _not_one_run(database):
+        return None, reason
+    from tracekit.verdict.run_verdict import NoRun, judge_run
+
+    found = judge_run(database, analyses, thresholds)
+    return (None, found.reason) if isinstance(found, NoRun) else (found, "")
+
+
+def _not_one_run(database: Database) -> str:
+    """Why a lake's traces get no verdict together; empty where they may."""
+    ranks = getattr(database, "ranks", ())
+    if len({rank.run for rank in ranks}) > 1:
+        return "the lake holds several runs: choose one, as LAKE/run=NAME"
+    if len(ranks) > _MOST_JOINED:
+        return (
+            f"the run has {len(ranks):,} ranks, and a verdict on all together replays at most "
+            f"{_MOST_JOINED}: ask `tracekit query stragglers` who delays the others"
+        )
+    return ""
