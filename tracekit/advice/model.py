@@ -31,6 +31,7 @@ class Advice:
     remedy: str
     """Its name; `tracekit advise --how NAME` tells how to do it."""
     title: str
+    """What to do, as an imperative."""
     cause: str
     """The cause of time that it lessens (tracekit/causes.py); of several, the one whose removal
     gains most in the window."""
@@ -62,8 +63,11 @@ class Addition:
     """What one piece of advice adds to those before it."""
 
     remedy: str
+    """Its name."""
     where: str | None
+    """Its place."""
     adds_ns: int
+    """What it saves beyond those before it."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,11 @@ class Together:
     """
 
     saves_ns: int
+    """What they save together."""
     share: float
     """saves_ns over the window's length."""
     additions: list[Addition]
+    """The advice in the order in which it is added."""
     changes: list[str]
     """The changes as `tracekit whatif` takes them."""
     bound_by: dict[str, float]
@@ -92,7 +98,9 @@ class Unlooked:
     """Remedies that could not be looked for, and what was not recorded."""
 
     remedies: list[str]
+    """Their names."""
     missing: str
+    """What was not recorded, and how to record it."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +108,19 @@ class FixList:
     """What could be changed in a run, most worth first; what happened once comes last."""
 
     trace: str
+    """The trace's path."""
     window: str
+    """The window's name."""
     window_ns: int
     """The window's length without one-off events."""
     bottleneck: str | None
     """The verdict's: the cause whose removal gains most. What can be had of it, the list tells."""
     advice: list[Advice]
+    """What to change, most worth first."""
     together: Together | None
     """Of one change, if no other adds to it. None: no change to a step saves enough."""
     unlooked: list[Unlooked]
+    """Remedies that could not be looked for."""
     notes: list[str]
     """How the list and the verdict's bottleneck go together; why the list is empty."""
 

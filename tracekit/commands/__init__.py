@@ -25,6 +25,7 @@ from tracekit.commands.mcp import mcp
 from tracekit.commands.probe import probe
 from tracekit.commands.query import query
 from tracekit.commands.report import report
+from tracekit.commands.schema import schema
 from tracekit.commands.sql import sql
 from tracekit.commands.sweep import sweep
 from tracekit.commands.whatif import whatif
@@ -66,7 +67,7 @@ def cli() -> None:
 
 _COMMANDS = (
     advise, analyze, capture, crosscheck, diff, export, history, lake, load, mcp, probe, query,
-    report, sql, sweep, whatif, workloads,
+    report, schema, sql, sweep, whatif, workloads,
 )  # fmt: skip
 for command in _COMMANDS:
     cli.add_command(command)

@@ -34,13 +34,21 @@ class CheckedFigure:
     """
 
     analysis: str
+    """HTA's analysis that gives it."""
     name: str
+    """The figure's name."""
     unit: str
+    """Its unit."""
     hta: Value
+    """HTA's number."""
     by_hta_rules: Value
+    """HTA's rules over tracekit's tables."""
     tracekit: Value
+    """By tracekit's definitions."""
     agrees: bool | None
+    """Whether hta equals by_hta_rules; null: HTA failed."""
     reasons: list[str] = field(default_factory=list)
+    """Rules of HTA that differ from tracekit's."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +56,13 @@ class Report:
     """All figures of a trace. `failures` gives, by analysis, the reason why HTA failed."""
 
     path: str
+    """The trace's path."""
     hta_version: str
+    """The version of HolisticTraceAnalysis."""
     figures: list[CheckedFigure]
+    """The figures."""
     failures: dict[str, str]
+    """Why HTA failed, by analysis."""
 
     @property
     def agrees(self) -> bool:

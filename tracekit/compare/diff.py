@@ -28,7 +28,9 @@ class Diff(Shown):
     """
 
     a: str
+    """The path of the trace to compare with."""
     b: str
+    """The path of the trace that is compared."""
     summary: Rows
     waterfall: Rows
     classes: Rows
@@ -36,6 +38,7 @@ class Diff(Shown):
     operators: Rows
     modules: Rows
     doubts: Rows
+    """What makes these numbers doubtful."""
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""

@@ -19,8 +19,11 @@ class Moved:
     """Step length of a changed run over the unchanged run's, by round: median and quartiles."""
 
     ratio: float
+    """The median."""
     low: float
+    """The lower quartile (times as long)"""
     high: float
+    """The upper quartile (times as long)"""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class ShareRange:
     """The part of a step that follows a side's work, as a range within 0 to 1."""
 
     low: float
+    """At least."""
     high: float
+    """At most."""
 
     def __str__(self) -> str:
         if self.high - self.low < 0.01:
@@ -41,10 +46,15 @@ class Judgement:
     """What the experiments say: `agrees` is None if they, or the verdict, are inconclusive."""
 
     regime: str
+    """What the experiments say."""
     agrees: bool | None
+    """Whether they support the verdict; null: it cannot be told."""
     device: ShareRange | None
+    """The part of a step that follows the device's work."""
     host: ShareRange | None
+    """The part of a step that follows the host's work."""
     why: list[str]
+    """The reasons, as sentences."""
 
 
 def part_of_device(

@@ -45,15 +45,20 @@ class Applied:
     """
 
     remedies: list[str]
+    """Their names."""
     what: str
+    """What was applied."""
     reason: str | None = None
     """Why it was not run."""
     arithmetic: str | None = None
     """Where the promise is from, or why there is none."""
     promised_ns: int | None = None
+    """The step as the fix list promises it."""
     measured_ns: int | None = None
+    """The step as measured."""
     moved: Moved | None = None
     error: float | None = None
+    """Promised over measured time, minus 1."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,12 @@ class AppliedAdvice:
     parameters: dict[str, int | str]
     device: str
     step_ns: int
+    """The median step without the profiler."""
     spread: float
     dilation: float
     """How many times as long a step takes with the profiler, whose trace the promises are from."""
     advice: list[Applied]
+    """What was applied, promised and measured."""
     others: list[str]
     """What the list also advises, which needs an edit of the program."""
 

@@ -24,8 +24,11 @@ class HalvingGains:
     """Gains by replay of halving each side's work, and of a CUDA graph: fractions of the window."""
 
     host: float
+    """With the host's work halved (fraction of the window)"""
     device: float
+    """With the device's work halved (fraction of the window)"""
     cuda_graph: float
+    """With free launches (fraction of the window)"""
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,13 @@ class Point:
     traffic_bytes: int | None
     traffic_bytes_per_s: float | None
     regime: str | None = None
+    """What bounds the trace."""
     bottleneck: str | None = None
+    """The cause whose removal gains most."""
     share_busy: float | None = None
+    """The device's busy share (fraction of the GPU-active span)"""
     share_compute: float | None = None
+    """Time in compute operators, without a GPU (fraction of the steps)"""
     gains: HalvingGains | None = None
 
     @property
@@ -89,7 +96,9 @@ class Shape:
     dim: int | None
     hidden: int | None
     regime: str | None
+    """What bounds the baseline."""
     fastest: str | None
+    """The fastest variant."""
     speedup: float | None
 
 
@@ -98,13 +107,19 @@ class Sweep(Shown):
     """The requested points, in the grid's order, shape by shape."""
 
     database: str
+    """The file that holds the points."""
     device: str
+    """The device they ran on."""
     baseline: str
+    """The variant that speed-ups are over."""
     variants: list[str]
+    """The variants that were compared."""
     captured: int
     """The number of points that this call ran; the database had the others already."""
     points: list[Point]
+    """Each variant at each size."""
     shapes: list[Shape]
+    """Each size of the grid."""
 
     @property
     def is_right(self) -> bool:

@@ -48,18 +48,26 @@ class Experiment:
     """
 
     name: str
+    """The experiment's name."""
     what: str
+    """What was changed."""
     reason: str | None = None
     """Why the experiment was not run."""
     arithmetic: str | None = None
     """The arithmetic of the prediction, or why there is no prediction."""
     predicted_ns: int | None = None
+    """The step as predicted."""
     measured_ns: int | None = None
+    """The step as measured."""
     moved: Moved | None = None
     error: float | None = None
+    """Predicted over measured time, minus 1."""
     work_factor: float | None = None
+    """The recorded device work of the changed run over the unchanged one's."""
     given_ns: int | None = None
+    """The prediction with that device work."""
     given_error: float | None = None
+    """That prediction over the measured time, minus 1."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +79,22 @@ class Probe:
     parameters: dict[str, int | str]
     device: str
     regime: str
+    """What the trace says bounds the run."""
     bottleneck: str | None
     confidence: str
     step_ns: int
+    """The median step without the profiler."""
     spread: float
     host_ns: int | None
+    """The host's own time in a step."""
     dilation: float
+    """How many times as long a step takes with the profiler."""
     work_ns: int
     """The recorded device time per step; on a CPU, the time of compute operators."""
     replayed_ns: int | None
     """The unchanged step, replayed without the profiler's cost to the host; None on a CPU."""
     experiments: list[Experiment]
+    """What was changed, predicted and measured."""
     judgement: Judgement
 
     def as_dict(self) -> dict[str, Any]:

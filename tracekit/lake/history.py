@@ -23,7 +23,7 @@ _AFTER_EPOCH_NS = 10**18
 _SPREAD = 1.4826
 # The standard error of a median over that of a mean, for these.
 _MEDIAN_ERROR = sqrt(pi / 2)
-_FIGURES = (
+FIGURES = (
     "span_ns",
     "busy_ns",
     "compute_ns",
@@ -43,9 +43,13 @@ class RunFigures:
     """
 
     run: str
+    """The run's name."""
     started_ns: int | None
+    """When it started, since the Unix epoch."""
     ranks: int
+    """How many ranks it has (count)"""
     figures: dict[str, float]
+    """Figures of the query run_metrics."""
 
     @property
     def step_ns(self) -> float:
@@ -58,9 +62,13 @@ class StepChange:
     medians over the runs up to the next change."""
 
     run: str
+    """The first run with the new step."""
     last_before: str
+    """The last run with the old one."""
     before_ns: float
+    """The step before."""
     after_ns: float
+    """The step since."""
 
     @property
     def ratio(self) -> float:
@@ -75,10 +83,15 @@ class History:
     """
 
     order: str
+    """time or name."""
     runs: list[RunFigures]
+    """The runs in that order."""
     changes: list[StepChange]
+    """When the step changed."""
     compared: tuple[str, str] | None
+    """The runs that `diff` compares; null: the step never changed."""
     diff: Diff | None
+    """What changed at the last change."""
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
@@ -137,7 +150,7 @@ def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
     for run, figures in rows.items():
         began = [starts.get(row["trace_id"], 0) for row in figures]
         started = min(began) if min(began) > _AFTER_EPOCH_NS else None
-        medians = {name: median(row[name] for row in figures) for name in _FIGURES}
+        medians = {name: median(row[name] for row in figures) for name in FIGURES}
         runs.append(RunFigures(run, started, len(figures), medians))
     timed = all(each.started_ns is not None for each in runs)
     runs.sort(key=lambda each: (each.started_ns or 0 if timed else 0, each.run))

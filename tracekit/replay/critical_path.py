@@ -29,8 +29,11 @@ class Link:
     """
 
     event_id: int | None
+    """The event; null: the time between two."""
     cause: str
+    """The cause of its time."""
     side: str
+    """host, device, or unknown."""
     start_ns: int
     """Where the link's last piece on the path begins, in replayed ns since the trace's start."""
     dur_ns: int

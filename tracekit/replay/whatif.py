@@ -36,6 +36,7 @@ class StepLength:
     """A step's length as recorded and as predicted, from the previous completion to its own."""
 
     name: str
+    """The step's name."""
     window_ns: int
     predicted_ns: int
 
@@ -45,7 +46,9 @@ class WhatIf:
     """A window of a run as recorded, and as predicted with the changes."""
 
     trace: str
+    """The trace's path."""
     window: str
+    """The window's name."""
     changes: list[str]
     window_ns: int
     predicted_ns: int
@@ -56,6 +59,7 @@ class WhatIf:
     """The part of `predicted_ns` that is waits without an explanation in the trace. A replay keeps
     them as they were."""
     steps: list[StepLength]
+    """The profiler's steps."""
     doubts: list[str]
     """Problems of the trace that make the prediction doubtful."""
 

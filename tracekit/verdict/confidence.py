@@ -13,6 +13,9 @@ from tracekit.verdict.model import Beside, Facts, Finding, Verdict
 from tracekit.verdict.regime import accounted, host_gain
 from tracekit.verdict.steady import repeats_nothing, repetition_doubts
 
+# From the surest down; each doubt lowers it by one.
+LEVELS = ("high", "medium", "low")
+
 _SERIOUS = {
     "truncated": "The trace is cut off; the missing part could change the verdict.",
     "rejected_events": "Parts of the trace could not be read.",
@@ -53,10 +56,10 @@ def doubted(
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     plain = abs(margin) >= thresholds.plain_margin
-    level = min(2, len(doubts) + (0 if plain else 1))
+    level = min(len(LEVELS) - 1, len(doubts) + (0 if plain else 1))
     if ops < thresholds.few_ops or repeats_nothing(beside.repetition):
-        level = 2
-    confidence = ("high", "medium", "low")[level]
+        level = len(LEVELS) - 1
+    confidence = LEVELS[level]
     return replace(verdict, confidence=confidence, why=verdict.why + doubts)
 
 

@@ -38,8 +38,10 @@ class Trace:
     world_size: int | None
     devices: list[str]
     health: list[Finding]
+    """What makes the numbers doubtful."""
     trace_id: int
     capture: dict[str, Any] | None
+    """What `tracekit capture` or `tracekit.profile` noted about the run; null for other traces."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,15 @@ class Window:
     """The interval that shares refer to, on the trace's clock."""
 
     kind: str
+    """gpu_active, trace, step, or range (an annotated one)."""
     name: str
+    """As people read it, such as `ProfilerStep#6`."""
     start_ns: int
+    """Its start."""
     end_ns: int
+    """Its end."""
     span_ns: int
+    """Its length: what shares are shares of."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +88,17 @@ class Idle:
     """
 
     host_late_ns: int
+    """The launch of the op that ends a gap began after the gap did."""
     device_ns: int
+    """It began before the gap: a dependency, an event or launch latency."""
     device_in_launch_ns: int
+    """The part of device_ns in which the launch call still ran."""
     unlinked_ns: int
+    """The launch is not in the trace."""
     after_last_op_ns: int
+    """After the window's last op."""
     causes: dict[str, int]
+    """host_late_ns by what the launching thread did."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,7 @@ class Launch:
     """How work reached the device (queries/host/launch_stats.sql)."""
 
     count: int
+    """Launches."""
     delay_p50_ns: int
     delay_p90_ns: int
     queue_depth_p50: int
@@ -133,7 +147,9 @@ class Saving:
     """
 
     remove: str
+    """The cause of time that is removed."""
     saves_at_most_ns: int
+    """How much shorter the window would be."""
     with_unknown_limits_ns: int | None = None
     """For math and memory-bandwidth: the same if the cause also limits all kernels of which the
     trace does not tell whether math or memory does. None: there are no such kernels."""
@@ -152,13 +168,21 @@ class Verdict:
     """
 
     regime: str
+    """What bounds the window."""
     bottleneck: str | None
+    """The cause whose removal gains most; null: none, or unknown."""
     confidence: str
+    """How sure the regime is."""
     shares: dict[str, float]
+    """Parts of the window by name."""
     why: list[str]
+    """The reasons, as sentences."""
     savings: list[Saving]
+    """What removing each cause would save at most, the most first."""
     margin: float | None
+    """Positive: compute-bound; negative: overhead-bound; null: nothing to judge by."""
     try_next: list[str]
+    """What to do or record next, as sentences."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +195,9 @@ class Period:
     host: HostThread | None
     gains: Gains | None
     regime: str
+    """What bounds it."""
     bottleneck: str | None
+    """The cause whose removal gains most."""
 
 
 @dataclass(frozen=True)
@@ -185,10 +211,12 @@ class OneOffEvent:
     start_ns: int
     dur_ns: int
     excess_ns: int
+    """What it takes beyond the usual."""
     kind: str
     cause: str
     name: str | None
     place: str | None
+    """The Python line, module or operator."""
 
 
 @dataclass(frozen=True)
@@ -209,9 +237,13 @@ class Phase:
     """
 
     name: str
+    """The range's name."""
     window_ns: int
+    """From the previous range's completion to its own."""
     host_gain: float
+    """What halving the host's work gains."""
     device_gain: float
+    """What halving the device's work gains."""
 
 
 @dataclass(frozen=True)
@@ -242,19 +274,27 @@ class Analysis(Shown):
     trace: Trace
     window: Window
     gpu: Gpu | None
+    """The device that is judged; null in a trace without GPU ops."""
     idle: Idle | None
     launch: Launch | None
     host: HostThread | None
+    """The busiest host thread, in a trace without GPU ops; otherwise null."""
     verdict: Verdict
     causal: Causal | None
     one_offs: list[OneOffEvent]
+    """What happened once, and is not judged."""
     steps: list[Period]
+    """The profiler's steps."""
     phases: list[Phase]
+    """Ranges of the launching thread, in a trace without steps."""
     windows: list[Period]
+    """Other windows: the GPU-active span and the whole trace."""
     devices: list[Gpu]
+    """All devices in the window; `gpu` is the one with the most kernel time."""
     top_kernels: list[dict[str, Any]]
     memory_traffic: list[dict[str, Any]]
     advice: list[Advice]
+    """What to change, most worth first."""
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""

@@ -25,11 +25,17 @@ class LateRank:
     rank: int | None
     trace_id: int
     held_up_ns: int
+    """For how long all others together waited for it."""
     times_last: int
+    """In how many collectives it came last."""
     cause: str | None
+    """What it does for longer than the ranks that do the same; null: the traces do not tell."""
     place: str | None
+    """Where it does that."""
     excess_ns: int | None
+    """By how much longer."""
     saves_ns: int | None
+    """How much shorter the run would be if it took as long as the others."""
     in_pipeline: bool = False
     """Whether the others wait for it in sends and receives, not in collectives."""
 
@@ -41,9 +47,13 @@ class WaitingRank:
     rank: int | None
     trace_id: int
     waited_ns: int
+    """What it waited in collectives."""
     awaited_rank: int | None
+    """The rank for which it waited longest."""
     awaited_trace_id: int | None
+    """That rank's trace."""
     awaited_ns: int
+    """What it waited for that rank."""
     length_ns: int
     """From when the rank begins the first step until it has completed the last."""
 
@@ -57,13 +67,17 @@ class Collectives:
     """
 
     count: int
+    """How many were matched."""
     exchanges: int
     """Sends with their receives."""
     matched_by: dict[str, int]
+    """How many were matched by what."""
     left_out: int
     """Collectives that could not be matched without contradiction."""
     waited_ns: int
+    """All ranks' waits."""
     wire_ns: int
+    """Time on the wire, each collective once."""
     bandwidth: list[dict[str, Any]]
     """By type, size and group (queries/communication/link_bandwidth.sql)."""
 
@@ -74,7 +88,9 @@ class ClockAhead:
 
     rank: int | None
     ahead_ns: int
+    """Negative: behind."""
     residual_ns: int
+    """What the ends of collectives still differ by once clocks are aligned."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +98,9 @@ class Clocks:
     """How far the ranks' clocks differ, by the ends of their collectives (rank_clocks)."""
 
     apart_ns: int
+    """The largest difference between two clocks."""
     residual_ns: int
+    """What remains of the differences once clocks are aligned."""
     compared: int
     """The number of ranks whose clocks could be compared."""
     ranks: list[ClockAhead]
@@ -98,12 +116,19 @@ class SlowLink:
     """
 
     ranks: list[int]
+    """The ranks of the group (id)"""
     type: str
+    """The collective, or a send and receive."""
     message_bytes: int
+    """The size of a message."""
     wire_ns: int
+    """The median time on the wire."""
     others_wire_ns: int
+    """The same of like groups."""
     excess_ns: int
+    """What its slow messages take longer in a step."""
     saves_ns: int
+    """How much shorter a step would be without that."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +137,11 @@ class RunSaving:
     together: the mean of its steps."""
 
     remove: str
+    """What is removed."""
     rank: int | None
     """None: on all ranks."""
     saves_ns: int
+    """How much shorter a step would be: the mean of the steps."""
     share: float
     """Of the run's length."""
 
@@ -124,7 +151,9 @@ class RunVerdict:
     """The verdict of a run: one for all its ranks."""
 
     ranks: list[int | None]
+    """The ranks whose traces there are (id)"""
     world_size: int | None
+    """How many ranks the run has."""
     steps: int
     """Steps that all ranks recorded; 0: none, the run is judged as a whole."""
     step_ns: int | None
@@ -138,15 +167,20 @@ class RunVerdict:
     """The rank for which the others wait longest; None: they wait for nobody, or the traces do not
     tell."""
     late_ranks: list[LateRank]
+    """The ranks for which others waited, the worst first."""
     waiting: list[WaitingRank]
+    """What each rank waited."""
     collectives: Collectives | None
     clocks: Clocks | None
     bubble_ns: int
     """What ranks wait for the stages before or after them in a pipeline (`pipeline-bubble`),
     summed over ranks."""
     slow_links: list[SlowLink]
+    """Groups whose messages take longer than those of like groups."""
     savings: list[RunSaving]
+    """What removing something would save, the most first."""
     why: list[str]
+    """The reasons, as sentences."""
     unknown: list[str]
     """What the traces do not tell, and why."""
 

@@ -28,7 +28,9 @@ class RankWhatIf:
 
     rank: int
     waited_ns: int
+    """As recorded."""
     predicted_waited_ns: int
+    """As predicted."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,23 @@ class RunWhatIf:
     """A run as recorded, and as predicted with changes: all ranks replayed together."""
 
     traces: str
+    """What was given."""
     changes: list[str]
     window: str
+    """The window's name."""
     window_ns: int
     predicted_ns: int
     speedup: float
     waited_ns: int
     """What all ranks together wait for each other in collectives."""
     predicted_waited_ns: int
+    """The same as predicted."""
     steps: list[StepLength]
+    """The steps that all ranks recorded."""
     ranks: list[RankWhatIf]
+    """What each rank waits."""
     doubts: list[str]
+    """What makes the prediction doubtful."""
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""

@@ -1,0 +1,208 @@
+"""What each command prints with --json (or --format json), as one JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tracekit import __version__
+from tracekit.advice import model as advice
+from tracekit.advice.catalogue import EFFORTS
+from tracekit.compare import crosscheck, diff
+from tracekit.database import catalog
+from tracekit.errors import TracekitError
+from tracekit.experiments import applying, points, probing
+from tracekit.lake import history
+from tracekit.replay import whatif
+from tracekit.replay.critical_path import Link
+from tracekit.replay.gains import Causal, Gains
+from tracekit.replay.ranks import whatif as run_whatif
+from tracekit.schemas.classes import Classes, Schema, closed
+from tracekit.schemas.rows import columns_of, row_schema
+from tracekit.verdict import model as analysis
+from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
+from tracekit.verdict.confidence import LEVELS
+from tracekit.verdict.run_model import RunVerdict
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+# Fields that hold the rows of a question.
+_ROWS = {
+    ("Analysis", "top_kernels"): "top_kernels",
+    ("Analysis", "memory_traffic"): "memory_traffic",
+    ("Collectives", "bandwidth"): "link_bandwidth",
+} | {
+    ("Diff", name): f"diff_{name}"
+    for name in ("summary", "waterfall", "classes", "kernels", "operators", "modules")
+}
+
+# Classes whose fields are columns of a question, which describes them.
+_QUESTIONS = {
+    "Finding": "health",
+    "Trace": "overview",
+    "Gpu": "partition",
+    "Launch": "launch_stats",
+    "HostThread": "cpu_time",
+    "OneOffEvent": "one_offs",
+    "Point": "sweep_points",
+}
+
+_REGIMES = (OVERHEAD, COMPUTE, UNKNOWN)
+# A verdict that is unknown has no confidence.
+_CONFIDENCE = (*LEVELS, "none")
+_SEVERITIES = ("error", "warning", "info")
+_CHOICES = {
+    ("Verdict", "regime"): _REGIMES,
+    ("Period", "regime"): _REGIMES,
+    ("Probe", "regime"): _REGIMES,
+    ("Verdict", "confidence"): _CONFIDENCE,
+    ("Probe", "confidence"): _CONFIDENCE,
+    ("Finding", "severity"): _SEVERITIES,
+    ("Advice", "effort"): EFFORTS,
+}
+
+_FINDING_ROW = closed(
+    {
+        name: {"type": kind, "description": text}
+        for name, kind, text in (
+            ("trace_id", "integer", "the trace (id)"),
+            ("code", "string", "what is doubtful or missing"),
+            ("severity", "string", "error, warning, info, or missing: it was not recorded"),
+            ("count", "integer", "how many events it is about, if it is about events (count)"),
+            ("message", "string", "the same for people, with what to do"),
+        )
+    },
+    "A row of the query health or missing.",
+    optional=("count",),
+)
+_FIGURES = {
+    name: {"type": ["integer", "number", "null"], "description": columns_of("run_metrics")[name]}
+    for name in history.FIGURES
+}
+# What a link of the critical path tells about its event (tracekit/verdict/sites.py).
+_SITE = {
+    name: {"type": ["string", "null"], "description": columns_of("event_sites")[name]}
+    for name in ("name", "cpu_op", "module", "python_line")
+}
+# Fields whose types do not tell what they hold: a schema, or the class of a list's items with what
+# its JSON has, too.
+_OTHERS: dict[tuple[str, str], Schema | tuple[type, Schema]] = {
+    ("Causal", "links"): (Link, _SITE),
+    ("Diff", "doubts"): {"type": "array", "items": _FINDING_ROW},
+    ("RunFigures", "figures"): closed(_FIGURES, "Medians over the ranks."),
+}
+# Names in annotations that are imported for type checkers alone.
+_NAMES = {
+    "Advice": advice.Advice,
+    "Causal": Causal,
+    "Gains": Gains,
+    "Rows": list[dict[str, Any]],
+}
+
+
+def commands() -> dict[str, str]:
+    """The commands whose output has a schema, with the option that prints it."""
+    return {name: "--format json" if name in _OF_ROWS else "--json" for name in _OUTPUTS}
+
+
+def schema(command: str, question: str | None = None) -> Schema:
+    """The JSON Schema (draft 2020-12) of what a command prints; `question` names the one that
+    `query` or `lake ask` asks.
+
+    Raises:
+        TracekitError: when the command prints no JSON, or there is no such question.
+    """
+    if command not in _OUTPUTS:
+        raise TracekitError(
+            f"{command} prints no JSON; the commands that do: {', '.join(_OUTPUTS)}"
+        )
+    if question is not None and command not in ("query", "lake ask"):
+        raise TracekitError(f"{command} takes no question: give it to query, or to lake ask")
+    made = Classes(_ROWS, _QUESTIONS, _CHOICES, _OTHERS, _NAMES)
+    output = _of_rows(question) if command in _OF_ROWS else _OUTPUTS[command](made)
+    name = " ".join(filter(None, ("tracekit", command, question)))
+    head = {
+        "$schema": DIALECT,
+        "$id": f"urn:tracekit:{name.removeprefix('tracekit ').replace(' ', ':')}:{__version__}",
+        "title": f"{name} {commands()[command]}",
+    }
+    return head | output | ({"$defs": made.definitions} if made.definitions else {})
+
+
+def _of_rows(question: str | None) -> Schema:
+    """Rows: of a question, or of any SQL."""
+    if question is None:
+        rows: Schema = {
+            "type": "object",
+            "description": "One row: a property for each column, in any type of JSON.",
+        }
+        told = "The rows of the answer. NaN and the infinities are null."
+    else:
+        rows = row_schema(catalog.query(question).name)
+        told = "The rows of the answer; with --columns, they have only the properties chosen."
+    return {"description": told, "type": "array", "items": rows}
+
+
+def _one(kind: type, mark: str, **more: Schema) -> Callable[[Classes], Schema]:
+    """The output that one class defines; `mark` is its `schema`, `more` what its JSON adds."""
+    return lambda made: made.of(kind, _marked(mark) | more)
+
+
+def _marked(mark: str) -> Schema:
+    return {"schema": {"const": mark, "description": "The name and version of this form."}}
+
+
+def _either(*outputs: Callable[[Classes], Schema]) -> Callable[[Classes], Schema]:
+    return lambda made: {"oneOf": [each(made) for each in outputs]}
+
+
+_analysis = _one(analysis.Analysis, analysis.SCHEMA)
+
+
+def _analyses(made: Classes) -> Schema:
+    run = made.of(RunVerdict)
+    listed = closed(
+        {
+            **_marked(f"{analysis.SCHEMA}+list"),
+            "analyses": {
+                "type": "array",
+                "items": _analysis(made),
+                "description": "One for each trace, in the order of trace_id.",
+            },
+            "run": {
+                "anyOf": [run, {"type": "null"}],
+                "description": "The verdict of the run whose ranks the traces are; null: they are "
+                "not the ranks of one run.",
+            },
+            "no_run": {"type": "string", "description": "Why there is no verdict of a run."},
+        },
+        "The analyses of several traces.",
+        optional=("no_run",),
+    )
+    made.definitions["Analyses"] = listed
+    return {"$ref": "#/$defs/Analyses"}
+
+
+def _any_rows(_: Classes) -> Schema:
+    return _of_rows(None)
+
+
+_AGREES = {"type": "boolean", "description": "Whether all figures of HTA equal those by its rules."}
+_OF_ROWS = ("query", "sql", "lake ask")
+_OUTPUTS: Mapping[str, Callable[[Classes], Schema]] = {
+    "analyze": _either(_analysis, _analyses),
+    "advise": _one(advice.FixList, advice.SCHEMA),
+    "whatif": _either(
+        _one(whatif.WhatIf, whatif.SCHEMA), _one(run_whatif.RunWhatIf, run_whatif.SCHEMA)
+    ),
+    "diff": _one(diff.Diff, diff.SCHEMA),
+    "history": _one(history.History, history.SCHEMA),
+    "query": _any_rows,
+    "sql": _any_rows,
+    "lake ask": _any_rows,
+    "sweep": _one(points.Sweep, points.SCHEMA),
+    "probe": _either(
+        _one(probing.Probe, probing.SCHEMA), _one(applying.AppliedAdvice, applying.SCHEMA)
+    ),
+    "crosscheck": _one(crosscheck.Report, crosscheck.SCHEMA, agrees=_AGREES),
+}
