@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
-from tracekit.advice.catalogue import Remedy, remedy
+from tracekit.advice.catalogue import remedy
+from tracekit.agents.about import described, listed, without_sql, words
 from tracekit.agents.answers import (
     Fitted,
     Page,
@@ -23,7 +25,7 @@ from tracekit.agents.answers import (
 from tracekit.agents.folders import Folders
 from tracekit.agents.opened import Opened
 from tracekit.database import catalog
-from tracekit.database.catalog import Query, Value
+from tracekit.database.catalog import Value
 from tracekit.errors import TracekitError
 from tracekit.lake.opening import analyses_of, verdict_together
 from tracekit.reporters.rows import first_rows
@@ -32,7 +34,9 @@ from tracekit.thresholds import Thresholds
 if TYPE_CHECKING:
     from tracekit.run import Database
     from tracekit.verdict.model import Analysis
+    from tracekit.verdict.run_model import RunVerdict
 
+T = TypeVar("T")
 Told = dict[str, Any]
 
 # Rows of an answer: by default, and at most.
@@ -58,6 +62,13 @@ class Tools:
         self._characters = characters
         self._timeout_s = timeout_s
         self._lock = Lock()
+        self._last: WeakKeyDictionary[Database, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
+
+    def close(self) -> None:
+        """Closes what is open, unless a call is still being answered."""
+        if self._lock.acquire(blocking=False):
+            self._opened.close()
+            self._lock.release()
 
     def load(self, path: str) -> Told:
         return self.query("overview", path, {}, rows=MOST_ROWS)
@@ -73,10 +84,15 @@ class Tools:
     ) -> Told:
         page = self._page(rows, offset)
         limits = Thresholds()
-        with self._reading(path) as database:
+
+        def judged(database: Database) -> tuple[list[Analysis], RunVerdict | None, str]:
             with database.sharing():
                 analyses = analyses_of(database, trace_id, window, limits)
-                run, no_run = verdict_together(database, analyses, limits)
+                return analyses, *verdict_together(database, analyses, limits)
+
+        with self._reading(path) as database:
+            key = ("verdict", trace_id, window)
+            analyses, run, no_run = self._once(database, key, judged)
             findings = database.findings(trace_id)
         document: dict[str, Any]
         rest: list[str] = []
@@ -112,13 +128,17 @@ class Tools:
     ) -> Told:
         page = self._page(rows, offset)
         if how is not None:
-            words = _words(remedy(how))
+            told = words(remedy(how))
             command = _command("advise", how=how)
-            return answer(command, lambda page: document_that_fits(words, page), page)
+            return answer(command, lambda page: document_that_fits(told, page), page)
         if path is None:
             raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
         with self._reading(path) as database:
-            document = database.advise(trace=trace_id, window=window).as_dict()
+            document = self._once(
+                database,
+                ("advise", trace_id, window),
+                lambda database: database.advise(trace=trace_id, window=window).as_dict(),
+            )
             findings = database.findings(trace_id)
         command = _command("advise", path, trace_id=trace_id, window=window)
         return answer(f"{command} --json --all", _fitting(document, part), page, findings)
@@ -134,11 +154,15 @@ class Tools:
         offset: int = 0,
     ) -> Told:
         page = self._page(rows, offset)
-        with self._reading(path) as database:
+
+        def predicted(database: Database) -> Told:
             if trace_id is None and window is None and len(database.trace_ids()) > 1:
-                document = database.whatif_together(*changes).as_dict()
-            else:
-                document = database.whatif(*changes, trace=trace_id, window=window).as_dict()
+                return database.whatif_together(*changes).as_dict()
+            return database.whatif(*changes, trace=trace_id, window=window).as_dict()
+
+        with self._reading(path) as database:
+            key = ("whatif", *changes, trace_id, window)
+            document = self._once(database, key, predicted)
             findings = database.findings(trace_id)
         command = _command("whatif", path, *changes, trace_id=trace_id, window=window)
         return answer(f"{command} --json", _fitting(document, part), page, findings)
@@ -185,12 +209,12 @@ class Tools:
         page = self._page(ROWS, 0)
         if name is not None:
             question = catalog.query(name)
-            about = _described(question)
+            about = described(question)
             command = _command("query", name) + " --explain"
-            return answer(command, lambda page: _without_sql(about, name, page), page)
+            return answer(command, lambda page: without_sql(about, name, page), page)
         if topic is not None and topic not in catalog.TOPICS:
             raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(catalog.TOPICS)}")
-        return answer("tracekit query --list", lambda page: _listed(topic, page), page)
+        return answer("tracekit query --list", lambda page: listed(topic, page), page)
 
     def sql(
         self,
@@ -234,8 +258,13 @@ class Tools:
                     f"trace_ids: {', '.join(map(str, known))}"
                 )
             first, second = _two(trace_ids or known)
-            document = database.diff(first, second, top).as_dict()
-        findings = document.pop("doubts")
+            document = self._once(
+                database,
+                ("diff", first, second, top),
+                lambda database: database.diff(first, second, top).as_dict(),
+            )
+        findings = document["doubts"]
+        document = {name: value for name, value in document.items() if name != "doubts"}
         command = _command("diff", *given)
         if trace_ids is not None:
             command += f" --trace-ids {first} {second}"
@@ -249,6 +278,15 @@ class Tools:
             files = [each for path in paths for each in self._folders.checked(path)]
             with self._opened.using(files) as database:
                 yield database
+
+    def _once(self, database: Database, key: tuple[Any, ...], ask: Callable[[Database], T]) -> T:
+        """What `ask` tells of a database, kept until something else is asked of it: an agent reads
+        an answer page by page."""
+        last = self._last.get(database)
+        if last is None or last[0] != key:
+            last = self._last[database] = (key, ask(database))
+        found: T = last[1]
+        return found
 
     def _asked(
         self,
@@ -281,51 +319,6 @@ def in_tools_words(message: str) -> str:
     for option, name in _CALLED.items():
         found = found.replace(option, name)
     return short(found)
-
-
-def _described(question: Query) -> dict[str, Any]:
-    """A question with its parameters, its columns with their units, and its SQL."""
-    return {
-        "name": question.name,
-        "question": question.question,
-        "parameters": [
-            f"{each.name} ({each.type}, default {each.default}): {each.help}"
-            for each in question.parameters
-        ],
-        "columns": [f"{each.name} ({each.unit}): {each.help}" for each in question.columns],
-        "sql": question.sql.splitlines(),
-    }
-
-
-def _without_sql(about: dict[str, Any], name: str, page: Page) -> Fitted:
-    """What is to be told about a question; its SQL only where it fits."""
-    if len(text_of(about)) <= page.characters:
-        return about, []
-    found, left_out = document_that_fits({k: v for k, v in about.items() if k != "sql"}, page)
-    return found, [*left_out, f"sql: read the resource tracekit://queries/{name}"]
-
-
-def _listed(topic: str | None, page: Page) -> Fitted:
-    """The questions by topic, or those of one topic; if they do not fit, the topics."""
-    found: dict[str, dict[str, str]] = {each: {} for each in catalog.TOPICS}
-    for each in catalog.queries().values():
-        found[each.topic][each.name] = each.question
-    listed = {"questions": {each: found[each] for each in found if topic in (None, each)}}
-    if len(text_of(listed)) <= page.characters:
-        return listed, []
-    names = {each: list(found[each]) for each in found if topic in (None, each)}
-    if len(text_of(names)) <= page.characters:
-        return {"names": names}, ["what the questions ask: query with a name tells"]
-    return {"topics": list(names)}, ["the questions: query with a topic lists those of the topic"]
-
-
-def _words(words: Remedy) -> dict[str, Any]:
-    told = ("name", "title", "effort", "needs", "doubts", "risks", "check")
-    return {each: getattr(words, each) for each in told} | {
-        "before": words.before.splitlines(),
-        "after": words.after.splitlines(),
-        "sources": list(words.sources),
-    }
 
 
 def _fitting(document: dict[str, Any], part: str | None) -> Callable[[Page], Fitted]:

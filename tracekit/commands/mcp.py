@@ -50,15 +50,12 @@ def mcp(
     from tracekit.ingest.resources import Resources
 
     try:
-        from tracekit.agents.server import server
-    except ImportError as error:
+        from tracekit.agents.server import serve
+    except ModuleNotFoundError as error:
         missing = (error.name or "its package").partition(".")[0]
         raise TracekitError(f"mcp needs {missing}: pip install 'tracekit[mcp]'") from error
     opened = Opened(keep, Resources(**limits))
     tools = Tools(Folders(folders), opened, characters=max_characters, timeout_s=timeout_s)
     if sys.stdin.isatty():
         click.echo("tracekit: waiting for an agent on standard input; Ctrl-C ends", err=True)
-    try:
-        server(tools).run()
-    finally:
-        opened.close()
+    serve(tools)
