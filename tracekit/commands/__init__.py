@@ -14,6 +14,7 @@ import click
 from tracekit import __version__
 from tracekit.commands.advise import advise
 from tracekit.commands.analyze import analyze
+from tracekit.commands.annotate import annotate
 from tracekit.commands.capture import capture
 from tracekit.commands.crosscheck import crosscheck
 from tracekit.commands.diff import diff
@@ -22,6 +23,7 @@ from tracekit.commands.history import history
 from tracekit.commands.lake import lake
 from tracekit.commands.load import load
 from tracekit.commands.mcp import mcp
+from tracekit.commands.open import open_trace
 from tracekit.commands.probe import probe
 from tracekit.commands.query import query
 from tracekit.commands.report import report
@@ -66,8 +68,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    advise, analyze, capture, crosscheck, diff, export, history, lake, load, mcp, probe, query,
-    report, schema, sql, sweep, whatif, workloads,
+    advise, analyze, annotate, capture, crosscheck, diff, export, history, lake, load, mcp,
+    open_trace, probe, query, report, schema, sql, sweep, whatif, workloads,
 )  # fmt: skip
 for command in _COMMANDS:
     cli.add_command(command)

@@ -20,6 +20,7 @@ from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch
 from tracekit.native.members import Members, find_member, read_members
 from tracekit.native.streams import Rows
+from tracekit.trace.added import HEAD_BYTES, block_bytes
 from tracekit.trace.prefetch import prefetched
 from tracekit.trace.recovery import SPACE, Recovered, Rejected, next_event, recover, reject
 from tracekit.trace.source import ByteStream
@@ -112,6 +113,7 @@ class TraceReader:
         is_large = len(first) >= _CHUNK_BYTES
         with prefetched(chunks) if is_large else nullcontext(chunks) as self._chunks:
             self._read_head()
+            self._skip_annotations()
             while (yield from self._read_events()) and self._finds_second_events():
                 self.damage = "it has a second `traceEvents`, whose events follow the first's"
             # In a damaged trace a stray bracket may end the events too early: keep the rest.
@@ -150,6 +152,27 @@ class TraceReader:
             raise self._error(f"is not a trace: {reason}")
         reason = self.stream.damage or self._what_is_wrong(read)
         raise self._error(f"is not JSON: {reason}")
+
+    def events_begin(self) -> tuple[int, int]:
+        """Where the text behind the bracket of `traceEvents` begins, and where the trace's own
+        events begin: behind what `tracekit annotate` added. Both in bytes. Instead of `pieces`.
+
+        Raises:
+            TracekitError: when the file is not a trace.
+        """
+        self._chunks = iter(self.stream.read, b"")
+        self._read_head()
+        begin = self._offset
+        self._skip_annotations()
+        return begin, self._offset
+
+    def _skip_annotations(self) -> None:
+        self._fill(HEAD_BYTES)
+        left = block_bytes(self._buffer)
+        while left and self._fill(1):
+            size = min(left, len(self._buffer))
+            self._drop(size)
+            left -= size
 
     def _finds_second_events(self) -> bool:
         """Reads what follows the events, up to the trace's end or to further events."""

@@ -1,0 +1,2 @@
+-- From when the instants of each trace count.
+SELECT trace_id, coalesce(base_time_ns, 0) FROM trace ORDER BY trace_id

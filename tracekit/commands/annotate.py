@@ -1,0 +1,33 @@
+"""tracekit annotate"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tracekit.commands.options import resource_options
+
+
+@click.command()
+@click.argument("trace")
+@click.option(
+    "-o", "--output", required=True, help="The trace to write; .gz and .zst are compressed."
+)
+@resource_options
+def annotate(trace: str, output: str, **limits: Any) -> None:
+    """Write TRACE with tracekit's findings drawn in, for Perfetto.
+
+    Added are tracks of queue depth, busy share, copy bandwidth, idle gaps by cause, the critical
+    path with arrows, and where the fix list would change the program, at which price. The trace's
+    own events stay as they are, byte for byte, and tracekit leaves out the added ones when it loads
+    the file. The traces of a directory, an archive or a DB become one file, on one clock.
+    """
+    from tracekit.files import require_writable
+    from tracekit.ingest.resources import Resources
+    from tracekit.perfetto.annotate import annotate
+
+    require_writable(output)
+    events, traces = annotate(trace, output, Resources(**limits))
+    of = "" if traces == 1 else f" to {traces} traces"
+    click.echo(f"{output}: {events:,} events added{of}; open it in https://ui.perfetto.dev")

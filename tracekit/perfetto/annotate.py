@@ -1,0 +1,153 @@
+"""A trace with tracekit's tracks beside its own events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from tracekit.database import catalog
+from tracekit.database.connection import is_database
+from tracekit.database.export import opened
+from tracekit.errors import TracekitError
+from tracekit.files import written_whole
+from tracekit.perfetto.events import Process
+from tracekit.perfetto.tracks import draw
+from tracekit.trace.added import PID, block
+from tracekit.trace.reader import TraceReader
+from tracekit.trace.source import ByteStream, open_streams, trace_paths
+
+if TYPE_CHECKING:
+    from tracekit.ingest.resources import Resources
+    from tracekit.run import Database
+
+_ROWS_AT_ONCE = 20_000
+# Numbers of arrows that a trace has for itself in a file of several.
+_FLOWS = 1 << 20
+
+
+def annotate(
+    trace: str | Path, output: str | Path, resources: Resources | None = None
+) -> tuple[int, int]:
+    """Writes a trace with tracks of queue depth, busy share, copy bandwidth, idle gaps, the
+    critical path and the fix list; returns how many events were added, and for how many traces.
+
+    The trace's own text is untouched, byte for byte, and `load` leaves out what was added.
+    Annotations of an earlier call are replaced. Several traces (a directory, an archive, a
+    database) become one file with processes of their own for each, on one clock where their
+    collectives tell how far the clocks differ. `output` is compressed if it ends in .gz or .zst.
+
+    Raises:
+        TracekitError: when the trace cannot be read, or `output` cannot be written.
+    """
+    from tracekit.run import open_any
+
+    name = str(trace)
+    if name == "-":
+        raise TracekitError("annotate reads a trace twice: give a file, not standard input")
+    with open_any(name, resources) as database:
+        trace_ids = database.trace_ids()
+        if len(trace_ids) > 1 or is_database(name):
+            return _joined(database, output), len(trace_ids)
+        process = Process("tracekit")
+        draw(database, trace_ids[0], process)
+    with written_whole(output, [name]) as beside, opened(beside) as sink:
+        _spliced(name, block(process.events), sink)
+    return len(process.events), 1
+
+
+def _spliced(path: str, added: bytes, sink: BinaryIO) -> None:
+    """Writes the trace's text with a block put before its first event."""
+    with _stream(path) as stream:
+        begin, own = TraceReader(stream).events_begin()
+    skipped = 0
+    with _stream(path) as stream:
+        left = begin
+        for chunk in iter(stream.read, b""):
+            taken = 0
+            if left:
+                taken = min(left, len(chunk))
+                sink.write(chunk[:taken])
+                left -= taken
+                if left:
+                    continue
+                sink.write(added)
+                skipped = own - begin
+            if skipped:
+                more = min(skipped, len(chunk) - taken)
+                taken, skipped = taken + more, skipped - more
+            sink.write(chunk[taken:])
+
+
+def _stream(path: str) -> ByteStream:
+    (only,) = trace_paths([path])
+    for each in open_streams(only):
+        if isinstance(each, TracekitError):
+            raise each
+        return each
+    raise TracekitError(f"{path}: contains no trace")
+
+
+def _joined(database: Database, output: str | Path) -> int:
+    """Writes all traces of a database into one file; returns how many events were added."""
+    given = _places(database)
+    added: list[bytes] = []
+    with database.sharing():
+        for each in given:
+            process = Process(
+                f"tracekit: {each.label}",
+                PID + each.number,
+                each.ahead_ns,
+                _pids(database, each),
+                _FLOWS * each.number,
+            )
+            draw(database, each.trace, process)
+            added += process.events
+    with written_whole(output, [database.name]) as beside, opened(beside) as sink:
+        sink.write(b'{"traceEvents": [' + block(added))
+        before = b""
+        for each in given:
+            for text in _texts(database, each):
+                sink.write(before + text)
+                before = b",\n"
+        sink.write(b"\n]}\n")
+    return len(added)
+
+
+class _Place(NamedTuple):
+    """What tells a trace apart in one file: the variables of write_joined_events.sql."""
+
+    trace: int
+    label: str
+    ahead_ns: int
+    number: int
+    count: int
+
+
+def _places(database: Database) -> list[_Place]:
+    rows = database.ask("overview")
+    ahead = {row["trace_id"]: row["offset_ns"] for row in database.ask("rank_clocks")}
+    # Only clocks of one job can be compared; others are as their traces tell.
+    bases = dict(database.fetch(catalog.schema("read_bases"))[1])
+    first = min((base for base in bases.values()), default=0)
+    return [
+        _Place(
+            trace=row["trace_id"],
+            label=Path(row["path"]).name if row["rank"] is None else f"rank {row['rank']}",
+            ahead_ns=bases[row["trace_id"]] - first - ahead.get(row["trace_id"], 0),
+            number=number,
+            count=len(rows),
+        )
+        for number, row in enumerate(rows)
+    ]
+
+
+def _pids(database: Database, place: _Place) -> dict[int, int]:
+    _, rows = database.fetch(catalog.schema("joined_processes"), place._asdict())
+    return dict(rows)
+
+
+def _texts(database: Database, place: _Place) -> Iterator[bytes]:
+    sql = catalog.filled("write_joined_events", processes=catalog.schema("joined_processes"))
+    for batch in database.batches(sql, place._asdict(), _ROWS_AT_ONCE):
+        yield from (row[0].encode() for row in batch)
