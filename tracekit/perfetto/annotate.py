@@ -121,7 +121,7 @@ class _Place(NamedTuple):
     label: str
     ahead_ns: int
     number: int
-    count: int
+    traces: int
 
 
 def _places(database: Database) -> list[_Place]:
@@ -136,7 +136,7 @@ def _places(database: Database) -> list[_Place]:
             label=Path(row["path"]).name if row["rank"] is None else f"rank {row['rank']}",
             ahead_ns=bases[row["trace_id"]] - first - ahead.get(row["trace_id"], 0),
             number=number,
-            count=len(rows),
+            traces=len(rows),
         )
         for number, row in enumerate(rows)
     ]
