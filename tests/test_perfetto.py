@@ -278,3 +278,16 @@ def test_perfettos_page_gets_the_file_once_and_nobody_else_anything(server):
 def test_a_taken_port_is_named(server, tmp_path):
     with pytest.raises(TracekitError, match="is taken"):
         TraceServer(server.file, server.server_port)
+
+
+def test_bandwidth_over_time_has_the_bytes_of_the_operators(tmp_path):
+    trace = json.loads(json.dumps(SMALL))
+    shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"]}
+    trace["traceEvents"][0]["args"] = shapes
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(trace))
+    with tracekit.load(path) as run:
+        (row,) = run.ask("bandwidth_over_time", bins=1)
+        assert (row["bytes"], row["known_ns"]) == (4 * (64 * 32 + 32 * 16 + 64 * 16), 30_000)
+        rows = run.ask("bandwidth_over_time", bins=50)
+        assert abs(sum(each["bytes"] for each in rows) - row["bytes"]) <= len(rows)

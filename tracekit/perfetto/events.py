@@ -76,6 +76,25 @@ class Process:
         self.events.append(_text(fields | {"ts": _Us(at_ns + self.ahead_ns)} | more))
 
 
+class Level:
+    """Counters that are known for intervals, in order of time, and are 0 between them."""
+
+    def __init__(self, process: Process, unit: str) -> None:
+        self._process = process
+        self._unit = unit
+        self._ends: dict[str, int] = {}
+
+    def add(self, name: str, start_ns: int, end_ns: int, value: int) -> None:
+        if self._ends.get(name, start_ns) != start_ns:
+            self._process.counter(name, self._ends[name], **{self._unit: 0})
+        self._process.counter(name, start_ns, **{self._unit: value})
+        self._ends[name] = end_ns
+
+    def end(self) -> None:
+        for name, end_ns in self._ends.items():
+            self._process.counter(name, end_ns, **{self._unit: 0})
+
+
 @dataclass(frozen=True)
 class _Us:
     """Microseconds with all digits, of which a double cannot hold all."""

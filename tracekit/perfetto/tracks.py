@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracekit.perfetto.events import Process
+from tracekit.perfetto.events import Level, Process
 from tracekit.replay.remedies import query_of
 from tracekit.text import duration, percent
 from tracekit.verdict.analyze import examined
@@ -59,15 +59,16 @@ def _counters(database: Reader, trace_id: int, process: Process) -> None:
     for row in database.ask("busy_over_time", trace=trace_id):
         name = f"busy share, device {row['device_id']}"
         process.counter(name, row["start_ns"], share=round(row["busy_share"], 6))
-    ends: dict[str, int] = {}
+    queue = Level(process, "launches")
     for row in database.ask("queue_depth", trace=trace_id):
         name = f"queue depth, device {row['device_id']} stream {row['stream']}"
-        if ends.get(name, row["start_ns"]) != row["start_ns"]:
-            process.counter(name, ends[name], launches=0)
-        process.counter(name, row["start_ns"], launches=row["depth"])
-        ends[name] = row["end_ns"]
-    for name, end_ns in ends.items():
-        process.counter(name, end_ns, launches=0)
+        queue.add(name, row["start_ns"], row["end_ns"], row["depth"])
+    queue.end()
+    memory = Level(process, "bytes_per_s")
+    for row in database.ask("bandwidth_over_time", trace=trace_id):
+        name = f"memory bandwidth by shapes, device {row['device_id']}"
+        memory.add(name, row["start_ns"], row["end_ns"], round(row["bytes_per_s"]))
+    memory.end()
     for row in database.ask("copy_bandwidth", trace=trace_id):
         name = f"copy bandwidth, device {row['device_id']} {row['copy_kind']}"
         process.counter(name, row["at_ns"], bytes_per_s=round(row["bytes_per_s"]))

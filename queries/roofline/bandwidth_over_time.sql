@@ -1,0 +1,51 @@
+-- question: What memory bandwidth do operators reach by their shapes, over time?
+-- param trace (integer, default all): the trace_id to look at
+-- param bins (integer, default 1000): into how many equal parts to cut each device's GPU-active span
+-- column trace_id (id): the trace
+-- column device_id (id): the device
+-- column start_ns (ns): where the part begins
+-- column end_ns (ns): where it ends; the last part may be shorter
+-- column known_ns (ns): time of GPU ops in it of operators whose bytes are known; parts without are left out
+-- column bytes (bytes): what these operators read and write, each tensor once, in proportion to their time in
+--     the part
+-- column bytes_per_s (bytes per second): bytes over the part's length; more than the memory's where caches
+--     serve
+-- column share_of_bandwidth (fraction of the device's memory bandwidth): bytes_per_s over it; NULL: unknown
+-- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
+WITH span AS MATERIALIZED (
+    SELECT trace_id, device_id, start_ns AS first_ns, end_ns AS last_ns,
+           greatest(1, (end_ns - start_ns) // coalesce(getvariable('bins'), 1000) + 1) AS bin_ns
+    FROM windows
+    WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id) AND end_ns > start_ns
+),
+work AS MATERIALIZED (
+    SELECT trace_id, event_id, read_bytes + written_bytes AS moved_bytes, unnest(gpu_op_ids) AS op_id
+    FROM measured_work()
+),
+-- An operator of several GPU ops moves its bytes in all of them alike.
+op AS MATERIALIZED (
+    SELECT trace_id, g.device_id, g.start_ns, g.end_ns,
+           moved_bytes / sum(g.end_ns - g.start_ns) OVER (PARTITION BY trace_id, w.event_id, g.device_id)
+               AS bytes_per_ns
+    FROM work AS w JOIN gpu_ops AS g USING (trace_id) WHERE op_id = g.event_id AND g.end_ns > g.start_ns
+),
+cut AS (
+    SELECT trace_id, device_id, bytes_per_ns, start_ns, end_ns, first_ns, last_ns, bin_ns,
+           unnest(range((start_ns - first_ns) // bin_ns, (end_ns - 1 - first_ns) // bin_ns + 1)) AS bin
+    FROM op JOIN span USING (trace_id, device_id) WHERE start_ns >= first_ns AND end_ns <= last_ns
+),
+summed AS (
+    SELECT trace_id, device_id, first_ns + bin * bin_ns AS start_ns,
+           least(first_ns + (bin + 1) * bin_ns, last_ns) AS end_ns, sum(ns)::BIGINT AS known_ns,
+           round(sum(ns * bytes_per_ns))::BIGINT AS bytes
+    FROM (
+        SELECT *, least(end_ns, first_ns + (bin + 1) * bin_ns) - greatest(start_ns, first_ns + bin * bin_ns)
+                   AS ns
+        FROM cut
+    ) GROUP BY trace_id, device_id, bin, first_ns, last_ns, bin_ns
+)
+SELECT s.trace_id, s.device_id, start_ns, end_ns, known_ns, bytes,
+       bytes * 1e9 / (end_ns - start_ns) AS bytes_per_s,
+       bytes * 1e9 / (end_ns - start_ns) / p.memory_bytes_per_s AS share_of_bandwidth
+FROM summed AS s LEFT JOIN device_peaks AS p ON s.trace_id = p.trace_id AND s.device_id = p.device_id
+ORDER BY s.trace_id, s.device_id, start_ns
