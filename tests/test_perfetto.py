@@ -204,6 +204,11 @@ def test_names_from_the_trace_stay_text(tmp_path):
     annotate(path, output)
     holds_the_format(added(output))
     assert content(output) == content(path)
+    # Perfetto refuses a character in two escapes.
+    assert "🔥" in output.read_text()
+    tracks = [each["tid"] for each in added(output) if each["name"] == "thread_name"]
+    assert len(set(tracks)) == len(tracks)
+    assert all(each < 2**32 for each in tracks)
 
 
 def test_a_false_block_of_annotations_loses_nothing_silently(tmp_path):

@@ -18,7 +18,8 @@ def open_trace(trace: str, plain: bool, print_url: bool, **limits: Any) -> None:
     """Open TRACE in Perfetto, with tracekit's findings drawn in.
 
     The trace does not leave this machine: Perfetto's page (https://ui.perfetto.dev) runs in the
-    browser and reads it from 127.0.0.1. The command ends when the page has read the trace.
+    browser and reads it from 127.0.0.1, for which the browser may ask permission. The command ends
+    when the page has read the trace.
     """
     import tempfile
     import webbrowser

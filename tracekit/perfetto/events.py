@@ -15,6 +15,8 @@ CATEGORY = "tracekit"
 # Viewers sort processes by this number: these come before all others.
 _SORT_INDEX = -100
 _FIRST_FLOW = 1 << 40
+# At most this many processes have different numbers of threads.
+_PROCESSES = 100_000
 
 
 @dataclass
@@ -62,7 +64,8 @@ class Process:
 
     def _track(self, track: str) -> int:
         if track not in self._tracks:
-            self._tracks[track] = tid = len(self._tracks) + 1
+            # Perfetto may tell threads apart by this number alone.
+            self._tracks[track] = tid = self.pid + (len(self._tracks) + 1) * _PROCESSES
             self._metadata("thread_name", tid, name=track)
             self._metadata("thread_sort_index", tid, sort_index=tid)
         return self._tracks[track]
@@ -108,7 +111,12 @@ class _Us:
 
 def _text(fields: dict[str, Any]) -> bytes:
     members = (
-        f"{json.dumps(key)}:{each if isinstance(each, _Us) else json.dumps(each)}"
-        for key, each in fields.items()
+        f'"{key}":{each if isinstance(each, _Us) else _json(each)}' for key, each in fields.items()
     )
     return ("{" + ",".join(members) + "}").encode()
+
+
+def _json(value: Any) -> str:
+    # Perfetto does not read the two escapes of a character beyond the first 65,536:
+    # https://github.com/google/perfetto/blob/main/src/trace_processor/importers/json/json_parser.h
+    return json.dumps(value, ensure_ascii=False)
