@@ -80,8 +80,12 @@ def test_early_steps_are_recorded_with_an_estimate_where_there_is_room(first, ou
     assert (recorder.estimate_mb is not None) == (first >= 6)
 
 
-def test_nothing_is_recorded_that_was_not_asked_for(output):
+def test_nothing_is_recorded_or_left_that_was_not_asked_for(output):
+    as_json, _ = verdict_paths(output)
+    output.parent.mkdir()
+    as_json.write_text("{}")
     train(StepRecorder(output, (3, 4), verdict=False))
+    assert not as_json.exists()  # It was about another trace.
     text = gzip.decompress(output.read_bytes())
     assert b"Input Dims" not in text and b"python_function" not in text and b"[memory]" not in text
 
@@ -181,19 +185,20 @@ def test_another_profiler_that_already_runs_is_left_alone(output):
     assert any(each.key == "aten::linear" for each in other.key_averages())
 
 
-def test_another_profiler_of_another_thread_waits_for_the_next_step(output):
+@pytest.mark.parametrize("at", [8, 9, 11])
+def test_another_profiler_of_another_thread_waits_for_the_next_step(at, output):
     threads = []
 
     def between(step):
-        if step == 8:
+        if step == at:
             threads.append(threading.Thread(target=other_profiler))
             threads[0].start()
             while not recorder._session.recording._recorder._wanted.is_set():
                 pass
 
-    recorder = StepRecorder(output, (8, 10))
+    recorder = StepRecorder(output, (8, 15))
     with pytest.warns(TracekitWarning, match="another profiler has started"):
-        train(recorder, between=between)
+        train(recorder, 11, between=between)
     threads[0].join()
     assert recorder.path is None
 
@@ -255,6 +260,27 @@ def test_a_program_that_fails_while_it_is_recorded_ends_as_without(tmp_path):
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (7, "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.thorough
+def test_a_cell_that_fails_leaves_no_profiler_behind(tmp_path):
+    pytest.importorskip("IPython", reason="IPython is not installed")
+    cell = (
+        "from tracekit.frameworks.steps import StepRecorder\n"
+        "recorder = StepRecorder('run.json.gz', (3, 9))\nrecorder.begin()\n"
+        "for step in range(5):\n    recorder.step()\n1 / 0\n"
+    )
+    program = (
+        "import torch\nfrom IPython.core.interactiveshell import InteractiveShell\n"
+        f"shell = InteractiveShell.instance()\nshell.run_cell({cell!r})\n"
+        "print(torch.autograd._profiler_enabled(), shell.user_ns['recorder'].problem)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path, env=os.environ | {"IPYTHONDIR": str(tmp_path)},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert f"False {tmp_path / 'run.json.gz'}: training failed" in done.stdout, done.stderr
 
 
 def test_where_nothing_can_be_written_training_goes_on(tmp_path, monkeypatch):

@@ -68,9 +68,9 @@ class TestHuggingFace:
         return weights(model), [result.training_loss, *_losses(trainer)]
 
     def test_a_trainer_trains_alike_and_leaves_a_trace_and_a_verdict(self, output, tmp_path):
-        from tracekit.frameworks.huggingface import ProfileCallback
+        from tracekit.frameworks.huggingface import ProfileTrainerCallback
 
-        callback = ProfileCallback(output, steps=(8, 10))
+        callback = ProfileTrainerCallback(output, steps=(8, 10))
         with_it, losses = self.train(tmp_path, callback)
         without, plain = self.train(tmp_path)
         assert equal(with_it, without) and losses == plain
@@ -78,9 +78,9 @@ class TestHuggingFace:
         assert verdict(output)["regime"]
 
     def test_an_evaluation_is_left_out_and_accumulated_steps_count_once(self, output, tmp_path):
-        from tracekit.frameworks.huggingface import ProfileCallback
+        from tracekit.frameworks.huggingface import ProfileTrainerCallback
 
-        callback = ProfileCallback(output, steps=(6, 8), verdict=False)
+        callback = ProfileTrainerCallback(output, steps=(6, 8), verdict=False)
         options = {"eval_strategy": "steps", "eval_steps": 7, "gradient_accumulation_steps": 2}
         with pytest.warns(TracekitWarning, match="an evaluation began, so 2 of 3 steps"):
             with_it, losses = self.train(tmp_path, callback, **options)
@@ -91,14 +91,14 @@ class TestHuggingFace:
     def test_training_that_fails_fails_alike_and_can_be_repeated(self, output, tmp_path):
         from transformers import TrainerCallback
 
-        from tracekit.frameworks.huggingface import ProfileCallback
+        from tracekit.frameworks.huggingface import ProfileTrainerCallback
 
         class Broken(TrainerCallback):
             def on_step_end(self, args, state, control, **given):
                 if state.global_step == 9:
                     raise ZeroDivisionError
 
-        callback = ProfileCallback(output, steps=(8, 10), verdict=False)
+        callback = ProfileTrainerCallback(output, steps=(8, 10), verdict=False)
         with pytest.raises(ZeroDivisionError):
             self.train(tmp_path, callback, Broken())
         assert not output.exists()

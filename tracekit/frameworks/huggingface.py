@@ -1,6 +1,6 @@
 """Profiles steps of a Hugging Face Trainer.
 
-trainer = Trainer(..., callbacks=[ProfileCallback("run.json.gz", steps=(10, 14))])
+trainer = Trainer(..., callbacks=[ProfileTrainerCallback("run.json.gz", steps=(10, 14))])
 
 The hooks: https://huggingface.co/docs/transformers/main_classes/callback
 """
@@ -19,7 +19,7 @@ except ImportError as error:
     raise TracekitError("this callback needs transformers: pip install transformers") from error
 
 
-class ProfileCallback(TrainerCallback):  # type: ignore[misc]
+class ProfileTrainerCallback(TrainerCallback):  # type: ignore[misc]
     """Records steps of a Trainer, and writes a trace and a verdict; a step is an optimizer's.
 
     `recorder` tells what became of it. See StepRecorder for the arguments.

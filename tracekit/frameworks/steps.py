@@ -7,6 +7,7 @@ The framework's callbacks only say when training begins, when a step ends and wh
 from __future__ import annotations
 
 import logging
+import sys
 import tempfile
 import threading
 import warnings
@@ -20,7 +21,7 @@ from tracekit.capture.profile import profile
 from tracekit.capture.recorder import rank_and_world
 from tracekit.capture.workload import import_torch
 from tracekit.errors import TracekitError, first_line
-from tracekit.frameworks.judging import judge
+from tracekit.frameworks.judging import judge, verdict_paths
 
 _P = ParamSpec("_P")
 _log = logging.getLogger("tracekit")
@@ -96,7 +97,8 @@ class StepRecorder:
         self._what: dict[str, Any] = {"shapes": shapes, "stacks": stacks, "memory": memory}
         self._ranks = None if ranks is None else frozenset(ranks)
         self._max_mb, self._wants_verdict = max_mb, verdict
-        self.output = Path(output)
+        # Training may change the working directory.
+        self.output = Path(output).absolute()
         profile(self.output, self._asked)  # Checks the name.
         self._reset()
 
@@ -128,6 +130,7 @@ class StepRecorder:
         self._live = self._ranks is None or rank in self._ranks
         if self._live:
             _live.add(self)
+            _at_end_of_cell(self.fail)
             self.output.parent.mkdir(parents=True, exist_ok=True)
             self._advance()
 
@@ -185,12 +188,7 @@ class StepRecorder:
     def _advance(self) -> None:
         """Begins and ends what begins and ends after this step."""
         session = self._session
-        if session is not None and session.recording.yielded:
-            raise TracekitError(
-                f"{self.output}: another profiler has started, and PyTorch runs one at a time: "
-                "this one ended, and its trace is not written"
-            )
-        if session is not None and session.is_complete:
+        if session is not None and (session.is_complete or session.recording.yielded):
             self._end(session)
         if self._live and self._session is None and not self._restarts:
             if self._count == self._dry_at:
@@ -201,6 +199,11 @@ class StepRecorder:
     def _end(self, session: _Session) -> None:
         self._session = None
         size_mb = session.end()
+        if session.recording.yielded:
+            raise TracekitError(
+                f"{self.output}: another profiler has started, and PyTorch runs one at a time: "
+                "this one ended, and its trace is not written"
+            )
         if session.is_dry:
             self.estimate_mb = size_mb * self._asked
             _log.info(
@@ -210,6 +213,8 @@ class StepRecorder:
         else:
             self.path, self._live = session.recording.path, False
             _live.discard(self)
+            for stale in verdict_paths(self.path):
+                stale.unlink(missing_ok=True)
             _log.info("%s: written, %.1f MB", self.path, size_mb)
 
     def _fitting(self) -> int:
@@ -249,12 +254,26 @@ class StepRecorder:
     def _warn(self, message: str) -> None:
         self.problem = message
         try:
-            warnings.warn(message, TracekitWarning, stacklevel=4)
+            # The line of the framework that called says nothing.
+            warnings.warn_explicit(message, TracekitWarning, "tracekit", 1)
         except Warning:  # Where warnings are errors, they are none to the training.
             _log.warning(message)
 
 
 _live: weakref.WeakSet[StepRecorder] = weakref.WeakSet()
+
+
+def _at_end_of_cell(hook: Callable[[], None]) -> None:
+    """In a notebook of Jupyter, calls `hook` after the cell, which may have failed."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None:
+        return
+
+    def ended(*_: object) -> None:
+        shell.events.unregister("post_run_cell", ended)
+        hook()
+
+    shell.events.register("post_run_cell", ended)
 
 
 class _Session:
@@ -280,11 +299,11 @@ class _Session:
         return self.recording.recorded_steps == self.recording.steps
 
     def end(self) -> float:
-        """Writes the trace; returns its size in MB."""
+        """Writes the trace; returns its size in MB, or 0 if another profiler ended it."""
         self._finalizer.detach()
         try:
             self.recording.__exit__(None, None, None)
-            return self.recording.path.stat().st_size / 1e6
+            return 0 if self.recording.yielded else self.recording.path.stat().st_size / 1e6
         except BaseException:
             _abandon(self.recording)
             raise
