@@ -53,7 +53,8 @@ def _(Path, can_record, changed_trace, mo, own_trace, tempfile, tracekit):
         not (can_record or own_trace.value),
         mo.md("PyTorch is not installed, so there is nothing to record: give a trace above."),
     )
-    folder = Path(tempfile.mkdtemp(prefix="tracekit-notebook-"))
+    temporary = tempfile.TemporaryDirectory(prefix="tracekit-notebook-")
+    folder = Path(temporary.name)
 
     def record(step, path):
         """Records ten steps with their Python lines, after three that are only timed."""
@@ -73,7 +74,7 @@ def _(Path, can_record, changed_trace, mo, own_trace, tempfile, tracekit):
             changed_trace.value or record(heads.batched, folder / "batched.json.gz"),
         ]
     run = tracekit.load(traces, folder / "runs.duckdb")
-    return run, traces
+    return run, temporary, traces
 
 
 @app.cell
