@@ -16,7 +16,7 @@ PACKAGE = ROOT / "tracekit"
 ROOMS = [
     "errors", "text", "causes", "thresholds", "files", "shown", "workloads", "queries", "native",
     "trace", "database", "ingest", "replay.graph", "replay", "advice", "verdict", "compare", "run",
-    "lake", "perfetto", "capture", "experiments", "reporters", "agents",
+    "lake", "perfetto", "capture", "experiments", "reporters", "frameworks", "agents",
     "schemas", "commands", "__main__",
 ]  # fmt: skip
 # What it holds is loaded when it is first used.

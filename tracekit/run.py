@@ -17,6 +17,7 @@ from tracekit.database.sandbox import SPILL_MB, Config
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
+    import duckdb
     import polars
 
     from tracekit.advice.model import FixList
@@ -49,6 +50,22 @@ class Database(Reader):
         """
         self.require_select(query)
         return self.frame(query, {}, timeout_s=timeout_s)
+
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection to the tables and views, for tools that take one, such as the SQL
+        cells of marimo. It can only read, and not reach other files; no timeout ends its queries.
+
+        Raises:
+            TracekitError: when the database is in memory, where a connection could also write.
+        """
+        cursor = self._connection.cursor()
+        is_read_only = "SELECT readonly FROM duckdb_databases() WHERE NOT internal"
+        if not all(row[0] for row in cursor.execute(is_read_only).fetchall()):
+            cursor.close()
+            raise TracekitError(
+                f"{self.name}: a connection needs a database in a file: load(TRACE, DATABASE)"
+            )
+        return cursor
 
     def query(self, name: str, **parameters: Value) -> polars.DataFrame:
         """The rows of the named query (`tracekit query --list` shows all), as a Polars frame.

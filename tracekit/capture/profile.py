@@ -74,6 +74,10 @@ class profile(ContextDecorator):
         self.facts: dict[str, Any] = {}
         self.nothing = ""
         """The error for a recording without work; if empty, such a recording is written."""
+        self.max_mb: float | None = None
+        """The largest trace to write, compressed; a larger one is an error."""
+        self.yields = False
+        """Whether another profiler that starts ends this one, instead of failing."""
         self._recorded = {
             "record_shapes": shapes,
             "with_stack": stacks,
@@ -98,15 +102,40 @@ class profile(ContextDecorator):
                 wait=self.warmup, warmup=1, active=self.steps, repeat=1
             )
         recorder = Recorder(
-            torch, gpu=torch.cuda.is_available(), schedule=schedule, **self._recorded
+            torch,
+            gpu=torch.cuda.is_available(),
+            yields=self.yields,
+            schedule=schedule,
+            **self._recorded,
         )
         recorder.__enter__()
         self._torch, self._recorder, self.path = torch, recorder, path
         # The block may change the working directory.
         self._target = path.absolute()
         self._done = 0
+        self._is_cut = False
         self._ends: list[int] = []
         return self
+
+    @property
+    def yielded(self) -> bool:
+        """Whether another profiler ended this one: nothing is written."""
+        return self._recorder.yielded
+
+    @property
+    def recorded_steps(self) -> int:
+        """How many whole steps are recorded so far."""
+        return max(0, self._done - self.warmup - 1)
+
+    def cut(self) -> None:
+        """Makes the steps recorded so far all that are asked for; the block ends before the next.
+
+        Raises:
+            TracekitError: when no whole step is recorded yet.
+        """
+        if not self.recorded_steps:
+            raise TracekitError(f"{self.output}: no step is recorded yet")
+        self.steps, self._is_cut = self.recorded_steps, True
 
     def step(self) -> None:
         """Marks the end of a step.
@@ -140,7 +169,7 @@ class profile(ContextDecorator):
             self._synchronize()
             kind = error = trace = None
         self._recorder.__exit__(kind, error, trace)
-        if well:
+        if well and not self.yielded:
             self._write()
 
     def _synchronize(self) -> None:
@@ -157,17 +186,22 @@ class profile(ContextDecorator):
         self.facts = {"torch": self._torch.__version__, "workload": _SCRIPT} | self._lengths()
         with published(self._target) as beside, tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / "trace.json"
-            self._recorder.export(raw)
+            self._recorder.export(raw, is_cut=self._is_cut)
             if self.nothing and not has_work(raw):
                 raise TracekitError(self.nothing)
-            if self.path.suffix != ".duckdb":
-                compress(raw, beside, self.facts)
-                return
-            from tracekit.run import load
-
-            packed = raw.with_name(self.path.stem + ".json.gz")
+            is_database = self.path.suffix == ".duckdb"
+            packed = raw.with_name(self.path.stem + ".json.gz") if is_database else beside
             compress(raw, packed, self.facts)
-            load(packed, beside).close()
+            size_mb = packed.stat().st_size / 1e6
+            if self.max_mb is not None and size_mb > self.max_mb:
+                raise TracekitError(
+                    f"{self.output}: the trace takes {size_mb:.1f} MB, more than "
+                    f"max_mb={self.max_mb:g}: it is not kept"
+                )
+            if is_database:
+                from tracekit.run import load
+
+                load(packed, beside).close()
 
     def _lengths(self) -> dict[str, Any]:
         """The lengths of a step without the profiler and with it, in ns."""

@@ -22,11 +22,15 @@ from tracekit.files import written_whole
 
 # An attribute of torch.autograd.profiler that is set while a profiler of any thread runs.
 _FLAG = "_is_profiler_enabled"
+# How long a profiler of another thread waits for a session that yields.
+_LONGEST_STEP_S = 30
 _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
 NO_WORK = (
     "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
     "not record other processes or threads; --stacks records Python itself"
 )
+# As long as "ProfilerStep".
+_PARTIAL = "partial step"
 # Matches any event but the ones that the profiler writes for a run without operators or a device.
 _WORK = re.compile(rb'"cat": "(?!Trace"|overhead"|user_annotation")')
 
@@ -36,17 +40,19 @@ class Recorder:
 
     Kineto records one session at a time: if a second one ends, it ends the first, too, and
     exporting the first then crashes. In a forked child of the process that started it, a recorder
-    does nothing.
+    does nothing. With `yields`, another session does not fail: this one ends, without a trace, and
+    the other one begins; `yielded` says so.
 
     Raises:
         TracekitError: at the start, when a profiler is already running; at a step or the end, when
             the code has stopped this session. If the code starts another session, that start
-            raises it.
+            raises it; with `yields`, only in another thread, if this one's next step takes longer
+            than 30 s.
     """
 
     _active: Recorder | None = None
 
-    def __init__(self, torch: Any, *, gpu: bool, **settings: Any) -> None:
+    def __init__(self, torch: Any, *, gpu: bool, yields: bool = False, **settings: Any) -> None:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -56,6 +62,10 @@ class Recorder:
         self._calling: int | None = None
         self._flagged = False
         self._alone = ExitStack()
+        self._yields = yields
+        self._thread = 0
+        self._wanted, self._free = threading.Event(), threading.Event()
+        self.yielded = False
 
     @property
     def here(self) -> bool:
@@ -69,7 +79,7 @@ class Recorder:
             yield
             return
         self._refuse_a_second()
-        self._owner = os.getpid()
+        self._owner, self._thread = os.getpid(), threading.get_ident()
         Recorder._active = self
         profiler = self._torch.autograd.profiler
         # Every profiler starts through these two; emit_nvtx and emit_itt only through the second.
@@ -104,7 +114,9 @@ class Recorder:
 
     def step(self) -> None:
         """Marks the end of a step of the schedule."""
-        if self.here:
+        if self._wanted.is_set():
+            self._yield()
+        if self.here and not self.yielded:
             self._require_running()
             with self._called():
                 self._profile.step()
@@ -115,7 +127,10 @@ class Recorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self.here:
+        if not self.here or self.yielded:
+            return
+        if self._wanted.is_set():
+            self._yield()
             return
         try:
             self._require_running()
@@ -128,8 +143,10 @@ class Recorder:
         finally:
             self._alone.close()
 
-    def export(self, path: Path) -> None:
+    def export(self, path: Path, *, is_cut: bool = False) -> None:
         """Writes the finished session's trace as JSON.
+
+        With `is_cut`, the session ended within a step, which is then not named like a whole one.
 
         Raises:
             TracekitError: when PyTorch cannot export it.
@@ -138,6 +155,8 @@ class Recorder:
             self._profile.export_chrome_trace(str(path))
         except RuntimeError as error:
             raise TracekitError(f"the trace cannot be exported: {first_line(error)}") from error
+        if is_cut:
+            _rename(path, f"ProfilerStep#{self._profile.step_num}", _PARTIAL)
 
     @contextmanager
     def _called(self) -> Iterator[None]:
@@ -150,9 +169,14 @@ class Recorder:
 
     def _only_by_this(self, start: Callable[..., Any]) -> Callable[..., Any]:
         profiler = self._torch.autograd.profiler
+        prepare = getattr(profiler.profile, "_prepare_trace", None)
 
         def guarded(*arguments: Any, **options: Any) -> Any:
             if not self.here or self._calling == threading.get_ident():
+                return start(*arguments, **options)
+            if self._yields and self._has_yielded():
+                # emit_nvtx and emit_itt set this before they start.
+                setattr(profiler, _FLAG, start is not prepare)
                 return start(*arguments, **options)
             # emit_nvtx and emit_itt set the flag before they start.
             setattr(profiler, _FLAG, self._flagged)
@@ -163,6 +187,25 @@ class Recorder:
             _refuse()
 
         return guarded
+
+    def _has_yielded(self) -> bool:
+        """Ends this session for another one: here, or at the next step of the thread it is in."""
+        if self._thread == threading.get_ident():
+            self._yield()
+        else:
+            self._wanted.set()
+            if not self._free.wait(_LONGEST_STEP_S):
+                self._wanted.clear()
+        return self.yielded
+
+    def _yield(self) -> None:
+        self.yielded = True
+        try:
+            with self._called():
+                self._profile.stop()
+        finally:
+            self._alone.close()
+            self._free.set()
 
     def _refuse_a_second(self) -> None:
         profiler = self._torch.autograd.profiler
@@ -244,6 +287,16 @@ def compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
         shutil.copyfileobj(source, sink)
 
 
+def _rename(exported: Path, name: str, start: str) -> None:
+    """Replaces the start of a name in a trace that torch wrote, by text of the same length."""
+    whole = f'"{name}"'.encode()
+    with exported.open("r+b") as file, mmap.mmap(file.fileno(), 0) as text:
+        at = text.find(whole)
+        while at >= 0:
+            text[at + 1 : at + 1 + len(start)] = start.encode()
+            at = text.find(whole, at)
+
+
 class _Discarded(Exception):
     pass
 
@@ -285,6 +338,19 @@ def of_rank(output: Path, torch: Any) -> Path:
     Raises:
         TracekitError: when RANK and WORLD_SIZE are not values that torchrun sets.
     """
+    rank, world = rank_and_world(torch)
+    if world == 1:
+        return output
+    stem, dot, ending = output.name.partition(".")
+    return output.with_name(f"{stem}.rank{rank}{dot}{ending}")
+
+
+def rank_and_world(torch: Any) -> tuple[int, int]:
+    """The rank of this process and the number of ranks, as torch.distributed or torchrun say.
+
+    Raises:
+        TracekitError: when RANK and WORLD_SIZE are not values that torchrun sets.
+    """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         rank, world = distributed.get_rank(), distributed.get_world_size()
@@ -300,10 +366,7 @@ def of_rank(output: Path, torch: Any) -> Path:
         raise TracekitError(
             f"RANK is {rank} and WORLD_SIZE is {world}: RANK must be from 0 to WORLD_SIZE - 1"
         )
-    if world == 1:
-        return output
-    stem, dot, ending = output.name.partition(".")
-    return output.with_name(f"{stem}.rank{rank}{dot}{ending}")
+    return rank, world
 
 
 def _count(name: str, default: int | None) -> int | None:

@@ -1,0 +1,62 @@
+"""Profiles steps of a training loop that uses Hugging Face Accelerate.
+
+with ProfileSteps(accelerator, "run.json.gz", steps=(10, 14)) as profiled:
+    for batch in loader:
+        ...
+        profiled.step()
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tracekit.errors import TracekitError
+from tracekit.frameworks.steps import StepRecorder
+
+try:
+    from accelerate import Accelerator
+except ImportError as error:
+    raise TracekitError("ProfileSteps needs accelerate: pip install accelerate") from error
+
+
+class ProfileSteps:
+    """Records steps of a loop, and writes a trace and a verdict; a step ends with `step()`.
+
+    With gradient accumulation, `step()` counts only where the gradients are synchronized: a step
+    is an optimizer's. `recorder` tells what became of it. See StepRecorder for the arguments.
+
+    Raises:
+        TracekitError: when the arguments are not valid; never later.
+    """
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        output: str | Path,
+        steps: tuple[int, int] = (10, 14),
+        **options: Any,
+    ) -> None:
+        self._accelerator = accelerator
+        self.recorder = StepRecorder(output, steps, **options)
+
+    def __enter__(self) -> ProfileSteps:
+        self.recorder.begin()
+        return self
+
+    def step(self) -> None:
+        """Marks the end of a step, after optimizer.step()."""
+        if self._accelerator.sync_gradients:
+            self.recorder.step()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.recorder.finish()
+        else:
+            self.recorder.fail()

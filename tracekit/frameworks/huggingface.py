@@ -1,0 +1,50 @@
+"""Profiles steps of a Hugging Face Trainer.
+
+trainer = Trainer(..., callbacks=[ProfileTrainerCallback("run.json.gz", steps=(10, 14))])
+
+The hooks: https://huggingface.co/docs/transformers/main_classes/callback
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tracekit.errors import TracekitError
+from tracekit.frameworks.steps import StepRecorder
+
+try:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+except ImportError as error:
+    raise TracekitError("this callback needs transformers: pip install transformers") from error
+
+
+class ProfileTrainerCallback(TrainerCallback):  # type: ignore[misc]
+    """Records steps of a Trainer, and writes a trace and a verdict; a step is an optimizer's.
+
+    `recorder` tells what became of it. See StepRecorder for the arguments.
+
+    Raises:
+        TracekitError: when the arguments are not valid; never later.
+    """
+
+    def __init__(
+        self, output: str | Path, steps: tuple[int, int] = (10, 14), **options: Any
+    ) -> None:
+        self.recorder = StepRecorder(output, steps, **options)
+
+    def on_train_begin(self, *arguments: Any, **given: Any) -> None:
+        self.recorder.begin()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
+    ) -> None:
+        self.recorder.step()
+        if control.should_evaluate:
+            self.recorder.interrupt("an evaluation")
+
+    def on_prediction_step(self, *arguments: Any, **given: Any) -> None:
+        self.recorder.interrupt("an evaluation")
+
+    def on_train_end(self, *arguments: Any, **given: Any) -> None:
+        self.recorder.finish()

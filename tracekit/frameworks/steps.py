@@ -1,0 +1,327 @@
+"""Profiles steps N to M of a training loop that someone else runs, and never disturbs it.
+
+The framework's callbacks only say when training begins, when a step ends and when training ends.
+`tracekit.profile` records.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Collection
+from functools import update_wrapper
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+
+from tracekit.capture.profile import profile
+from tracekit.capture.recorder import rank_and_world
+from tracekit.capture.workload import import_torch
+from tracekit.errors import TracekitError, first_line
+from tracekit.frameworks.judging import judge, verdict_paths
+
+_P = ParamSpec("_P")
+_log = logging.getLogger("tracekit")
+# Steps that are timed without the profiler before the recorded ones, if there are as many.
+_TIMED = 3
+# The dry run: one step without the profiler, one for its startup, and the one that is measured.
+_DRY = 3
+
+
+class TracekitWarning(UserWarning):
+    """What kept tracekit from profiling a training run; the training itself goes on."""
+
+
+def _harmless(
+    hook: Callable[Concatenate[StepRecorder, _P], None],
+) -> Callable[Concatenate[StepRecorder, _P], None]:
+    """Makes any failure of a hook a warning, and the end of the profiling."""
+
+    def guarded(self: StepRecorder, /, *arguments: _P.args, **options: _P.kwargs) -> None:
+        try:
+            hook(self, *arguments, **options)
+        except Exception as error:
+            told = str(error) if isinstance(error, TracekitError) else first_line(error)
+            self._give_up(told)
+
+    update_wrapper(guarded, hook)
+    return guarded
+
+
+class StepRecorder:
+    """Records the steps `steps[0]` to `steps[1]` (both included; the first step is 1).
+
+    Steps count from where this process begins to train. Before the recorded steps, one step is
+    recorded to see how large its trace is; `estimate_mb` is that size times the number of steps.
+    If it exceeds `max_mb`, fewer steps are recorded. If the trace is larger in the end, it is not
+    kept. A first step below 6 leaves no room for that estimate.
+
+    The trace is written when the last step ends: `path`. The verdict is written after training,
+    beside it: `path` with .verdict.json and .verdict.txt. `ranks` are the ranks that record; None
+    means all. Whatever fails becomes a TracekitWarning, and training goes on.
+
+    Raises:
+        TracekitError: when the arguments are not valid.
+    """
+
+    def __init__(
+        self,
+        output: str | Path,
+        steps: tuple[int, int] = (10, 14),
+        *,
+        ranks: Collection[int] | None = (0,),
+        shapes: bool = False,
+        stacks: bool = False,
+        memory: bool = False,
+        max_mb: float = 100,
+        verdict: bool = True,
+    ) -> None:
+        first, last = steps
+        if first < 3 or last < first:
+            raise TracekitError(
+                f"steps={first, last}: give the first and the last step to record; the first is 3 "
+                "or later, since two steps before it are needed to time one and start the profiler"
+            )
+        if max_mb <= 0:
+            raise TracekitError(f"max_mb={max_mb:g}: give the megabytes that a trace may take")
+        self._asked = last - first + 1
+        before = first - 1
+        self._has_dry = before >= _DRY + 2
+        # One more step absorbs the profiler's startup.
+        self._timed = min(_TIMED, before - 1 - (_DRY if self._has_dry else 0))
+        self._record_at = before - 1 - self._timed
+        self._dry_at = self._record_at - _DRY if self._has_dry else -1
+        self._what: dict[str, Any] = {"shapes": shapes, "stacks": stacks, "memory": memory}
+        self._ranks = None if ranks is None else frozenset(ranks)
+        self._max_mb, self._wants_verdict = max_mb, verdict
+        # Training may change the working directory.
+        self.output = Path(output).absolute()
+        profile(self.output, self._asked)  # Checks the name.
+        self._reset()
+
+    def _reset(self) -> None:
+        self.path: Path | None = None
+        """The trace, once it is written."""
+        self.estimate_mb: float | None = None
+        """What the trace was expected to take, compressed."""
+        self.problem = ""
+        """Why there is no trace, or none of all the steps."""
+        self._count = 0
+        self._thread = 0
+        self._live = False
+        self._restarts = False
+        self._session: _Session | None = None
+
+    @_harmless
+    def begin(self) -> None:
+        """Training begins."""
+        self._close()
+        self._reset()
+        for other in list(_live):
+            # Some frameworks do not say that a training has failed.
+            if other is not self and other._thread == threading.get_ident():
+                other._give_up(f"{other.output}: another training began before this one ended")
+        self._thread = threading.get_ident()
+        torch = import_torch()
+        rank, _ = rank_and_world(torch)
+        self._live = self._ranks is None or rank in self._ranks
+        if self._live:
+            _live.add(self)
+            _at_end_of_cell(self.fail)
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            self._advance()
+
+    @_harmless
+    def step(self) -> None:
+        """A step has ended."""
+        if not self._live:
+            return
+        if self._session is not None:
+            self._session.recording.step()
+        if self._restarts:
+            self._restarts = False
+            again = self._has_dry and self.estimate_mb is None
+            self._count = self._dry_at if again else self._record_at
+        else:
+            self._count += 1
+        self._advance()
+
+    @_harmless
+    def interrupt(self, what: str) -> None:
+        """Something that is no step begins between two steps, such as an evaluation.
+
+        What is recorded so far is written; if that is no whole step, the recording is moved to
+        behind the interruption.
+        """
+        session = self._session
+        if not self._live or session is None:
+            return
+        if not session.is_dry and session.recording.recorded_steps:
+            self._shorten(f"{what} began")
+            return
+        self._close()
+        self._restarts = True
+
+    @_harmless
+    def finish(self) -> None:
+        """Training has ended: writes what is not yet written, and the verdict."""
+        session = self._session
+        if session is not None and not session.is_dry and session.recording.recorded_steps:
+            self._shorten("training ended")
+        elif self._live:
+            raise TracekitError(
+                f"{self.output}: training ended before a step was recorded: give earlier steps"
+            )
+        if self.path is not None and self._wants_verdict:
+            told = judge(self.path)
+            _log.info("%s: %s", self.path, told)
+
+    @_harmless
+    def fail(self) -> None:
+        """Training has failed: ends the profiler."""
+        if self._live:
+            raise TracekitError(f"{self.output}: training failed, so its trace is not written")
+
+    def _advance(self) -> None:
+        """Begins and ends what begins and ends after this step."""
+        session = self._session
+        if session is not None and (session.is_complete or session.recording.yielded):
+            self._end(session)
+        if self._live and self._session is None and not self._restarts:
+            if self._count == self._dry_at:
+                self._session = _Session(self, dry=True, timed=1, steps=1)
+            elif self._count == self._record_at:
+                self._session = _Session(self, dry=False, timed=self._timed, steps=self._fitting())
+
+    def _end(self, session: _Session) -> None:
+        self._session = None
+        size_mb = session.end()
+        if session.recording.yielded:
+            raise TracekitError(
+                f"{self.output}: another profiler has started, and PyTorch runs one at a time: "
+                "this one ended, and its trace is not written"
+            )
+        if session.is_dry:
+            self.estimate_mb = size_mb * self._asked
+            _log.info(
+                "%s: about %.1f MB expected, from one step of %.1f MB",
+                self.output, self.estimate_mb, size_mb,
+            )  # fmt: skip
+        else:
+            self.path, self._live = session.recording.path, False
+            _live.discard(self)
+            for stale in verdict_paths(self.path):
+                stale.unlink(missing_ok=True)
+            _log.info("%s: written, %.1f MB", self.path, size_mb)
+
+    def _fitting(self) -> int:
+        """How many steps are expected to fit into `max_mb`."""
+        if self.estimate_mb is None or self.estimate_mb <= self._max_mb:
+            return self._asked
+        size_mb = self.estimate_mb / self._asked
+        steps = int(self._max_mb / size_mb)
+        expected = f"{self.output}: a step takes about {size_mb:.1f} MB"
+        if not steps:
+            raise TracekitError(f"{expected}, more than max_mb={self._max_mb:g}: none is recorded")
+        self._warn(f"{expected}: {steps} of {self._asked} are recorded (max_mb={self._max_mb:g})")
+        return steps
+
+    def _shorten(self, why: str) -> None:
+        session = self._session
+        assert session is not None
+        session.recording.cut()
+        self._end(session)
+        got = session.recording.steps
+        self._warn(f"{self.output}: {why}, so {got} of {self._asked} steps are recorded")
+
+    def _give_up(self, why: str) -> None:
+        self._live = False
+        _live.discard(self)
+        try:
+            self._close()
+        except Exception as error:
+            why = f"{why} ({first_line(error)})"
+        self._warn(why)
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.discard()
+
+    def _warn(self, message: str) -> None:
+        self.problem = message
+        try:
+            # The line of the framework that called says nothing.
+            warnings.warn_explicit(message, TracekitWarning, "tracekit", 1)
+        except Warning:  # Where warnings are errors, they are none to the training.
+            _log.warning(message)
+
+
+_live: weakref.WeakSet[StepRecorder] = weakref.WeakSet()
+
+
+def _at_end_of_cell(hook: Callable[[], None]) -> None:
+    """In a notebook of Jupyter, calls `hook` after the cell, which may have failed."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None:
+        return
+
+    def ended(*_: object) -> None:
+        shell.events.unregister("post_run_cell", ended)
+        hook()
+
+    shell.events.register("post_run_cell", ended)
+
+
+class _Session:
+    """One recording; it also ends with the recorder that began it, or with the program."""
+
+    def __init__(self, owner: StepRecorder, *, dry: bool, timed: int, steps: int) -> None:
+        self.is_dry = dry
+        self._folder = tempfile.TemporaryDirectory(prefix="tracekit-") if dry else None
+        path = Path(self._folder.name) / "step.json.gz" if self._folder else owner.output
+        self.recording = profile(path, steps, warmup=timed, **owner._what)
+        self.recording.yields = True
+        if not dry:
+            self.recording.max_mb = owner._max_mb
+        try:
+            self.recording.__enter__()
+        except BaseException:
+            self._remove()
+            raise
+        self._finalizer = weakref.finalize(owner, _abandon, self.recording)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.recording.recorded_steps == self.recording.steps
+
+    def end(self) -> float:
+        """Writes the trace; returns its size in MB, or 0 if another profiler ended it."""
+        self._finalizer.detach()
+        try:
+            self.recording.__exit__(None, None, None)
+            return 0 if self.recording.yielded else self.recording.path.stat().st_size / 1e6
+        except BaseException:
+            _abandon(self.recording)
+            raise
+        finally:
+            self._remove()
+
+    def discard(self) -> None:
+        self._finalizer.detach()
+        try:
+            _abandon(self.recording)
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _abandon(recording: profile) -> None:
+    """Ends a recording without a trace."""
+    recording.__exit__(GeneratorExit, GeneratorExit(), None)
