@@ -198,7 +198,7 @@ def test_names_from_the_trace_stay_text(tmp_path):
     trace = json.loads(json.dumps(SMALL))
     for each in trace["traceEvents"]:
         if each["cat"] != "cuda_runtime":
-            each["name"] = '"},{"ph":"X" </script>\u202e\n\x07 \\ ' + "x" * 10_000
+            each["name"] = '"},{"ph":"X" </script>\u202e\n\x07 \\ 🔥 ' + "x" * 10_000
     path, output = tmp_path / "t.json", tmp_path / "out.json"
     path.write_text(json.dumps(trace))
     annotate(path, output)
