@@ -71,6 +71,7 @@ def stacks(rows: list[dict[str, Any]], weight: str) -> dict[str, list[Stack]]:
     for thread in inside.get(None, []):
         of_thread = found.setdefault(thread["name"], [])
         # Stacks are as deep as the program's: no recursion.
+        waiting: list[tuple[tuple[str, ...], Any, int]]
         waiting = [((thread["name"],), thread["node"], thread[column])]
         while waiting:
             path, node, time_ns = waiting.pop()
