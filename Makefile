@@ -12,7 +12,7 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo browser test test-all bench gpu-captures gpu-check clean
+.PHONY: demo browser test test-all bench docs gpu-captures gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -45,6 +45,18 @@ build/bench/installed: pyproject.toml constraints.txt $(NATIVE)
 	@rm -rf build/bench
 	@$(PYTHON) -m venv build/bench
 	@build/bench/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[hta,bench]'
+	@touch $@
+
+# Builds the documentation site in build/docs/site; a broken link is an error. The first time, it
+# downloads 30 MB.
+docs: build/docs/installed
+	@NO_MKDOCS_2_WARNING=1 build/docs/venv/bin/mkdocs build -q --strict -f docs/mkdocs.yml
+	@echo build/docs/site/index.html
+
+build/docs/installed: pyproject.toml constraints.txt $(NATIVE)
+	@rm -rf build/docs
+	@$(PYTHON) -m venv build/docs/venv
+	@build/docs/venv/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[docs]'
 	@touch $@
 
 # Needs a GPU: captures five workloads at their default and at a small size into tests/data.

@@ -63,6 +63,17 @@ class Remedy:
         return not self.once and not self.is_batch
 
     @property
+    def told(self) -> tuple[tuple[str, str, bool], ...]:
+        """How to apply it: headings, their texts, and whether a text is code."""
+        return (
+            ("Before", self.before, True),
+            ("After", self.after, True),
+            ("Risks", self.risks, False),
+            *([("What makes its price doubtful", self.doubts, False)] if self.doubts else []),
+            ("To check", self.check, False),
+        )
+
+    @property
     def codes(self) -> tuple[str, ...]:
         """Codes of findings that make its price doubtful."""
         return query(query_of(self.name)).doubts if self.has_query else ()

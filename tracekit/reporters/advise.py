@@ -142,15 +142,9 @@ def render_how(remedy: Remedy) -> None:
     out = console()
     out.print(Text(f"{remedy.title}   ({remedy.effort} effort)", "bold"))
     out.print(Text(remedy.needs))
-    for title, code in (("Before", remedy.before), ("After", remedy.after)):
+    for title, text, is_code in remedy.told:
         section(out, title)
-        out.print(Padding(Text(code), (0, 0, 0, 2)))
-    parts = [("Risks", remedy.risks), ("To check", remedy.check)]
-    if remedy.doubts:
-        parts.insert(1, ("What makes its price doubtful", remedy.doubts))
-    for title, text in parts:
-        section(out, title)
-        out.print(Text(text))
+        out.print(Padding(Text(text), (0, 0, 0, 2)) if is_code else Text(text))
     section(out, "Sources")
     for source in remedy.sources:
         out.print(Text(source), soft_wrap=True)

@@ -1,0 +1,64 @@
+"""The page of thresholds, and that of JSON Schemas."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from dataclasses import fields
+
+from docs.generate.markdown import code, fence, page, prose, table
+from tracekit.thresholds import QueryThresholds, Thresholds
+
+
+def _rows(kind: type) -> list[tuple[str, str, str, str]]:
+    return [
+        (
+            f"<span id='{each.name}'></span>{code(each.name)}",
+            code(str(each.default)),
+            prose(each.metadata["help"]),
+            prose(each.metadata["source"]),
+        )
+        for each in fields(kind)
+    ]
+
+
+def thresholds_page() -> str:
+    head = ("name", "value", "meaning", "source")
+    return page(
+        "# Thresholds",
+        "Every number that judges, from tracekit/thresholds.py. Shares are of the window. "
+        "A source `ours` means that we chose the number.",
+        "## Thresholds that a user can set",
+        "`--threshold NAME=VALUE` sets one for a run.",
+        table(head, _rows(Thresholds)),
+        "## Thresholds of queries",
+        "SQL reads them as `thresholds().NAME`. They are the same in every database.",
+        table(head, _rows(QueryThresholds)),
+    )
+
+
+def json_page() -> str:
+    """What commands print with --json: its schemas where this version has them."""
+    head = "# JSON output"
+    if importlib.util.find_spec("tracekit.schemas") is None:
+        return page(
+            head,
+            "`analyze`, `advise`, `whatif` and others print JSON with `--json`. "
+            "[Where each number is defined](vocabulary.md#where-each-number-is-defined) "
+            "lists its keys.",
+        )
+    outputs = importlib.import_module("tracekit.schemas.outputs")
+    return page(
+        head,
+        "`tracekit schema COMMAND` prints these JSON Schemas. "
+        "[Where each number is defined](vocabulary.md#where-each-number-is-defined) says which "
+        "file computes a number.",
+        *(
+            page(
+                f"## tracekit {name}",
+                fence(json.dumps(outputs.schema(name), indent=2), "json"),
+            ).strip()
+            for name in outputs.commands()
+        ),
+    )

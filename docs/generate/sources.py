@@ -1,0 +1,76 @@
+"""The pages that are files of the repository, and how their links are turned into the site's."""
+
+from __future__ import annotations
+
+import re
+from os.path import normpath, relpath
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).parents[2]
+
+# The site's page for a file. A link to another file of the repository is an error.
+PAGES = {
+    "README.md": "index.md",
+    "examples/walkthrough.md": "tutorial/walkthrough.md",
+    "examples/diagnosis.md": "tutorial/diagnosis.md",
+    "examples/lake.md": "howto/lake.md",
+    "examples/cluster.md": "howto/cluster.md",
+    "workloads/README.md": "howto/workloads.md",
+    "queries/README.md": "reference/vocabulary.md",
+    "docs/explanation/definitions.md": "explanation/definitions.md",
+    "docs/explanation/replay.md": "explanation/replay.md",
+    "tests/bench/VERDICTS.md": "explanation/verdicts.md",
+    "tests/bench/NOTES.md": "explanation/measurements.md",
+    "SECURITY.md": "explanation/security.md",
+}
+PICTURES = {"examples/report.png": "pictures/report.png"}
+
+_LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def read(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
+
+
+def relinked(text: str, file: str) -> str:
+    """A file's text, with links between files as links between pages.
+
+    Raises:
+        ValueError: a link's file is not on the site.
+    """
+    home = PAGES[file]
+
+    def turned(link: re.Match[str]) -> str:
+        target, mark, anchor = link[2].partition("#")
+        if not target or "://" in target or target.startswith("mailto:"):
+            return link[0]
+        if target.endswith(".md") and (generated := _generated(home, target)):
+            return f"{link[1]}{generated}{mark}{anchor}{link[3]}"
+        path = normpath(PurePosixPath(file).parent / target)
+        page = PAGES.get(path) or PICTURES.get(path)
+        if page is None:
+            raise ValueError(f"{file}: {target} is not a page of the site")
+        return f"{link[1]}{relpath(page, PurePosixPath(home).parent)}{mark}{anchor}{link[3]}"
+
+    parts, last = [], 0
+    for block in _FENCE.finditer(text):
+        parts += [_LINK.sub(turned, text[last : block.start()]), block[0]]
+        last = block.end()
+    return "".join([*parts, _LINK.sub(turned, text[last:])])
+
+
+def _generated(home: str, target: str) -> str | None:
+    """A link to a page that is made from the code, which no file of the repository is."""
+    path = normpath(PurePosixPath(home).parent / target)
+    made = path.startswith(("reference/", "howto/remedies/", "explanation/thresholds"))
+    return target if made and path not in PAGES.values() else None
+
+
+def copied() -> dict[str, str]:
+    """The pages that are files, by their place on the site."""
+    return {page: relinked(read(file), file) for file, page in PAGES.items()}
+
+
+def pictures() -> dict[str, bytes]:
+    return {page: (ROOT / file).read_bytes() for file, page in PICTURES.items()}
