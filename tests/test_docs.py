@@ -12,6 +12,7 @@ import pytest
 from docs.generate import site, sources
 from docs.generate.commands import all_commands
 from docs.generate.markdown import code, fence, prose, table
+from docs.generate.pictures import PICTURES
 from tracekit.advice.catalogue import catalogue
 from tracekit.database.catalog import queries
 from tracekit.thresholds import QueryThresholds, Thresholds
@@ -86,6 +87,12 @@ def test_no_page_has_a_placeholder_or_a_broken_table():
         for rows in re.findall(r"(?:^\|.*\|$\n?)+", told, re.MULTILINE):
             cells = {len(re.findall(r"(?<!\\)\|", row)) for row in rows.splitlines()}
             assert len(cells) == 1, (path, rows[:200])
+
+
+def test_pictures_are_drawn_where_pages_ask_for_them():
+    text = pages()["explanation/definitions.md"]
+    assert text.count("<svg ") == len(PICTURES)
+    assert "<!-- picture" not in "".join(pages().values())
 
 
 def test_text_of_the_code_is_shown_as_it_is():

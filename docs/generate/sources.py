@@ -69,7 +69,9 @@ def _generated(home: str, target: str) -> str | None:
 
 def copied() -> dict[str, str]:
     """The pages that are files, by their place on the site."""
-    return {page: relinked(read(file), file) for file, page in PAGES.items()}
+    from docs.generate.pictures import illustrated
+
+    return {page: illustrated(relinked(read(file), file)) for file, page in PAGES.items()}
 
 
 def pictures() -> dict[str, bytes]:

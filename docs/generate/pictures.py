@@ -1,0 +1,214 @@
+"""Pictures of definitions: lanes of a timeline, drawn from simulated runs, as SVG in the page.
+
+Text has the page's own colour, so that a picture reads in light and dark.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import tracekit
+from docs.generate.sources import ROOT
+from tracekit.reporters.colours import DEVICE, HOST
+
+_WIDTH, _LEFT, _LANE, _BOX, _TOP = 1000, 110, 56, 30, 8
+_DATA = ROOT / "tests" / "data"
+_LETTER = 7.5
+_BLACK = "#111111"
+
+
+@dataclass(frozen=True)
+class Box:
+    start: float
+    end: float
+    text: str
+    colour: str
+
+
+Arrow = tuple[tuple[int, float], tuple[int, float]]
+
+
+def _shape(lane: int, box: Box, x: float, width: float) -> str:
+    y = _TOP + lane * _LANE
+    title = f"<title>{html.escape(box.text)}</title>"
+    drawn = (
+        f'<rect x="{x:.1f}" y="{y}" width="{max(width, 1):.1f}" height="{_BOX}" '
+        f'fill="{box.colour}">{title}</rect>'
+    )
+    if len(box.text) * _LETTER > width:
+        return drawn
+    return drawn + (
+        f'<text x="{x + width / 2:.1f}" y="{y + 20}" text-anchor="middle" fill="{_BLACK}">'
+        f"{html.escape(box.text)}</text>"
+    )
+
+
+def lanes(
+    named: Sequence[tuple[str, Sequence[Box]]], caption: str, arrows: Sequence[Arrow] = ()
+) -> str:
+    """A figure: a row of boxes for each name, and arrows from (lane, time) to (lane, time)."""
+    boxes = [box for _, members in named for box in members]
+    first, last = min(box.start for box in boxes), max(box.end for box in boxes)
+    scale = (_WIDTH - _LEFT) / (last - first)
+
+    def x_of(time: float) -> float:
+        return _LEFT + (time - first) * scale
+
+    parts = []
+    for lane, (name, members) in enumerate(named):
+        y = _TOP + lane * _LANE + 20
+        parts.append(f'<text x="0" y="{y}" fill="currentColor">{html.escape(name)}</text>')
+        parts += [
+            _shape(lane, box, x_of(box.start), (box.end - box.start) * scale) for box in members
+        ]
+    for (lane, start), (other, end) in arrows:
+        parts.append(
+            f'<line x1="{x_of(start):.1f}" y1="{_TOP + lane * _LANE + _BOX}" '
+            f'x2="{x_of(end):.1f}" y2="{_TOP + other * _LANE}" stroke="currentColor"/>'
+        )
+    used = {box.text: box.colour for box in boxes}
+    key, x = [], _LEFT
+    y = _TOP + len(named) * _LANE
+    for text, colour in used.items():
+        key.append(
+            f'<rect x="{x}" y="{y}" width="12" height="12" fill="{colour}"/>'
+            f'<text x="{x + 18}" y="{y + 11}" fill="currentColor">{html.escape(text)}</text>'
+        )
+        x += 40 + round(len(text) * _LETTER)
+    said = html.escape(caption, quote=True)
+    return (
+        f'<figure class="drawn"><svg viewBox="0 0 {_WIDTH} {y + 20}" role="img" '
+        f'aria-label="{said}" font-size="14">{"".join([*parts, *key])}</svg>'
+        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+    )
+
+
+def _host(run: tracekit.Database, start: int, end: int) -> list[Box]:
+    _, rows = run.fetch(
+        f"SELECT greatest(start_ns, {start}), least(end_ns, {end}), activity FROM host_segment "
+        f"WHERE start_ns < {end} AND end_ns > {start} AND activity IS NOT NULL ORDER BY start_ns"
+    )
+    return [Box(a, b, activity, HOST.get(activity, DEVICE["idle"])) for a, b, activity in rows]
+
+
+@cache
+def partition() -> str:
+    with tracekit.load(_DATA / "simulated-overhead-bound.json.gz") as run:
+        _, ops = run.fetch("SELECT start_ns, end_ns FROM gpu_ops ORDER BY start_ns LIMIT 3")
+        start, end = ops[0][0], ops[2][1]
+        _, pieces = run.fetch(
+            f"SELECT start_ns, end_ns, activity, cause FROM gpu_timeline "
+            f"WHERE start_ns >= {start} AND end_ns <= {end} ORDER BY start_ns"
+        )
+        host = _host(run, start, end)
+    device = [
+        Box(a, b, activity, DEVICE[activity])
+        if cause is None
+        else Box(a, b, cause, HOST.get(cause, DEVICE["idle"]))
+        for a, b, activity, cause in pieces
+    ]
+    return lanes(
+        [("host thread", host), ("device", device)],
+        "A simulated run that is overhead-bound (tests/data/simulated-overhead-bound.json.gz), "
+        "from the start of its first kernel to the end of its third. Each idle stretch of the "
+        "device has the colour of what the launching thread did meanwhile.",
+    )
+
+
+@cache
+def queue() -> str:
+    with tracekit.load(_DATA / "simulated-compute-bound.json.gz") as run:
+        _, rows = run.fetch(
+            "SELECT l.start_ns, l.end_ns, o.start_ns, o.end_ns FROM gpu_op_launch AS g "
+            "JOIN launches AS l ON l.trace_id = g.trace_id AND l.event_id = g.launch_id "
+            "JOIN gpu_ops AS o ON o.trace_id = g.trace_id AND o.event_id = g.event_id "
+            "ORDER BY o.start_ns LIMIT 6"
+        )
+    return lanes(
+        [
+            ("host thread", [Box(a, b, "launch", HOST["launch"]) for a, b, _, _ in rows]),
+            ("device", [Box(a, b, "compute", DEVICE["compute"]) for _, _, a, b in rows]),
+        ],
+        "A simulated run that is compute-bound (tests/data/simulated-compute-bound.json.gz): its "
+        "first six launches. Each line goes from a launch call's end to its kernel's start. The "
+        "lines get longer: launches wait in the queue.",
+        [((0, b), (1, c)) for _, b, c, _ in rows],
+    )
+
+
+@cache
+def late() -> str:
+    compute, idle, call = DEVICE["compute"], DEVICE["idle"], HOST["launch"]
+    return lanes(
+        [
+            ("host thread", [Box(0, 4, "launch", call), Box(34, 38, "launch", call)]),
+            (
+                "host-late",
+                [
+                    Box(5, 20, "compute", compute),
+                    Box(20, 40, "host late", HOST["python"]),
+                    Box(40, 55, "compute", compute),
+                ],
+            ),
+            ("host thread", [Box(0, 4, "launch", call), Box(8, 12, "launch", call)]),
+            (
+                "device-late",
+                [
+                    Box(5, 20, "compute", compute),
+                    Box(20, 40, "device", idle),
+                    Box(40, 55, "compute", compute),
+                ],
+            ),
+        ],
+        "A sketch. Above, the launch of the second kernel began after the gap did: the host was "
+        "late. Below, it began before: the device made the kernel wait.",
+        [((0, 4), (1, 5)), ((0, 38), (1, 40)), ((2, 4), (3, 5)), ((2, 12), (3, 40))],
+    )
+
+
+@cache
+def collectives() -> str:
+    compute, wire, wait = DEVICE["compute"], DEVICE["communication"], DEVICE["idle"]
+    return lanes(
+        [
+            (
+                "rank 0",
+                [
+                    Box(0, 20, "compute", compute),
+                    Box(20, 45, "waiting", wait),
+                    Box(45, 55, "wire", wire),
+                    Box(55, 75, "compute", compute),
+                ],
+            ),
+            (
+                "rank 1",
+                [
+                    Box(0, 45, "compute", compute),
+                    Box(45, 55, "wire", wire),
+                    Box(55, 75, "compute", compute),
+                ],
+            ),
+        ],
+        "A sketch. Both ranks' kernels are the same collective. It begins to move bytes when the "
+        "last rank has come, and ends for both together; rank 0's kernel also waits.",
+    )
+
+
+PICTURES = {
+    "partition": partition,
+    "queue": queue,
+    "late": late,
+    "collectives": collectives,
+}
+
+
+def illustrated(text: str) -> str:
+    """The text with pictures in place of lines such as `<!-- picture: queue -->`."""
+    for name, drawn in PICTURES.items():
+        mark = f"<!-- picture: {name} -->"
+        if mark in text:
+            text = text.replace(mark, drawn())
+    return text
