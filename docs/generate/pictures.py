@@ -133,9 +133,9 @@ def queue() -> str:
             ("device", [Box(a, b, "compute", DEVICE["compute"]) for _, _, a, b in rows]),
         ],
         "A simulated run that is compute-bound (tests/data/simulated-compute-bound.json.gz): its "
-        "first six launches. Each line goes from a launch call's end to its kernel's start. The "
-        "lines get longer: launches wait in the queue.",
-        [((0, b), (1, c)) for _, b, c, _ in rows],
+        "first six launches. Each line goes from a launch call's start to its kernel's start: the "
+        "launch delay. It grows, as launches wait in the queue.",
+        [((0, a), (1, c)) for a, _, c, _ in rows],
     )
 
 
