@@ -18,6 +18,8 @@ PAGES = {
     name: (ROOT / name).read_text()
     for name in (
         "README.md",
+        "docs/tutorial/tour.md",
+        "docs/howto/profile.md",
         "examples/walkthrough.md",
         "queries/README.md",
         "workloads/README.md",
@@ -49,7 +51,10 @@ def commands(language: str, text: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "workloads/README.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/tutorial/tour.md", "docs/howto/profile.md", "workloads/README.md"],
+)
 def test_the_tour_runs_from_top_to_bottom(page, run, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}

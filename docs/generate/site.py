@@ -7,9 +7,11 @@ from typing import Any
 from docs.generate import commands, judging, python, questions, remedies, schema, sources
 
 # Titles come from the pages.
-_TUTORIAL = ("walkthrough", "diagnosis")
-_HOWTO = ("lake", "cluster", "workloads")
-_EXPLANATION = ("definitions", "replay", "verdicts", "measurements", "thresholds", "security")
+_TUTORIAL = ("tour", "walkthrough", "diagnosis")
+_EXPLANATION = (
+    "definitions", "verdict", "replay", "limits", "performance",
+    "verdicts", "measurements", "thresholds", "security",
+)  # fmt: skip
 
 
 def pages() -> dict[str, str]:
@@ -26,9 +28,9 @@ def pages() -> dict[str, str]:
     }
 
 
-def pictures() -> dict[str, bytes]:
-    """The bytes of each picture, by its path."""
-    return sources.pictures()
+def beside() -> dict[str, bytes]:
+    """Pictures and programs that pages link to, by their path."""
+    return sources.beside()
 
 
 def navigation() -> list[dict[str, Any]]:
@@ -40,7 +42,7 @@ def navigation() -> list[dict[str, Any]]:
         {"Tutorial": [f"tutorial/{name}.md" for name in _TUTORIAL]},
         {
             "How to": [
-                *(f"howto/{name}.md" for name in _HOWTO),
+                *sources.guides(),
                 {"What to change": [f"howto/remedies/{name}.md" for name in fixes]},
             ]
         },

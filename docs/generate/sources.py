@@ -8,22 +8,38 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
 
-# The site's page for a file. A link to another file of the repository is an error.
-PAGES = {
+# The site's page for a file. A link to a file that is neither a page nor an example is an error.
+_CHOSEN = {
     "README.md": "index.md",
+    "docs/tutorial/tour.md": "tutorial/tour.md",
     "examples/walkthrough.md": "tutorial/walkthrough.md",
     "examples/diagnosis.md": "tutorial/diagnosis.md",
+    "docs/howto/profile.md": "howto/profile.md",
     "examples/lake.md": "howto/lake.md",
     "examples/cluster.md": "howto/cluster.md",
     "workloads/README.md": "howto/workloads.md",
     "queries/README.md": "reference/vocabulary.md",
     "docs/explanation/definitions.md": "explanation/definitions.md",
+    "docs/explanation/verdict.md": "explanation/verdict.md",
     "docs/explanation/replay.md": "explanation/replay.md",
+    "docs/explanation/limits.md": "explanation/limits.md",
+    "docs/explanation/performance.md": "explanation/performance.md",
     "tests/bench/VERDICTS.md": "explanation/verdicts.md",
     "tests/bench/NOTES.md": "explanation/measurements.md",
     "SECURITY.md": "explanation/security.md",
 }
-PICTURES = {"examples/report.png": "pictures/report.png"}
+# Other pages of examples/ are how-to guides.
+PAGES = _CHOSEN | {
+    file: f"howto/{path.stem}.md"
+    for path in sorted((ROOT / "examples").glob("*.md"))
+    if (file := f"examples/{path.name}") not in _CHOSEN
+}
+# What pages show or link to beside pages: pictures and programs.
+_BESIDE = {
+    path.relative_to(ROOT).as_posix(): f"files/{path.name}"
+    for path in sorted((ROOT / "examples").iterdir())
+    if path.is_file() and path.suffix != ".md"
+}
 
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -48,7 +64,7 @@ def relinked(text: str, file: str) -> str:
         if target.endswith(".md") and (generated := _generated(home, target)):
             return f"{link[1]}{generated}{mark}{anchor}{link[3]}"
         path = normpath(PurePosixPath(file).parent / target)
-        page = PAGES.get(path) or PICTURES.get(path)
+        page = PAGES.get(path) or _BESIDE.get(path)
         if page is None:
             raise ValueError(f"{file}: {target} is not a page of the site")
         return f"{link[1]}{relpath(page, PurePosixPath(home).parent)}{mark}{anchor}{link[3]}"
@@ -74,5 +90,11 @@ def copied() -> dict[str, str]:
     return {page: illustrated(relinked(read(file), file)) for file, page in PAGES.items()}
 
 
-def pictures() -> dict[str, bytes]:
-    return {page: (ROOT / file).read_bytes() for file, page in PICTURES.items()}
+def beside() -> dict[str, bytes]:
+    """The files of examples/ that are no pages, by their place on the site."""
+    return {place: (ROOT / file).read_bytes() for file, place in _BESIDE.items()}
+
+
+def guides() -> list[str]:
+    """The pages of how-to guides that are files."""
+    return [page for page in PAGES.values() if page.startswith("howto/")]
