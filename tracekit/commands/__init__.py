@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -16,6 +17,7 @@ from tracekit.commands.advise import advise
 from tracekit.commands.analyze import analyze
 from tracekit.commands.annotate import annotate
 from tracekit.commands.capture import capture
+from tracekit.commands.completion import completion
 from tracekit.commands.crosscheck import crosscheck
 from tracekit.commands.diff import diff
 from tracekit.commands.export import export
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _FAILED, _INTERRUPTED = 2, 130
+_TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")
 
 
 class _ReaderGone(Exception):
@@ -46,12 +49,25 @@ class _ReaderGone(Exception):
 
 
 class _Commands(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """`tracekit TRACE` is `tracekit analyze TRACE`."""
+        if self.get_command(ctx, args[0]) is None and _may_be_trace(args[0]):
+            return "analyze", self.get_command(ctx, "analyze"), args
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
             # click would end the process with status 1.
             raise _ReaderGone from error
+
+
+def _may_be_trace(word: str) -> bool:
+    """Whether a word that is no command is a file, or the name of one that is missing."""
+    return word == "-" or Path(word).exists() or "/" in word or word.endswith(_TRACES)
 
 
 @click.group(
@@ -64,12 +80,13 @@ def cli() -> None:
 
     TRACE is a .json, .json.gz or .json.zst file that torch.profiler wrote, a directory or tar
     archive of such files, or - for standard input. DB is a database that `tracekit load` wrote.
+    `tracekit TRACE` alone means `tracekit analyze TRACE`.
     """
 
 
 _COMMANDS = (
-    advise, analyze, annotate, capture, crosscheck, diff, export, history, lake, load, mcp,
-    open_trace, probe, query, report, schema, sql, sweep, whatif, workloads,
+    advise, analyze, annotate, capture, completion, crosscheck, diff, export, history, lake, load,
+    mcp, open_trace, probe, query, report, schema, sql, sweep, whatif, workloads,
 )  # fmt: skip
 for command in _COMMANDS:
     cli.add_command(command)

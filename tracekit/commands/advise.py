@@ -7,13 +7,19 @@ from typing import Any
 
 import click
 
+from tracekit.commands import completing
 from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, threshold_option, window_option
 
 
 @click.command()
 @click.argument("trace", required=False)
-@click.option("--how", metavar="NAME", help="Print how to apply this remedy; needs no TRACE.")
+@click.option(
+    "--how",
+    metavar="NAME",
+    shell_complete=completing.remedies,
+    help="Print how to apply this remedy; needs no TRACE.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--all", "every", is_flag=True, help="Print every line.  [default: the first ten]")
 @click.option("--trace-id", type=int, help="Which trace of a database.  [default: its only one]")

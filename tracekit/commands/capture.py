@@ -9,13 +9,14 @@ from typing import Any
 
 import click
 
+from tracekit.commands import completing
 from tracekit.commands.options import size_options, workload_options
 from tracekit.errors import TracekitError
 from tracekit.text import duration
 
 
 @click.command(no_args_is_help=False)
-@click.argument("workload")
+@click.argument("workload", shell_complete=completing.programs)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", help="The trace to write.  [default: WORKLOAD.json.gz]")
 @size_options

@@ -8,15 +8,38 @@ from tracekit.commands.opening import open_given
 
 
 @click.command()
-@click.argument("database")
+@click.argument("source", metavar="TRACE|DB")
 @click.option(
-    "-o", "--output", required=True, help="The trace to write; .gz and .zst are compressed."
+    "-o",
+    "--output",
+    required=True,
+    help="The file to write; a trace that ends in .gz or .zst is compressed.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["trace", "speedscope", "collapsed"]),
+    default="trace",
+    show_default=True,
+    help="The trace itself, or its flame graph: for speedscope, or as folded stacks.",
+)
+@click.option(
+    "--weight",
+    type=click.Choice(["host", "gpu"]),
+    help="Whose time a flame graph shows.  [default: host]",
 )
 @click.option("--trace-id", type=int, help="Which trace, if the database holds several.")
-def export(database: str, output: str, trace_id: int | None) -> None:
-    """Write a trace of a database as JSON, as it was loaded."""
+def export(source: str, output: str, form: str, weight: str | None, trace_id: int | None) -> None:
+    """Write a trace as JSON, as it was loaded, or its flame graph for other tools."""
     from tracekit.ingest.resources import Resources
 
-    with open_given(database, Resources()) as opened:
-        events = opened.export(output, trace_id)
-    click.echo(f"{output}: {events:,} events")
+    if form == "trace" and weight is not None:
+        raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
+    with open_given(source, Resources()) as opened:
+        if form == "trace":
+            click.echo(f"{output}: {opened.export(output, trace_id):,} events")
+            return
+        from tracekit.reporters import stacks
+
+        count = stacks.write(opened, form, output, weight or "host", trace_id)
+    click.echo(f"{output}: {count:,} stacks", err=output == "-")

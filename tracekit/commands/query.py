@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.commands import completing
 from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
@@ -18,9 +19,23 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("arguments", nargs=-1, metavar="[NAME] [TRACE|DB]")
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
-@click.option("--columns", metavar="NAME,NAME", help="Show only these columns, in this order.")
+@click.argument(
+    "arguments", nargs=-1, metavar="[NAME] [TRACE|DB]", shell_complete=completing.questions
+)
+@click.option(
+    "--param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter.",
+    shell_complete=completing.parameters,
+)
+@click.option(
+    "--columns",
+    metavar="NAME,NAME",
+    help="Show only these columns, in this order.",
+    shell_complete=completing.columns,
+)
 @click.option("--list", "listing", is_flag=True, help="List the questions.")
 @click.option("--explain", is_flag=True, help="Print the query's SQL and what its columns mean.")
 @row_options
@@ -41,17 +56,9 @@ def query(
     from tracekit.database import catalog
 
     if listing or not arguments:
-        questions = catalog.queries().values()
-        click.echo(
-            "tracekit query NAME TRACE answers one of these questions; --explain shows its SQL,\n"
-            "parameters and columns. Begin with overview, idle_waterfall and top_kernels. Then\n"
-            "ask idle_culprits if the device waits, or roofline if it is busy."
-        )
-        for topic, title in catalog.TOPICS.items():
-            click.echo(f"\n{title}")
-            for each in questions:
-                if each.topic == topic:
-                    click.echo(f"  {each.name:<22} {each.question}")
+        from tracekit.reporters import paging
+
+        paging.show(_listing())
         return
     question = catalog.query(arguments[0])
     if explain:
@@ -70,6 +77,25 @@ def query(
         statement = database.shown_sql(question, variables)
         count = rows.render(database, statement, variables, form, output, chosen, asked)
         _explain_doubts(database, question, variables, count)
+
+
+def _listing() -> str:
+    """All questions by topic, one a line."""
+    from tracekit.database import catalog
+
+    lines = [
+        "tracekit query NAME TRACE answers one of these questions; --explain shows its SQL,",
+        "parameters and columns. Begin with overview, idle_waterfall and top_kernels. Then",
+        "ask idle_culprits if the device waits, or roofline if it is busy.",
+    ]
+    for topic, title in catalog.TOPICS.items():
+        lines += ["", title]
+        lines += [
+            f"  {each.name:<22} {each.question}"
+            for each in catalog.queries().values()
+            if each.topic == topic
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _explain_doubts(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tracekit.commands import completing
 from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, threshold_option, window_option
 from tracekit.replay.grammar import HELP
@@ -14,7 +15,7 @@ from tracekit.replay.grammar import HELP
 
 @click.command(epilog="\b\n" + HELP)
 @click.argument("trace")
-@click.argument("changes", nargs=-1, required=True)
+@click.argument("changes", nargs=-1, required=True, shell_complete=completing.changes)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--trace-id", type=int, help="Which trace of a database.  [default: all, as one run]")
 @window_option

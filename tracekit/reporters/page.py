@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from shutil import get_terminal_size
 
@@ -19,10 +20,26 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def console() -> Console:
-    """Standard output, at most 100 columns wide; colours only on a terminal, no markup."""
-    width = min(get_terminal_size().columns, WIDTH) if sys.stdout.isatty() else WIDTH
-    return _Console(highlight=False, markup=False, emoji=False, width=width)
+def console(is_wide: bool = False) -> Console:
+    """Standard output: colours and styles only on a terminal, none with NO_COLOR; no markup.
+
+    It is at most 100 columns wide, or with `is_wide` as wide as the terminal. Without a terminal,
+    COLUMNS says how wide; otherwise it is 100.
+    """
+    columns = (
+        get_terminal_size((WIDTH, 24)).columns
+        if sys.stdout.isatty() or "COLUMNS" in os.environ
+        else WIDTH
+    )
+    width = columns if is_wide else min(columns, WIDTH)
+    # With NO_COLOR, rich itself would still print bold text.
+    return _Console(
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=width,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+    )
 
 
 def clipped(text: str, width: int) -> str:

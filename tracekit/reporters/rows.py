@@ -24,6 +24,7 @@ from rich.text import Text
 from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, written_whole
+from tracekit.reporters import paging
 from tracekit.reporters.page import console
 from tracekit.text import printable
 
@@ -260,7 +261,7 @@ def _render_table(
 
 def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
     """One line per row if that fits the width; otherwise one line per value, as in psql."""
-    out = console()
+    out = console(is_wide=True)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, name in enumerate(columns):
         is_number = all(isinstance(row[place], int | float | Decimal | NoneType) for row in rows)
@@ -270,11 +271,13 @@ def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
     natural = Measurement.get(out, out.options.update(max_width=10_000), table).maximum
-    if natural <= out.width:
-        out.print(table)
-    else:
-        for row in rows:
-            out.print(_record(columns, row))
+    with out.capture() as printed:
+        if natural <= out.width:
+            out.print(table)
+        else:
+            for row in rows:
+                out.print(_record(columns, row))
+    paging.show(printed.get())
 
 
 def _record(columns: list[str], row: tuple[Any, ...]) -> Table:

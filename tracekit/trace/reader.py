@@ -49,6 +49,11 @@ _BOM = b"\xef\xbb\xbf"
 _SPACES = re.compile(rb"[ \t\r\n]*")
 _MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*:')
 _MEMBER = json.JSONDecoder(parse_int=lambda n: int(n) if len(n) <= _MOST_DIGITS else n)
+_NODES = re.compile(rb'[ \t\r\n,]*"nodes"[ \t\r\n]*:[ \t\r\n]*\[')
+_EXECUTION_TRACE = (
+    "is a PyTorch execution trace (Chakra), which has no times of GPU work; tracekit reads the "
+    "Kineto trace that torch.profiler can record beside it (export_chrome_trace)"
+)
 _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 # What reading a trace yields: batches of events and labels, and lists of rejected text.
@@ -145,6 +150,8 @@ class TraceReader:
                 raise self._error("is JSON but not a trace: its `traceEvents` is not an array")
             self._drop(1)
             return
+        if self._is_execution_trace():
+            raise self._error(_EXECUTION_TRACE)
         if read.stop is Stop.AT_BRACKET:
             raise self._error("is not a trace: it has no `traceEvents`")
         if read.stop is Stop.AT_END:
@@ -209,6 +216,8 @@ class TraceReader:
             left = self.metadata_bytes - self._metadata_read
             is_inside = read.stop is Stop.INSIDE
             if left < 0 or (is_inside and len(self._buffer) > left):
+                if self._is_execution_trace():
+                    raise self._error(_EXECUTION_TRACE)
                 raise self._error(
                     f"has more than {self.metadata_bytes / 1e6:,.0f} MB of metadata beside its "
                     "events: allow more memory (--memory-mb), or take it out of the file"
@@ -216,6 +225,18 @@ class TraceReader:
             if is_final or not (is_inside or read.stop is Stop.AT_END):
                 return read
             wanted = min(2 * len(self._buffer), left + 1) if is_inside else _MEMBERS_BYTES
+
+    def _is_execution_trace(self) -> bool:
+        """Whether it has the members `schema` and `nodes`; the last may be unfinished.
+
+        They are what ExecutionTraceObserver writes:
+        https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/standalone/execution_trace_observer.cpp
+        """
+        members = self.metadata_text.encode()
+        if find_member(members, "schema") is None:
+            return False
+        is_unfinished = _NODES.match(self._buffer) is not None
+        return is_unfinished or find_member(members, "nodes") is not None
 
     def _what_is_wrong(self, read: Members) -> str:
         reason = read.error or "the file ends inside a member"

@@ -1,0 +1,136 @@
+"""The flame graph as a file for other tools: speedscope's JSON, or folded stacks.
+
+Both have the frames of the question `flame_graph`, and so the same sums. Frames that it leaves out
+count as their callers' own time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from tracekit.errors import TracekitError
+from tracekit.files import is_standard_output, written_whole
+from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
+
+FORMATS = ("speedscope", "collapsed")
+WEIGHTS = ("host", "gpu")
+# flamegraph.pl would read a number behind a frame's last space as a second count.
+_COUNT_BEHIND = re.compile(r"\s+(?=\d+(?:\.\d*)?$)")
+
+# A call path, as frames from the thread inwards, and the nanoseconds spent in its last frame alone.
+Stack = tuple[tuple[str, ...], int]
+
+
+def write(
+    database: Database, form: str, output: str, weight: str = "host", trace: int | None = None
+) -> int:
+    """Writes the flame graph of one trace; returns how many stacks it has.
+
+    speedscope's format: https://github.com/jlfwong/speedscope/wiki/Importing-from-custom-sources.
+    Folded stacks, one a line with its nanoseconds: https://www.brendangregg.com/flamegraphs.html.
+
+    Raises:
+        TracekitError: when there are several traces and `trace` does not choose one, when nothing
+            in the trace has such time, or when `output` cannot be written.
+    """
+    rows = database.ask("flame_graph", trace=database.only(trace))
+    threads = {name: found for name, found in stacks(rows, weight).items() if found}
+    if not threads:
+        what = "host slices" if weight == "host" else "GPU ops that link to host slices"
+        raise TracekitError(f"{database.name}: a flame graph needs {what}, and the trace has none")
+    text = _speedscope(threads, database.name) if form == "speedscope" else _folded(threads)
+    if output == "-" or is_standard_output(output):
+        _write_all(text, sys.stdout.buffer)
+        sys.stdout.flush()
+    else:
+        with written_whole(output, [database.name]) as beside, Path(beside).open("wb") as sink:
+            _write_all(text, sink)
+    return sum(map(len, threads.values()))
+
+
+def stacks(rows: list[dict[str, Any]], weight: str) -> dict[str, list[Stack]]:
+    """The stacks of each thread, in the order in which the flame graph is drawn.
+
+    A thread's stacks add up to its time in `rows`. Where slices overlap, so that the frames inside
+    a frame take longer than itself, they share its time in proportion.
+    """
+    column = f"{weight}_ns"
+    inside: dict[Any, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (row[f"{weight}_from_ns"], row["name"])):
+        inside.setdefault(row["parent"], []).append(row)
+    found: dict[str, list[Stack]] = {}
+    for thread in inside.get(None, []):
+        of_thread = found.setdefault(thread["name"], [])
+        # Stacks are as deep as the program's: no recursion.
+        waiting: list[tuple[tuple[str, ...], Any, int]]
+        waiting = [((thread["name"],), thread["node"], thread[column])]
+        while waiting:
+            path, node, time_ns = waiting.pop()
+            frames = [frame for frame in inside.get(node, []) if frame[column]]
+            times = _within([frame[column] for frame in frames], time_ns)
+            if own_ns := time_ns - sum(times):
+                of_thread.append((path, own_ns))
+            for frame, each_ns in reversed(list(zip(frames, times, strict=True))):
+                waiting.append(((*path, frame["name"]), frame["node"], each_ns))
+    return found
+
+
+def _within(times: list[int], most: int) -> list[int]:
+    """Times that add up to at most `most`: in proportion, in whole nanoseconds."""
+    whole = sum(times)
+    if whole <= most:
+        return times
+    ends, passed = [0], 0
+    for time in times:
+        passed += time
+        ends.append(passed * most // whole)
+    return [end - begin for begin, end in pairwise(ends)]
+
+
+def _speedscope(threads: Mapping[str, list[Stack]], name: str) -> Iterator[str]:
+    frames: dict[str, int] = {}
+    profiles = []
+    for thread, found in threads.items():
+        samples = [[frames.setdefault(each, len(frames)) for each in path] for path, _ in found]
+        weights = [weight for _, weight in found]
+        profiles.append(
+            {
+                "type": "sampled", "name": printable(thread), "unit": "nanoseconds",
+                "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights,
+            }
+        )  # fmt: skip
+    file = {
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "name": printable(name),
+        "exporter": "tracekit",
+        "activeProfileIndex": 0,
+        "shared": {"frames": [{"name": printable(each)} for each in frames]},
+        "profiles": profiles,
+    }
+    yield from json.JSONEncoder().iterencode(file)
+    yield "\n"
+
+
+def _folded(threads: Mapping[str, list[Stack]]) -> Iterator[str]:
+    for found in threads.values():
+        for path, time_ns in found:
+            yield f"{';'.join(map(_frame, path))} {time_ns}\n"
+
+
+def _frame(name: str) -> str:
+    name = " ".join(printable(name).replace(";", ":").split())
+    return _COUNT_BEHIND.sub("_", name) or "(no name)"
+
+
+def _write_all(text: Iterator[str], sink: IO[bytes]) -> None:
+    for part in text:
+        sink.write(part.encode("utf-8", "replace"))
