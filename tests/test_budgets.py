@@ -1,8 +1,12 @@
 """Budgets for steps, held by the pytest plugin, which pytest runs in a process of its own."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,6 +18,13 @@ from tracekit.budgets import stored
 from tracekit.budgets.checking import broken, changes, check_budget
 from tracekit.budgets.figures import COUNTS, figures_of
 from tracekit.errors import TracekitError
+
+# An installed plugin is there by itself.
+IS_INSTALLED = any(
+    each.value == "tracekit.pytest_plugin" for each in entry_points(group="pytest11")
+)
+PLUGIN = () if IS_INSTALLED else ("-p", "tracekit.pytest_plugin")
+WORKFLOW = Path(__file__).parents[1] / "examples" / "github-actions.yml"
 
 STEP = """
     import pytest
@@ -38,10 +49,10 @@ def tried(tmp_path):
         text = dedent(STEP.format(operators=operators)) + dedent(tests)
         (tmp_path / "test_step.py").write_text(text)
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "tracekit.pytest_plugin", "-q",
-             "-p", "no:cacheprovider", "--strict-markers", *options, "."],
+            [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider",
+             "--strict-markers", *options, "."],
             cwd=tmp_path, capture_output=True, text=True,
-            env=__import__("os").environ | {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""},
+            env=os.environ | {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""},
         )  # fmt: skip
         return done.stdout + done.stderr, done.returncode
 
@@ -198,3 +209,41 @@ def test_a_file_that_holds_no_figures_is_named(tmp_path, text):
 def test_budgets_that_make_no_sense_are_refused(budget):
     with pytest.raises(TracekitError):
         check_budget(budget)
+
+
+def test_the_workflow_for_pull_requests_runs(tmp_path):
+    """Its steps, but for those that install and upload."""
+    pytest.importorskip("torch")
+    yaml = pytest.importorskip("yaml")
+    steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["budgets"]["steps"]
+    scripts = {each["name"]: each["run"] for each in steps if "name" in each}
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for name, module in (("tracekit", "tracekit"), ("pytest", "pytest")):
+        script = bin_folder / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        script.chmod(0o755)
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "test_nothing.py").write_text("def test_nothing(): pass")
+    git = [shutil.which("git"), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    if git[0] is None:
+        pytest.skip("git is not installed")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"],
+                    ["update-ref", "refs/remotes/origin/main", "HEAD"]):  # fmt: skip
+        subprocess.run([*git, *command], cwd=repository, check=True)
+    summary = tmp_path / "summary.md"
+    environment = os.environ | {
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "GITHUB_BASE_REF": "main",
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "PYTHONPATH": os.pathsep.join([*sys.path[:1], str(WORKFLOW.parents[1])]),
+    }
+    ran = ["budgets", "capture", "compare"]
+    if find_spec("altair") is None:
+        scripts["compare"] = scripts["compare"].splitlines()[0]
+    for name in ran:
+        subprocess.run(["bash", "-eo", "pipefail", "-c", scripts[name]], cwd=repository,
+                       env=environment, check=True)  # fmt: skip
+    assert (repository / "budgets.xml").exists()
+    assert "### " in summary.read_text()

@@ -10,10 +10,9 @@
 -- column steps (count): steps; 1 where there are none
 -- column per_step (count per step): total over steps
 -- doubts: no_gpu_ops, no_runtime_calls, no_operators, no_steps, unlinked_gpu_ops
--- What the host does counts in the step in which it begins, and what a device does in the step that launched it.
+-- What the host does counts in the step in which it begins, what a device does in the step that launched it.
 WITH span AS (
-    SELECT t.trace_id, coalesce(s.start_ns, -9223372036854775807) AS start_ns,
-           coalesce(s.end_ns, 9223372036854775807) AS end_ns
+    SELECT t.trace_id, s.start_ns, s.end_ns
     FROM trace AS t LEFT JOIN steps AS s USING (trace_id)
     WHERE t.trace_id = coalesce(getvariable('trace'), t.trace_id)
 ),
@@ -37,7 +36,8 @@ counted AS (
 )
 SELECT c.trace_id, figure, class, name, sum(amount)::BIGINT AS total, any_value(r.steps) AS steps,
        sum(amount) / any_value(r.steps) AS per_step
-FROM counted AS c JOIN span AS s ON c.trace_id = s.trace_id AND at_ns >= s.start_ns AND at_ns < s.end_ns
+FROM counted AS c JOIN span AS s ON c.trace_id = s.trace_id
+  AND (s.start_ns IS NULL OR (at_ns >= s.start_ns AND at_ns < s.end_ns))
 JOIN run_steps AS r ON c.trace_id = r.trace_id
 GROUP BY c.trace_id, figure, class, name
 ORDER BY c.trace_id, figure, total DESC, name, class

@@ -5,7 +5,6 @@ https://github.github.com/gfm
 
 from __future__ import annotations
 
-import string
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from tracekit.text import duration, figure_of, printable
 # GitHub refuses a longer comment.
 MOST_CHARACTERS = 65_536
 _NAME_CHARACTERS = 120
+_LIVE = "\\`*_{}[]<>&|~@#:."
 
 
 def render(found: Diff, top: int) -> str:
@@ -106,6 +106,6 @@ def _code(text: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text whose punctuation means nothing in Markdown or HTML."""
-    plain = "".join(each if each not in string.punctuation else f"&#{ord(each)};" for each in text)
+    """Text that means nothing in Markdown or HTML, and that is no address and no name of a user."""
+    plain = "".join(f"&#{ord(each)};" if each in _LIVE else each for each in text)
     return " ".join(plain.split())
