@@ -1,13 +1,16 @@
 """Comparison of two runs."""
 
+import html
 import json
 
 import pytest
+from click.testing import CliRunner
 
 import tracekit
 from tests import traces
 from tests.conftest import SHARED_TRACES
 from tests.traces import gpu_op, launched, operator, step
+from tracekit.commands import cli
 from tracekit.compare.diff import fails
 
 
@@ -175,3 +178,55 @@ def test_the_shared_pair_adds_up_on_two_machines():
     assert rows[-2]["until_ns"] == rows[-1]["b_ns"] == windows[1]["span_ns"] == 122_149_000
     assert sum(row["change_ns"] or 0 for row in rows) == 122_149_000 - 76_940_000
     assert not any(row["change_ns"] for row in same)
+
+
+def test_markdown_has_the_numbers_of_the_comparison_and_nothing_live(tmp_path):
+    hostile = "@admin `rm` |a|b| <img src=x> [a](https://evil.example) #1 **b** " + "y" * 500
+    runs = []
+    for number, name in enumerate(("sgemm", hostile)):
+        events = [traces.launch(0, 1, 1), traces.gpu_op(5, 50 * (number + 1), 1, name=name)]
+        runs.append(traces.write(tmp_path / f"{number}.json", events))
+    done = CliRunner().invoke(cli, ["diff", *map(str, runs), "--markdown"])
+    assert done.exit_code == 0, done.output
+    text = done.output
+    assert text.startswith("### b takes 2 times as long as a: 50 us in a, 100 us in b\n")
+    for live in ("@admin", "`", "<img", "](", "**b**", "https://", "#1"):
+        assert live not in text.replace("&#", "")
+    shown = html.unescape(text)
+    assert "@admin `rm` |a|b| <img src=x>" in shown
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.count("|") in (4, 5, 6)
+    with tracekit.load(runs) as database:
+        found = database.diff(1, 2)
+    kernels = {row["change_ns"] for row in found.kernels}
+    assert {100_000, -50_000} <= kernels
+    assert "+100 us" in text
+    assert "-50 us" in text
+
+
+def test_markdown_fits_a_comment(tmp_path):
+    runs = []
+    for side in "ab":
+        events = [
+            each
+            for number in range(1, 1500)
+            for each in (
+                traces.launch(number * 10, 1, number),
+                traces.gpu_op(
+                    number * 10 + 2,
+                    5,
+                    number,
+                    name=side + "".join(chr(97 + int(n)) for n in str(number)) + "|&" * 60,
+                ),
+            )
+        ]
+        runs.append(traces.write(tmp_path / f"{side}.json", events))
+    done = CliRunner().invoke(cli, ["diff", *map(str, runs), "--markdown", "--top", "1000"])
+    assert done.exit_code == 0
+    assert 10_000 < len(done.output) <= 65_536
+
+
+def test_markdown_and_json_are_not_both_printed(tmp_path):
+    done = CliRunner().invoke(cli, ["diff", "a", "b", "--json", "--markdown"])
+    assert "choose one" in str(done.exception)

@@ -16,7 +16,7 @@ from tracekit.compare.diff import Diff
 from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError
 from tracekit.reporters import notebook
-from tracekit.reporters.html.diff import diff_view, sentences, title, waterfall_chart
+from tracekit.reporters.html.diff import diff_view, sentences, waterfall_chart
 from tracekit.reporters.html.reports import write_diff
 from tracekit.reporters.html.subject import Subject
 
@@ -117,12 +117,12 @@ def test_the_waterfall_has_the_parts_that_changed(found):
 )
 def test_the_title_says_how_long_b_takes(a, b, told):
     span = {"metric": "span_ns", "a": a, "b": b}
-    assert title(Diff("a", "b", [span], [], [], [], [], [], [])) == told
+    assert Diff("a", "b", [span], [], [], [], [], [], []).title == told
 
 
 def test_the_title_compares_the_windows_of_the_waterfall(found):
     odd = replace(found, summary=[{"metric": "span_ns", "a": 1, "b": 2}])
-    assert title(odd) == title(found)
+    assert odd.title == found.title
 
 
 def test_the_numbers_of_the_first_screen_are_those_of_diff(text, found):

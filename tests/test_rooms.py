@@ -16,8 +16,8 @@ PACKAGE = ROOT / "tracekit"
 ROOMS = [
     "errors", "text", "causes", "thresholds", "files", "shown", "workloads", "queries", "native",
     "trace", "database", "ingest", "replay.graph", "replay", "advice", "verdict", "compare", "run",
-    "lake", "perfetto", "capture", "experiments", "reporters", "frameworks", "agents",
-    "schemas", "commands", "__main__",
+    "lake", "perfetto", "capture", "experiments", "reporters", "budgets", "frameworks", "agents",
+    "schemas", "commands", "pytest_plugin", "__main__",
 ]  # fmt: skip
 # What it holds is loaded when it is first used.
 FRONT = "__init__"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="A [B]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @click.option(
     "--top", default=10, show_default=True, help="How many kernels, operators and modules to show."
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 def diff(
     runs: tuple[str, ...],
     as_json: bool,
+    markdown: bool,
     top: int,
     conditions: tuple[str, ...],
     trace_ids: tuple[int, int],
@@ -50,11 +52,17 @@ def diff(
     from tracekit.compare import diff as library
     from tracekit.reporters import diff as reporter
 
+    if as_json and markdown:
+        raise TracekitError("choose one of --json and --markdown")
     opened, trace_ids = open_two(runs, trace_ids, **limits)
     with opened as database:
         found = library.diff(database, *trace_ids, top=top)
         failed = [each for each in conditions if library.fails(database, each, *trace_ids)]
-    if as_json:
+    if markdown:
+        from tracekit.reporters.markdown import render
+
+        click.echo(render(found, top), nl=False)
+    elif as_json:
         click.echo(json.dumps(found.as_dict(), default=str))
     else:
         reporter.render(found)

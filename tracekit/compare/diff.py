@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.shown import Shown
+from tracekit.text import duration
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
@@ -39,6 +40,29 @@ class Diff(Shown):
     modules: Rows
     doubts: Rows
     """What makes these numbers doubtful."""
+
+    @property
+    def span(self) -> dict[str, Any] | None:
+        """The lengths that are compared, `a` and `b` in ns: where only one run has steps, both
+        GPU-active spans. None: there are none."""
+        if self.waterfall:
+            return {"a": self.waterfall[0]["a_ns"], "b": self.waterfall[-1]["b_ns"]}
+        return next((row for row in self.summary if row["metric"] == "span_ns"), None)
+
+    @property
+    def title(self) -> str:
+        """How long b takes, compared with a."""
+        span = self.span
+        if span is None or not span["a"] or not span["b"]:
+            return "Two runs"
+        ratio = max(span["b"] / span["a"], span["a"] / span["b"])
+        if f"{ratio:.3g}" == "1":
+            told = "b takes as long as a"
+        elif span["b"] > span["a"]:
+            told = f"b takes {ratio:.3g} times as long as a"
+        else:
+            told = f"b is {ratio:.3g} times as fast as a"
+        return f"{told}: {duration(span['a'])} in a, {duration(span['b'])} in b"
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""

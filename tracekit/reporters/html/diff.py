@@ -55,7 +55,7 @@ def diff_view(
     figures = {row["metric"]: row for row in found.summary}
     facts = {
         "found": found,
-        "title": title(found),
+        "title": found.title,
         "first": [(name, figures[metric]) for metric, name in _FIRST.items() if metric in figures],
         "with_steps": "".join(side for side in "ab" if figures and figures["steps"][side]),
         "sentences": sentences(found),
@@ -63,28 +63,6 @@ def diff_view(
     }
     view = View("diff", "a and b", "diff.html", facts, [part for part in parts if part.figures])
     return found, view
-
-
-def title(found: Diff) -> str:
-    """How long b takes, compared with a."""
-    span = _span(found)
-    if span is None or not span["a"] or not span["b"]:
-        return "Two runs"
-    ratio = max(span["b"] / span["a"], span["a"] / span["b"])
-    if f"{ratio:.3g}" == "1":
-        told = "b takes as long as a"
-    elif span["b"] > span["a"]:
-        told = f"b takes {ratio:.3g} times as long as a"
-    else:
-        told = f"b is {ratio:.3g} times as fast as a"
-    return f"{told}: {duration(span['a'])} in a, {duration(span['b'])} in b"
-
-
-def _span(found: Diff) -> dict[str, Any] | None:
-    """The windows that are compared: where only one run has steps, both GPU-active spans."""
-    if found.waterfall:
-        return {"a": found.waterfall[0]["a_ns"], "b": found.waterfall[-1]["b_ns"]}
-    return next((row for row in found.summary if row["metric"] == "span_ns"), None)
 
 
 def sentences(found: Diff) -> list[str]:

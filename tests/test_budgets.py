@@ -1,0 +1,249 @@
+"""Budgets for steps, held by the pytest plugin, which pytest runs in a process of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import tracekit
+from tests.conftest import own_trace_names, trace_file
+from tracekit.budgets import stored
+from tracekit.budgets.checking import broken, changes, check_budget
+from tracekit.budgets.figures import COUNTS, figures_of
+from tracekit.errors import TracekitError
+
+# An installed plugin is there by itself.
+IS_INSTALLED = any(
+    each.value == "tracekit.pytest_plugin" for each in entry_points(group="pytest11")
+)
+PLUGIN = () if IS_INSTALLED else ("-p", "tracekit.pytest_plugin")
+WORKFLOW = Path(__file__).parents[1] / "examples" / "github-actions.yml"
+
+STEP = """
+    import pytest
+    import torch
+
+    WEIGHT = torch.ones(16, 16)
+    OPERATORS = {operators}
+
+    def step():
+        x = WEIGHT
+        for _ in range(OPERATORS):
+            x = torch.neg(x)
+        return x
+"""
+
+
+@pytest.fixture
+def tried(tmp_path):
+    """Writes a test file, runs pytest on it, and returns what it printed and its exit status."""
+
+    def run(tests, *options, operators=3):
+        text = dedent(STEP.format(operators=operators)) + dedent(tests)
+        (tmp_path / "test_step.py").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider",
+             "--strict-markers", *options, "."],
+            cwd=tmp_path, capture_output=True, text=True,
+            env=os.environ | {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""},
+        )  # fmt: skip
+        return done.stdout + done.stderr, done.returncode
+
+    return run
+
+
+BOTH = """
+    @pytest.mark.tracekit(operators={operators})
+    def test_budget(tracekit_profile):
+        figures = tracekit_profile(step)
+        assert figures.counts["operators"] == OPERATORS
+
+    @pytest.mark.tracekit
+    def test_stored(tracekit_profile):
+        tracekit_profile(step)
+"""
+
+
+def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
+    pytest.importorskip("torch")
+    output, status = tried(BOTH.format(operators=3))
+    assert status == 1
+    assert "1 failed, 1 passed" in output
+    assert "no figures are stored for this step" in output
+
+    output, status = tried(BOTH.format(operators=3), "--tracekit-update")
+    assert (status, "2 passed" in output) == (0, True)
+    base = stored.read(tmp_path / "tracekit_baselines" / "test_stored.json")
+    assert base.names["operators"]["aten::neg"] == 3
+    assert tried(BOTH.format(operators=3))[1] == 0
+
+    output, status = tried(BOTH.format(operators=3), operators=5)
+    assert (status, "2 failed" in output) == (1, True)
+    assert "operators: 5 a step, budget 3" in output
+    assert "+2 aten::neg (operators: 3 before)" in output
+    left = tmp_path / ".tracekit"
+    assert {each.suffix for each in left.iterdir()} >= {".gz"}
+    with tracekit.load(next(left.glob("*.json.gz"))) as run:
+        assert run.ask("step_counts")
+    # A smaller number is no failure.
+    assert tried(BOTH.format(operators=2), operators=2)[1] == 0
+
+
+def test_what_a_trace_cannot_tell_fails_and_unknown_names_are_named(tried):
+    pytest.importorskip("torch")
+    output, status = tried("""
+        @pytest.mark.tracekit(launches=5)
+        def test_launches(tracekit_profile):
+            tracekit_profile(step)
+
+        @pytest.mark.tracekit(lunches=5)
+        def test_unknown(tracekit_profile):
+            tracekit_profile(step)
+
+        @pytest.mark.tracekit(5)
+        def test_nameless(tracekit_profile):
+            tracekit_profile(step)
+    """)
+    assert status == 1
+    if "launches cannot be known" not in output:
+        pytest.skip("there is a GPU")
+    assert "'lunches' is no figure that a budget can have: it has operators, launches" in output
+    assert "takes names and values" in output
+
+
+def test_the_plugin_imports_nothing_until_it_is_used():
+    code = (
+        "import sys; before = set(sys.modules); import pytest; import tracekit.pytest_plugin; "
+        "print([each for each in ('torch', 'duckdb', 'polars', 'numpy', 'rich') "
+        "if each in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def figures():
+    """Those of a trace of a GPU."""
+    for name in own_trace_names():
+        with tracekit.load(trace_file(name)) as run:
+            if run.ask("overview")[0]["gpu_ops"]:
+                return figures_of(run)
+    raise AssertionError("no trace of a GPU")
+
+
+def test_counts_are_those_of_the_run_metrics():
+    for name in own_trace_names():
+        with tracekit.load(trace_file(name)) as run:
+            rows, metrics = run.ask("step_counts"), run.ask("run_metrics")
+            whole = run.fetch("SELECT count(*) FROM steps")[1] == [(0,)]
+        if not metrics or not whole:
+            continue
+        for figure in ("operators", "launches", "kernels", "copied_bytes"):
+            total = sum(row["total"] for row in rows if row["figure"] == figure)
+            assert total == metrics[0][figure], (name, figure)
+
+
+def test_each_figure_can_be_over_its_budget(figures):
+    for name, count in figures.counts.items():
+        assert broken(figures, {name: count}, None) == []
+        if count:
+            (only,) = broken(figures, {name: count - 0.5}, None)
+            assert only.message.startswith(f"{name}: ")
+    classes = figures.kernels_by_class
+    assert broken(figures, {"kernels_by_class": classes}, None) == []
+    assert len(broken(figures, {"kernels_by_class": dict.fromkeys(classes, 0)}, None)) == len(
+        [each for each in classes.values() if each]
+    )
+    other = {"overhead-bound": "compute-bound"}.get(figures.regime, "overhead-bound")
+    assert broken(figures, {"regime": figures.regime, "host_share": 1}, None) == []
+    assert broken(figures, {"regime": other}, None)
+    assert set(figures.counts) == set(COUNTS)
+
+
+def test_times_are_compared_on_the_same_device_only(figures):
+    from dataclasses import replace
+
+    now, before = replace(figures, step_ns=120), replace(figures, step_ns=100)
+    assert broken(now, {"time": 1.2}, before) == []
+    (only,) = broken(now, {"time": 1.1}, before)
+    assert "1.20 times the stored 100 ns" in only.message
+    assert broken(now, {"time": 1.1}, replace(before, device="another")) == []
+    assert "nothing to compare with" in broken(now, {"time": 1.1}, None)[0].message
+
+
+def test_stored_figures_come_back_and_changes_are_named(figures, tmp_path):
+    path = tmp_path / "deep" / "step.json"
+    stored.write(path, figures)
+    base = stored.read(path)
+    assert broken(figures, {}, base) == []
+    assert changes(figures, base) == []
+    before = path.read_text()
+    stored.write(path, base)
+    assert json.loads(path.read_text()) == json.loads(before)
+    figure = next(name for name in base.names if base.names[name] and name != "copied_bytes")
+    name, count = next(iter(base.names[figure].items()))
+    base.names[figure][name] = count + 2
+    assert changes(figures, base) == [f"-2 {name} ({figure}: {count + 2:,g} before)"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "other"}', "\x00"])
+def test_a_file_that_holds_no_figures_is_named(tmp_path, text):
+    path = Path(tmp_path / "step.json")
+    path.write_text(text)
+    with pytest.raises(TracekitError, match="run it again"):
+        stored.read(path)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [{"launches": -1}, {"launches": "3"}, {"regime": "fast"}, {"kernels_by_class": 3}, {"x": 1},
+     {"operators": True}],
+)  # fmt: skip
+def test_budgets_that_make_no_sense_are_refused(budget):
+    with pytest.raises(TracekitError):
+        check_budget(budget)
+
+
+def test_the_workflow_for_pull_requests_runs(tmp_path):
+    """Its steps, but for those that install and upload."""
+    pytest.importorskip("torch")
+    yaml = pytest.importorskip("yaml")
+    steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["budgets"]["steps"]
+    scripts = {each["name"]: each["run"] for each in steps if "name" in each}
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for name, module in (("tracekit", "tracekit"), ("pytest", "pytest")):
+        script = bin_folder / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        script.chmod(0o755)
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "test_nothing.py").write_text("def test_nothing(): pass")
+    git = [shutil.which("git"), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    if git[0] is None:
+        pytest.skip("git is not installed")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"],
+                    ["update-ref", "refs/remotes/origin/main", "HEAD"]):  # fmt: skip
+        subprocess.run([*git, *command], cwd=repository, check=True)
+    summary = tmp_path / "summary.md"
+    environment = os.environ | {
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "GITHUB_BASE_REF": "main",
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "PYTHONPATH": os.pathsep.join([*sys.path[:1], str(WORKFLOW.parents[1])]),
+    }
+    ran = ["budgets", "capture", "compare"]
+    if find_spec("altair") is None:
+        scripts["compare"] = scripts["compare"].splitlines()[0]
+    for name in ran:
+        subprocess.run(["bash", "-eo", "pipefail", "-c", scripts[name]], cwd=repository,
+                       env=environment, check=True)  # fmt: skip
+    assert (repository / "budgets.xml").exists()
+    assert "### " in summary.read_text()

@@ -1,0 +1,111 @@
+"""Records a step of a test, and holds it to a budget."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracekit.budgets import stored
+from tracekit.budgets.checking import broken, changes, check_budget
+from tracekit.budgets.figures import Figures, figures_of
+from tracekit.errors import TracekitError
+
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+class OverBudget(AssertionError):
+    """A step takes more than its budget allows."""
+
+
+@dataclass
+class StepBudget:
+    """What the fixture `tracekit_profile` gives a test: call it with the step."""
+
+    test: str
+    """The test's id."""
+    beside: Path
+    """The folder of the test's file."""
+    leave: Path
+    """Where the traces of steps that are over their budgets are left."""
+    budget: Mapping[str, Any]
+    update: bool
+
+    def __call__(
+        self,
+        step: Callable[[], object],
+        *,
+        steps: int = 3,
+        warmup: int = 3,
+        shapes: bool = True,
+        stacks: bool = False,
+    ) -> Figures:
+        """Runs the step `warmup` + 1 + `steps` times under torch.profiler, and returns its figures.
+
+        With `stacks`, the report tells the lines of Python too, and the profiler costs more.
+
+        Raises:
+            OverBudget: when the step is over its budget; the message says by how much, what changed
+                and where its trace is.
+            TracekitError: when the budget names an unknown figure, or the step cannot be recorded.
+        """
+        __tracebackhide__ = True
+        from tracekit.capture.profile import profile
+        from tracekit.run import load
+
+        check_budget(self.budget)
+        name = _UNSAFE.sub("-", self.test).strip("-")
+        base_file = self.beside / "tracekit_baselines" / f"{name.rpartition('.py-')[2]}.json"
+        base = stored.read(base_file)
+        self.leave.mkdir(parents=True, exist_ok=True)
+        trace = self.leave / f"{name}.json.gz"
+        with profile(trace, steps, warmup=warmup, shapes=shapes, stacks=stacks) as run:
+            for _ in range(warmup + 1 + steps):
+                step()
+                run.step()
+        with load(trace) as database:
+            figures = figures_of(database)
+        if self.update:
+            stored.write(base_file, figures)
+            return figures
+        if not self.budget and base is None:
+            raise OverBudget(
+                f"no figures are stored for this step in {base_file}: store them with "
+                "`pytest --tracekit-update`, or give the mark a budget"
+            )
+        found = broken(figures, self.budget, base)
+        if not found:
+            trace.unlink()
+            return figures
+        raise OverBudget(self._told(trace, figures, base, [each.message for each in found]))
+
+    def _told(
+        self, trace: Path, figures: Figures, base: Figures | None, messages: list[str]
+    ) -> str:
+        lines = ["the step is over its budget", *(f"  {each}" for each in messages)]
+        if base is not None and (changed := changes(figures, base)):
+            lines += ["changed since the figures were stored, per step:"]
+            lines += [f"  {each}" for each in changed]
+        lines += ["why:", *(f"  {each}" for each in figures.why)]
+        lines.append(f"trace: {trace}")
+        lines.append(f"report: {_report(trace)}")
+        return "\n".join(lines)
+
+
+def _report(trace: Path) -> str:
+    """Writes the trace's page; returns its path, or why there is none."""
+    from tracekit.run import load
+
+    page = trace.with_name(trace.name.removesuffix(".json.gz") + ".html")
+    try:
+        from tracekit.reporters.html import reports
+
+        with load(trace) as database:
+            reports.write_trace(database, page)
+    except ImportError:
+        return "none: pip install 'tracekit[report]'"
+    except TracekitError as error:
+        return f"none: {error}"
+    return str(page)
