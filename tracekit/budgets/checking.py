@@ -120,5 +120,5 @@ def changes(figures: Figures, base: Figures) -> list[str]:
                 told = f"{change:+,g} {printable(name)} ({figure}: {then.get(name, 0):,g} before)"
                 found.append((-abs(change), figure, told))
     more = len(found) - _MOST_CHANGES
-    told = [each for _, _, each in sorted(found)[:_MOST_CHANGES]]
-    return told + ([f"and {more:,} more"] if more > 0 else [])
+    largest = [told for _, _, told in sorted(found)[:_MOST_CHANGES]]
+    return largest + ([f"and {more:,} more"] if more > 0 else [])
