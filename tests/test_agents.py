@@ -166,7 +166,7 @@ def test_a_part_of_an_answer_is_shown_page_by_page(agent):
         "link.duckdb", "linked/outside.json", "linked", "{outside}", "mixed", "mixed/*.json",
         "/etc/passwd", "/dev/zero", "/proc/self/environ", "s3://bucket/trace.json",
         "file:///etc/passwd", "https://example.com/t.json", "-", "", "a\0b", "nothing.json", "~",
-        "{outside}/*.json", "/work/*", "pipe.json", "inside/../../outside.json", "x" * 5000,
+        "{outside}/*.json", "/srv/*", "pipe.json", "inside/../../outside.json", "x" * 5000,
     ],
 )  # fmt: skip
 def test_only_paths_in_its_folders_are_read(path, agent, folder):
