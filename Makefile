@@ -1,5 +1,5 @@
 # `make demo` runs the demo, `make test` runs the tests; both set up all they need in .venv.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3.14 || echo python3)
 BIN := .venv/bin
 DEMO := build/demo
 
@@ -12,7 +12,7 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo browser test test-all bench docs gpu-captures gpu-check clean
+.PHONY: demo wheels browser test test-all bench docs gpu-captures gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -70,8 +70,8 @@ gpu-check: .venv/installed
 	@$(BIN)/python -m tests.bench.gpu_check build/gpu-check.md
 
 .venv/installed: pyproject.toml constraints.txt $(NATIVE)
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
-	  { echo 'tracekit needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python3.11' >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || \
+	  { echo 'tracekit needs Python 3.11 to 3.14: make PYTHON=/path/to/python3.11' >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo '$(PYTHON) has no venv module: install it (on Debian: apt install python3-venv)' >&2; exit 2; }
 	@rm -rf .venv
@@ -79,6 +79,23 @@ gpu-check: .venv/installed
 	@$(PIP) setuptools ziglang
 	@$(PIP) --no-build-isolation -e '.[capture,report,mcp,dev]' $(HTA_NEEDS)
 	@$(PIP) --no-deps HolisticTraceAnalysis
+	@touch $@
+
+# Wheels for every system, from this one, and the source distribution; then tries the wheel for
+# this system. The others are built, not run.
+WHEELS := build/wheels/venv/bin/python
+wheels: build/wheels/installed
+	@rm -rf dist && $(WHEELS) -m build --no-isolation --sdist -o dist . >/dev/null
+	@for each in $$($(WHEELS) -c "import runpy; print(*runpy.run_path('setup.py')['PLATFORMS'])"); do \
+	  rm -rf build/lib* build/bdist*; \
+	  TRACEKIT_PLATFORM=$$each $(WHEELS) -m build --no-isolation --wheel -o dist . >/dev/null || exit; \
+	done
+	@sh tests/try_wheel.sh $(WHEELS) dist
+
+build/wheels/installed: pyproject.toml constraints.txt $(NATIVE)
+	@rm -rf build/wheels
+	@$(PYTHON) -m venv build/wheels/venv
+	@$(WHEELS) -m pip install --disable-pip-version-check -qq -c constraints.txt build 'setuptools>=77' ziglang==0.17.1
 	@touch $@
 
 clean:

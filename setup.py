@@ -47,8 +47,11 @@ def this_platform() -> Platform | None:
     """The platform to compile for. With None, the compiler targets the system it runs on, and the
     wheel is only for this system.
 
-    A universal2 Python on macOS gets the library for the machine that it runs on.
+    The variable TRACEKIT_PLATFORM names another one of PLATFORMS, as `make wheels` does. A
+    universal2 Python on macOS gets the library for the machine that it runs on.
     """
+    if chosen := os.environ.get("TRACEKIT_PLATFORM"):
+        return PLATFORMS[chosen]
     system, *_, machine = sysconfig.get_platform().split("-")
     if machine == "universal2":
         machine = platform.machine()

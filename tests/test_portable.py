@@ -5,6 +5,8 @@ import platform
 import re
 import runpy
 import struct
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -126,3 +128,26 @@ def test_what_is_compiled_is_for_the_system_that_installs_it(
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(platform, "libc_ver", lambda: (libc, ""))
     assert SETUP["this_platform"]() == (PLATFORMS[found] if found else None)
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_a_wheel_can_be_made_for_each_system(name, monkeypatch):
+    monkeypatch.setenv("TRACEKIT_PLATFORM", name)
+    assert SETUP["this_platform"]() == PLATFORMS[name]
+
+
+def test_a_system_that_there_is_no_wheel_for_is_an_error(monkeypatch):
+    monkeypatch.setenv("TRACEKIT_PLATFORM", "plan9")
+    with pytest.raises(KeyError):
+        SETUP["this_platform"]()
+
+
+@pytest.mark.thorough
+def test_the_wheel_for_this_system_installs_and_analyzes(tmp_path):
+    pytest.importorskip("build", reason="the package build is not installed: `make wheels` has it")
+    root = Path(__file__).parents[1]
+    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "-o", str(tmp_path)]
+    subprocess.run(build, cwd=root, check=True, capture_output=True)
+    script = ["sh", str(root / "tests" / "try_wheel.sh"), sys.executable, str(tmp_path)]
+    done = subprocess.run(script, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("overhead-bound")
