@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,21 @@ def test_the_wheel_for_this_system_installs_and_analyzes(tmp_path):
     script = ["sh", str(root / "tests" / "try_wheel.sh"), sys.executable, str(tmp_path)]
     done = subprocess.run(script, check=True, capture_output=True, text=True)
     assert done.stdout.startswith("overhead-bound")
+
+
+def test_a_release_checks_its_tag_and_builds_with_make(tmp_path, monkeypatch):
+    yaml = pytest.importorskip("yaml")
+    root = Path(__file__).parents[1]
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    scripts = {each["name"]: each["run"] for each in jobs["build"]["steps"] if "name" in each}
+    version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for tag, status in ((f"v{version}", 0), ("v99.0.0", 1)):
+        environment = os.environ | {"GITHUB_REF_NAME": tag, "PATH": path}
+        script = ["bash", "-e", "-c", scripts["the tag is the version"]]
+        assert subprocess.run(script, cwd=root, env=environment).returncode == status
+    made = re.search(r"make (\w+)", scripts["build"])[1]
+    assert f"\n{made}: " in (root / "Makefile").read_text()
+    (tried,) = [each["run"] for each in jobs["try"]["steps"] if each.get("name") == "try"]
+    trace = re.search(r"GITHUB_WORKSPACE/(\S+?)\"", tried)[1]
+    assert (root / trace).exists()
