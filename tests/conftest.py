@@ -27,6 +27,10 @@ from tests.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
 from tests.sampling import IS_ALL, LEFT_OUT
 from tracekit.verdict.model import Analysis
 
+# readline writes the terminal's size here when it is loaded, and tables would follow it.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
 # Whether a property holds does not depend on how fast the machine is.
 settings.register_profile("tracekit", deadline=None)
 settings.load_profile("tracekit")

@@ -235,9 +235,12 @@ def test_every_command_that_prints_json_has_a_schema():
             if hasattr(each, "commands"):
                 yield from all_of(each, f"{before}{name} ")
             else:
-                yield f"{before}{name}", {flag for option in each.params for flag in option.opts}
+                formats = {flag for option in each.params for flag in option.opts}
+                for option in each.params:
+                    formats |= set(getattr(option.type, "choices", ()))
+                yield f"{before}{name}", formats
 
-    printing = {name for name, flags in all_of(cli) if flags & {"--json", "--format"}}
+    printing = {name for name, formats in all_of(cli) if formats & {"--json", "json"}}
     assert printing == set(outputs.commands())
 
 
