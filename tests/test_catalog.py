@@ -63,6 +63,16 @@ def test_columns_of_time_are_integer_nanoseconds():
                 assert column.unit.startswith("fraction of"), (query.name, column.name)
 
 
+def test_rows_of_equal_traces_keep_their_order():
+    for query in ALL:
+        body = "\n".join(line for line in query.sql.splitlines() if not line.startswith("--"))
+        limited = r"ORDER BY ((?:(?!ORDER BY).)+?)\s+LIMIT coalesce"
+        orders = [body.rpartition("ORDER BY")[2], *re.findall(limited, body, flags=re.DOTALL)]
+        if any(column.name == "trace_id" for column in query.columns):
+            for order in orders:
+                assert re.search(r"\b(trace_id|key|lane)\b", order), (query.name, order)
+
+
 def test_what_touches_an_answer_is_a_known_finding():
     text = "".join(catalog.query(name).sql for name in ("health", "missing"))
     for query in ALL:

@@ -23,5 +23,5 @@ SELECT
 FROM gpu_op_launch AS l JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
 WHERE contains(launch_name, 'GraphLaunch') AND l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 GROUP BY g.trace_id, g.device_id, launch_name, g.name, g.class
-ORDER BY total_ns DESC, g.name
+ORDER BY total_ns DESC, g.name, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -27,5 +27,5 @@ SELECT
     min(matched_share) AS matched_share, min(told_share) AS told_share
 FROM site AS s JOIN whole AS w ON s.trace_id = w.trace_id AND s.device_id = w.device_id
 GROUP BY s.trace_id, s.device_id, cpu_op, dims, capture_trace_id
-ORDER BY gpu_ns DESC, operator, dims
+ORDER BY gpu_ns DESC, operator, dims, trace_id
 LIMIT coalesce(getvariable('top'), 20)

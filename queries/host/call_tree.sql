@@ -31,5 +31,5 @@ FROM tree JOIN cost USING (trace_id, event_id) JOIN host_slice USING (trace_id, 
 WHERE (getvariable('operator') IS NULL
     OR len(list_filter(path, lambda name: contains(name, getvariable('operator')))) > 0)
 GROUP BY trace_id, path
-ORDER BY total_ns DESC, path
+ORDER BY total_ns DESC, path, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -37,7 +37,8 @@ launch AS (
 ),
 worst AS (
     SELECT * FROM launch WHERE is_slow OR is_late OR is_short
-    ORDER BY greatest(call_ns, launch_delay_ns) DESC, launch_id LIMIT coalesce(getvariable('top'), 20)
+    ORDER BY greatest(call_ns, launch_delay_ns) DESC, launch_id, trace_id
+    LIMIT coalesce(getvariable('top'), 20)
 )
 SELECT
     w.trace_id, w.device_id, w.launch_id, w.launch_name AS launch, w.launch_start_ns AS start_ns, call_ns,
@@ -45,4 +46,4 @@ SELECT
     w.dur_ns AS gpu_ns,
     w.launch_delay_ns, is_slow, is_late, is_short, cpu_op, step
 FROM worst AS w JOIN gpu_op_origin AS o ON w.trace_id = o.trace_id AND w.event_id = o.event_id
-ORDER BY greatest(call_ns, w.launch_delay_ns) DESC, w.launch_id
+ORDER BY greatest(call_ns, w.launch_delay_ns) DESC, w.launch_id, trace_id

@@ -30,5 +30,5 @@ JOIN cpu_ops AS c ON o.trace_id = c.trace_id AND o.cpu_op_id = c.event_id
 WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
   AND (getvariable('operator') IS NULL OR contains(cpu_op, getvariable('operator')))
 GROUP BY o.trace_id, cpu_op, o.name, g.class
-ORDER BY gpu_ns DESC, cpu_op, o.name
+ORDER BY gpu_ns DESC, cpu_op, o.name, trace_id
 LIMIT coalesce(getvariable('top'), 20)

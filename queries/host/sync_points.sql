@@ -24,5 +24,5 @@ SELECT
     sum(covered.ns)::BIGINT AS covered_ns, sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
 FROM costed JOIN covered USING (trace_id, event_id)
 GROUP BY trace_id, name, cpu_op, python_line
-ORDER BY host_ns DESC, call
+ORDER BY host_ns DESC, call, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -27,5 +27,5 @@ FROM cpu_ops JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (tr
 LEFT JOIN launched USING (trace_id, event_id)
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 GROUP BY trace_id, name
-ORDER BY self_ns DESC, name
+ORDER BY self_ns DESC, name, trace_id
 LIMIT coalesce(getvariable('top'), 20)

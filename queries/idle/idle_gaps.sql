@@ -33,7 +33,7 @@ gap AS (
                THEN sum_where(ns, cause <> 'launch_latency') END AS recoverable_ns
     FROM piece
     GROUP BY trace_id, device_id, op_id
-    ORDER BY gap_ns DESC, start_ns
+    ORDER BY gap_ns DESC, start_ns, trace_id
     LIMIT coalesce(getvariable('top'), 20)
 ),
 cause AS (
@@ -48,4 +48,4 @@ FROM gap AS g
 LEFT JOIN cause USING (trace_id, op_id)
 LEFT JOIN event AS culprit ON g.trace_id = culprit.trace_id AND g.culprit_id = culprit.event_id
 LEFT JOIN gpu_op_origin AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
-ORDER BY gap_ns DESC, start_ns
+ORDER BY gap_ns DESC, start_ns, trace_id

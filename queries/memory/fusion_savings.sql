@@ -19,5 +19,5 @@ SELECT
     sum(first_ns * intermediate / first_bytes + second_ns * intermediate / second_bytes)::BIGINT AS saved_ns
 FROM pair
 GROUP BY trace_id, device_id, first, name, dims
-ORDER BY saved_ns DESC, first, second
+ORDER BY saved_ns DESC, first, second, trace_id
 LIMIT coalesce(getvariable('top'), 20)

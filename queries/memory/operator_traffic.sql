@@ -24,5 +24,5 @@ SELECT
         / any_value(p.memory_bytes_per_s) AS share_of_bandwidth
 FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 GROUP BY w.trace_id, w.device_id, w.name, kind
-ORDER BY gpu_ns DESC, operator
+ORDER BY gpu_ns DESC, operator, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -16,4 +16,4 @@ FROM host_segment
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
   AND segment BETWEEN coalesce(getvariable('from_segment'), segment)
       AND coalesce(getvariable('to_segment'), segment)
-ORDER BY segment
+ORDER BY trace_id, segment

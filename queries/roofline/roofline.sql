@@ -71,5 +71,5 @@ SELECT
     peak_flop_per_s / 1e3 / 1e9 AS peak_tflop_per_s, memory_bytes_per_s / 1e9 AS memory_gb_per_s,
     k.name AS kernel
 FROM held AS h JOIN gpu_ops AS k ON h.trace_id = k.trace_id AND h.kernel_id = k.event_id
-ORDER BY gpu_ns DESC, operator, shapes, known_from
+ORDER BY gpu_ns DESC, operator, shapes, known_from, trace_id
 LIMIT coalesce(getvariable('top'), 20)

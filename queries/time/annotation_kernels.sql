@@ -65,5 +65,5 @@ FROM op AS o JOIN named AS n ON o.trace_id = n.trace_id AND o.range_id = n.event
 LEFT JOIN covered AS c ON o.trace_id = c.trace_id AND o.event_id = c.event_id
 WHERE getvariable('annotation') IS NULL OR contains(n.name, getvariable('annotation'))
 GROUP BY o.trace_id, n.name, o.name, o.class
-ORDER BY gpu_ns DESC, annotation, o.name
+ORDER BY gpu_ns DESC, annotation, o.name, trace_id
 LIMIT coalesce(getvariable('top'), 20)

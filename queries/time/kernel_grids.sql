@@ -37,5 +37,5 @@ SELECT
     ceil(waves) - waves AS share_of_last_wave_empty,
     occupancy
 FROM kernel_grids()
-ORDER BY total_ns DESC, name, grid, block
+ORDER BY total_ns DESC, name, grid, block, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -36,10 +36,10 @@ outlier AS (
       -- Kernels that always take the same time have no range: a thousandth more is no outlier.
       AND k.dur_ns > q2_ns
           + greatest(thresholds().outlier_excess_ns, thresholds().outlier_excess_share * q2_ns)
-    ORDER BY excess_ns DESC, k.start_ns
+    ORDER BY excess_ns DESC, k.start_ns, trace_id
     LIMIT coalesce(getvariable('top'), 20)
 )
 SELECT r.trace_id, r.device_id, r.event_id, r.name, r.start_ns, r.dur_ns, q2_ns AS usual_ns, excess_ns, runs,
        cpu_op, step
 FROM outlier AS r LEFT JOIN gpu_op_origin AS o ON r.trace_id = o.trace_id AND r.event_id = o.event_id
-ORDER BY excess_ns DESC, r.start_ns
+ORDER BY excess_ns DESC, r.start_ns, trace_id

@@ -39,5 +39,5 @@ SELECT trace_id, operator, kernels, len(kernels) AS length, count(*) AS count, s
 FROM sequence
 WHERE len(kernels) >= coalesce(getvariable('shortest'), 2)
 GROUP BY trace_id, operator, kernels
-ORDER BY total_ns DESC, operator, kernels
+ORDER BY total_ns DESC, operator, kernels, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -57,5 +57,5 @@ SELECT
 FROM cost AS c JOIN tree AS n USING (trace_id, event_id) LEFT JOIN inner_cost AS i USING (trace_id, event_id)
 LEFT JOIN backward AS b ON c.trace_id = b.trace_id AND c.name = b.name
 GROUP BY c.trace_id, c.name
-ORDER BY gpu_ns DESC, host_ns DESC, module
+ORDER BY gpu_ns DESC, host_ns DESC, module, trace_id
 LIMIT coalesce(getvariable('top'), 1000)

@@ -33,5 +33,5 @@ own AS (
 )
 SELECT trace_id, name AS python_line, calls, host_ns, self_ns, gpu_ops, gpu_ns, gpu_idle_ns
 FROM inclusive JOIN own USING (trace_id, name)
-ORDER BY self_ns DESC, python_line
+ORDER BY self_ns DESC, python_line, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -99,7 +99,7 @@ summed AS (
            sum_where(span_ns - q2_ns, is_slow) AS slow_ns,
            arg_max({'start_ns': start_ns, 'number': number + 1}, (span_ns, -start_ns)) AS slowest
     FROM judged GROUP BY ALL
-    ORDER BY total_ns DESC, period, place LIMIT coalesce(getvariable('top'), 20)
+    ORDER BY total_ns DESC, period, place, lane LIMIT coalesce(getvariable('top'), 20)
 ),
 named AS (
     SELECT s.lane, s.period, s.code, k.trace_id, k.device_id, k.stream,
@@ -114,4 +114,4 @@ SELECT
     total_ns / nullif(ns, 0) AS share_of_kernel_time, p50_ns, min_ns, max_ns, slow_count, slow_ns,
     slowest.start_ns AS slowest_start_ns, slowest.number AS slowest_number
 FROM summed JOIN named USING (lane, period, code) JOIN device_time USING (trace_id, device_id)
-ORDER BY total_ns DESC, length, slowest_start_ns
+ORDER BY total_ns DESC, length, slowest_start_ns, trace_id

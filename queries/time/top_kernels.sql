@@ -23,7 +23,7 @@ WITH top AS (
     FROM gpu_ops
     WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY trace_id, name, class
-    ORDER BY total_ns DESC, name
+    ORDER BY total_ns DESC, name, trace_id
     LIMIT coalesce(getvariable('top'), 20)
 ),
 launched AS (
@@ -40,4 +40,4 @@ SELECT
     trace_id, name, class, count, total_ns, total_ns // count AS mean_ns, p50_ns, p99_ns, max_ns,
     share_of_kernel_time, cpu_op
 FROM top LEFT JOIN launcher USING (trace_id, name)
-ORDER BY total_ns DESC, name
+ORDER BY total_ns DESC, name, trace_id
