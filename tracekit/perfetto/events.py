@@ -87,7 +87,7 @@ class Level:
         self._unit = unit
         self._ends: dict[str, int] = {}
 
-    def add(self, name: str, start_ns: int, end_ns: int, value: int) -> None:
+    def add(self, name: str, start_ns: int, end_ns: int, value: float) -> None:
         if self._ends.get(name, start_ns) != start_ns:
             self._process.counter(name, self._ends[name], **{self._unit: 0})
         self._process.counter(name, start_ns, **{self._unit: value})

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import sys
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from tracekit.errors import TracekitError
 
 HOST, PORT = "127.0.0.1", 9001
 UI = "https://ui.perfetto.dev"
+_POLL_S = 0.05
 
 
-class TraceServer(HTTPServer):
+class TraceServer(ThreadingHTTPServer):
     """Serves `file` on this machine alone, under a name that cannot be guessed, to pages of `UI`.
 
     Raises:
@@ -28,11 +31,13 @@ class TraceServer(HTTPServer):
     """
 
     allow_reuse_address = True
+    # A browser may keep a connection open without asking for anything.
+    daemon_threads = True
+    block_on_close = False
 
     def __init__(self, file: Path, port: int = PORT) -> None:
         self.file = file
         self.path = f"/{secrets.token_urlsafe(16)}/{quote(file.name)}"
-        self.is_sent = False
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
@@ -48,20 +53,22 @@ class TraceServer(HTTPServer):
 
     def serve_once(self) -> None:
         """Answers until the page has read the whole file."""
-        while not self.is_sent:
-            self.handle_request()
+        self.serve_forever(_POLL_S)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser may break off, and ask again."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: TraceServer
-    # A browser may keep a connection open without asking for anything.
-    timeout = 10
 
     def do_GET(self) -> None:
         if self._answers(HTTPStatus.OK):
             with self.server.file.open("rb") as file:
                 shutil.copyfileobj(file, self.wfile)
-            self.server.is_sent = True
+            self.server.shutdown()
 
     def do_HEAD(self) -> None:
         self._answers(HTTPStatus.OK)

@@ -56,9 +56,11 @@ def draw(database: Reader, trace_id: int, process: Process) -> None:
 
 
 def _counters(database: Reader, trace_id: int, process: Process) -> None:
+    busy = Level(process, "share")
     for row in database.ask("busy_over_time", trace=trace_id):
         name = f"busy share, device {row['device_id']}"
-        process.counter(name, row["start_ns"], share=round(row["busy_share"], 6))
+        busy.add(name, row["start_ns"], row["end_ns"], round(row["busy_share"], 6))
+    busy.end()
     queue = Level(process, "launches")
     for row in database.ask("queue_depth", trace=trace_id):
         name = f"queue depth, device {row['device_id']} stream {row['stream']}"
