@@ -59,6 +59,17 @@ def test_speedscope_gets_a_profile_for_each_thread(run, trace, tmp_path, weight,
     )
 
 
+def test_the_thread_that_launches_comes_up_first(run, tmp_path):
+    waiting = traces.slice_event("cpu_op", "poll", 0, 500, tid=1)
+    traces.write(tmp_path / "t.json", [waiting, *EVENTS])
+    assert run("export", "t.json", "--format", "speedscope", "-o", "s.json").returncode == 0
+    file = json.loads((tmp_path / "s.json").read_text())
+    check_speedscope(file)
+    assert len(file["profiles"]) == 2
+    active = file["profiles"][file["activeProfileIndex"]]
+    assert active["endValue"] == 100_000
+
+
 def test_folded_stacks_survive_hostile_names(run, trace):
     done = run("export", "t.json", "--format", "collapsed", "-o", "-")
     found = folded(done.stdout)

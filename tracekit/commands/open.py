@@ -50,8 +50,8 @@ def open_trace(trace: str, plain: bool, print_url: bool, **limits: Any) -> None:
                     f"there: ssh -L {PORT}:{HOST}:{PORT} THIS_MACHINE"
                 )
             click.echo(
-                "Waiting for Perfetto's page to read the trace. If the browser asks whether the page "
-                "may reach this device, allow it."
+                "Waiting for Perfetto's page to read the trace. If the browser asks whether the "
+                "page may reach this device, allow it."
             )
             server.serve_once()
         click.echo("Perfetto has read the trace.")

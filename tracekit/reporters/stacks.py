@@ -47,7 +47,13 @@ def write(
     if not threads:
         what = "host slices" if weight == "host" else "GPU ops that link to host slices"
         raise TracekitError(f"{database.name}: a flame graph needs {what}, and the trace has none")
-    text = _speedscope(threads, database.name) if form == "speedscope" else _folded(threads)
+    if form == "speedscope":
+        launched_ns = {row["name"]: row["gpu_ns"] for row in rows if row["parent"] is None}
+        # The thread that a reader looks for comes up first: the one with most of the GPU's work.
+        first = max(threads, key=lambda name: (launched_ns[name], len(threads[name])))
+        text = _speedscope(threads, database.name, first)
+    else:
+        text = _folded(threads)
     if output == "-" or is_standard_output(output):
         _write_all(text, sys.stdout.buffer)
         sys.stdout.flush()
@@ -96,7 +102,7 @@ def _within(times: list[int], most: int) -> list[int]:
     return [end - begin for begin, end in pairwise(ends)]
 
 
-def _speedscope(threads: Mapping[str, list[Stack]], name: str) -> Iterator[str]:
+def _speedscope(threads: Mapping[str, list[Stack]], name: str, first: str) -> Iterator[str]:
     frames: dict[str, int] = {}
     profiles = []
     for thread, found in threads.items():
@@ -112,7 +118,7 @@ def _speedscope(threads: Mapping[str, list[Stack]], name: str) -> Iterator[str]:
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "name": printable(name),
         "exporter": "tracekit",
-        "activeProfileIndex": 0,
+        "activeProfileIndex": list(threads).index(first),
         "shared": {"frames": [{"name": printable(each)} for each in frames]},
         "profiles": profiles,
     }
