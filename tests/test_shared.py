@@ -17,9 +17,12 @@ def test_verdicts_of_several_traces_are_those_of_each(tmp_path):
         alone = [analyze(run, each) for each in run.trace_ids()]
         assert [each.as_dict() for each in together] == [each.as_dict() for each in alone]
         rows = [run.ask("partition", trace=each) for each in run.trace_ids()]
+        kernels = [run.ask("top_kernels", trace=each, top=2) for each in run.trace_ids()]
         arrays = [run.arrays("device_work", trace=each) for each in run.trace_ids()]
         with run.sharing():
             assert [run.ask("partition", trace=each) for each in run.trace_ids()] == rows
+            first = [run.ask("top_kernels", trace=each, top=2) for each in run.trace_ids()]
+            assert first == kernels
             for trace, expected in zip(run.trace_ids(), arrays, strict=True):
                 found = run.arrays("device_work", trace=trace)
                 assert found.keys() == expected.keys()
@@ -32,5 +35,6 @@ def test_a_question_with_a_limit_is_asked_about_each_trace():
     assert is_about_each("partition", {"trace": 1, "kind": "step"})
     assert not is_about_each("partition", {})
     assert not is_about_each("top_kernels", {"trace": 1})
-    assert not is_about_each("top_kernels", {"trace": 1, "top": 3})
+    assert is_about_each("top_kernels", {"trace": 1, "top": 3})
+    assert not is_about_each("idle_gaps", {"trace": 1, "top": 3})
     assert not is_about_each("event_sites", {"trace": 1, "events": "4"})

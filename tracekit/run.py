@@ -144,10 +144,12 @@ class Database(Reader):
             TracekitError: when the traces are not the ranks of one run.
         """
         from tracekit.verdict.analyze import gather
-        from tracekit.verdict.run_verdict import NoRun, judge_run
+        from tracekit.verdict.run_verdict import NoRun, asking_ahead, judge_run
 
         with self.sharing():
-            found = judge_run(self, gather(self, thresholds=thresholds), thresholds)
+            with asking_ahead(self):
+                analyses = gather(self, thresholds=thresholds)
+            found = judge_run(self, analyses, thresholds)
         if isinstance(found, NoRun):
             raise TracekitError(f"{self.name}: not the ranks of one run: {found.reason}")
         return found

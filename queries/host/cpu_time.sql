@@ -177,4 +177,4 @@ SELECT
 FROM numbered AS w JOIN summed USING (number) JOIN thread USING (trace_id) LEFT JOIN begun USING (number)
 LEFT JOIN launched USING (trace_id) LEFT JOIN evidence USING (trace_id)
 GROUP BY number, trace_id, pid, tid, kind, name, w.start_ns, w.end_ns
-ORDER BY trace_id, kind, w.start_ns
+ORDER BY trace_id, kind, w.start_ns, w.end_ns, name

@@ -34,4 +34,4 @@ SELECT trace_id, step, source AS name, count(*) AS count, sum(dur_ns)::BIGINT AS
        coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
 FROM stepped LEFT JOIN idle USING (trace_id, event_id)
 GROUP BY trace_id, step, source
-ORDER BY trace_id, step NULLS FIRST, host_ns DESC
+ORDER BY trace_id, step NULLS FIRST, host_ns DESC, name

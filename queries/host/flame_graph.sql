@@ -19,4 +19,4 @@
 WITH chosen AS (SELECT trace_id FROM trace WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 path AS MATERIALIZED (FROM call_paths('chosen', getvariable('from_ns'), getvariable('to_ns')))
 SELECT trace_id, node, parent, depth, name, kind, count, host_ns, gpu_ns, host_from_ns, gpu_from_ns
-FROM laid_out('path') ORDER BY trace_id, depth, host_from_ns, gpu_from_ns
+FROM laid_out('path') ORDER BY trace_id, depth, host_from_ns, gpu_from_ns, node

@@ -27,4 +27,4 @@ SELECT
 FROM window_timeline_parts
 WHERE idle_class = 'host_late' AND trace_id = coalesce(getvariable('trace'), trace_id)
   AND kind = coalesce(getvariable('kind'), kind)
-ORDER BY trace_id, device_id, kind, start_ns, idle_ns DESC
+ORDER BY trace_id, device_id, kind, start_ns, end_ns, name, idle_ns DESC, cause

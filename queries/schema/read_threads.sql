@@ -1,4 +1,4 @@
--- The threads of the trace in the variable `trace`: first segment, last segment and number of segments.
-SELECT pid, tid, min(segment), max(segment), count(*) FROM host_segment
-WHERE trace_id = getvariable('trace')
-GROUP BY pid, tid ORDER BY min(segment)
+-- The threads of each trace: first segment, last segment and number of segments.
+SELECT trace_id, pid, tid, min(segment) AS first_segment, max(segment) AS last_segment, count(*) AS segments
+FROM host_segment
+GROUP BY trace_id, pid, tid

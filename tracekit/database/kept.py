@@ -131,18 +131,18 @@ class Kept:
         Raises:
             duckdb.Error: when a copy cannot be made.
         """
-        with self._making:
-            if self._made.issuperset(names):
-                return
-            with self._connection.cursor() as cursor:
-                if self._trace_id is not None:
-                    cursor.execute(f"SET VARIABLE trace = {self._trace_id:d}")
-                pooled = _Pooled(cursor)
-                for name in names:
-                    if name not in self._made:
-                        self._make_one(cursor, name)
-                    # What is made next may read it.
-                    self._shadow(pooled, [name])
+        # Who needs no new copy does not wait for those that are being made.
+        if self._made.issuperset(names):
+            return
+        with self._making, self._connection.cursor() as cursor:
+            if self._trace_id is not None:
+                cursor.execute(f"SET VARIABLE trace = {self._trace_id:d}")
+            pooled = _Pooled(cursor)
+            for name in names:
+                if name not in self._made:
+                    self._make_one(cursor, name)
+                # What is made next may read it.
+                self._shadow(pooled, [name])
 
     def _make_one(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
         call = f"{name}()" if name in self._macros else name

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import polars
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 # Guards the count of running queries; held while DuckDB releases memory.
 _COUNTING = threading.Lock()
@@ -39,6 +40,8 @@ _FEW_EVENTS = 500_000
 # about all traces at once take about 1 kB per event.
 _MANY_EVENTS = 500_000
 _MANY_TOGETHER = 2_000_000
+# Python runs in one thread at a time; more threads than this wait for each other.
+_AT_ONCE = 3
 
 
 class Reader:
@@ -128,6 +131,23 @@ class Reader:
             return [column[0] for column in answer.description or ()], answer.fetchall()
 
         return self._read(rows, variables or {}, kept_for=query)
+
+    def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[Any, ...]]:
+        """The rows of one SELECT that are about one trace, without their first column, which is
+        the trace_id; in any order."""
+        if self._shared is not None:
+            return self._shared.rows_of_trace(query, trace_id, lambda: self.fetch(query)[1])
+        rows = self.fetch(f"FROM ({query}) WHERE trace_id = {trace_id:d}")[1]
+        return [row[1:] for row in rows]
+
+    def labels(self) -> str:
+        """The names of all events, categories and threads, one a line."""
+
+        def ask() -> str:
+            _, rows = self.fetch("SELECT DISTINCT name FROM label")
+            return "\n".join(str(name) for (name,) in rows)
+
+        return ask() if self._shared is None else self._shared.once("labels", ask)
 
     def arrays(
         self,
@@ -227,6 +247,17 @@ class Reader:
         with ThreadPoolExecutor(1, "tracekit-background") as thread:
             yield thread.submit(work).result
 
+    def each(self, work: Callable[[Item], T], items: Sequence[Item]) -> list[T]:
+        """The results of `work`, which queries this database, for each item: of several at once,
+        unless traces are large."""
+        if self.is_large or len(items) < 2:
+            return [work(item) for item in items]
+        threads = ThreadPoolExecutor(min(len(items), _AT_ONCE), "tracekit-each")
+        try:
+            return list(threads.map(work, items))
+        finally:
+            threads.shutdown(cancel_futures=True)
+
     @contextmanager
     def keeping(self) -> Iterator[None]:
         """While the block runs, keeps copies of what many questions read, unless traces are large:
@@ -278,6 +309,11 @@ class Reader:
                 yield
             finally:
                 self._shared = None
+
+    @property
+    def is_sharing(self) -> bool:
+        """Whether a block of `sharing` runs, and traces are not too large for it."""
+        return self._shared is not None
 
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.

@@ -21,6 +21,9 @@ T = TypeVar("T")
 _TRACE = "trace_id"
 # The names of parameters that judge or choose single rows end so.
 _OF_LIMITS = ("_ns", "_percent", "kind")
+# Questions that give the first `top` of rows that are few in any trace.
+_OF_FEW = ("top_kernels",)
+_ALL_ROWS = 1 << 30
 
 
 class Shared:
@@ -37,22 +40,26 @@ class Shared:
         parameters: Mapping[str, Value],
         ask: Callable[[dict[str, Value]], list[dict[str, Any]]],
     ) -> list[dict[str, Any]] | None:
-        """The rows about one trace, of which `ask` gives those about all, with the other
+        """The rows about one trace or all, of which `ask` gives those about all, with the other
         parameters; None: the question is not one that can be asked about all."""
-        if not is_about_each(name, parameters):
-            return None
-
         others = _others(parameters)
+        key = (name, *others.items())
+        if not parameters:
+            found = self.once(key, lambda: ask(others))
+        elif not is_about_each(name, parameters):
+            return None
+        else:
 
-        def by_trace() -> dict[Any, list[dict[str, Any]]]:
-            found: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-            for row in ask(others):
-                found[row[_TRACE]].append(row)
-            return found
+            def by_trace() -> dict[Any, list[dict[str, Any]]]:
+                rows: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+                for row in self.once(key, lambda: ask(others)):
+                    rows[row[_TRACE]].append(row)
+                return rows
 
-        mine = self._once((name, *others.items()), by_trace).get(parameters["trace"], [])
+            found = self.once(("by trace", *key), by_trace).get(parameters["trace"], [])
+        top = parameters.get("top")
         # Who asks may change the rows.
-        return [dict(row) for row in mine]
+        return [dict(row) for row in found[: None if top is None else int(top)]]
 
     def arrays(
         self,
@@ -62,11 +69,14 @@ class Shared:
         ask: Callable[[tuple[str, ...], dict[str, Value]], dict[str, NDArray[Any]]],
     ) -> dict[str, NDArray[Any]] | None:
         """The same as arrays of these columns; `ask` also gets the columns to ask for."""
+        if not parameters:
+            found = self.once(("arrays", name, columns), lambda: ask(columns, {}))
+            return {column: values.copy() for column, values in found.items()}
         if not is_about_each(name, parameters):
             return None
         asked = tuple(dict.fromkeys((_TRACE, *columns)))
         others = _others(parameters)
-        found = self._once((name, asked, *others.items()), lambda: ask(asked, others))
+        found = self.once((name, asked, *others.items()), lambda: ask(asked, others))
         own = np.flatnonzero(np.ma.filled(found[_TRACE], -1) == parameters["trace"])
         # Rows are in order of the trace, nearly always.
         whole = len(own) and own[-1] - own[0] + 1 == len(own)
@@ -75,7 +85,21 @@ class Shared:
         own_columns = found if _TRACE in columns else found.keys() - {_TRACE}
         return {column: found[column][chosen].copy() for column in own_columns}
 
-    def _once(self, key: Any, make: Callable[[], T]) -> T:
+    def rows_of_trace(
+        self, query: str, trace_id: int, ask: Callable[[], list[tuple[Any, ...]]]
+    ) -> list[tuple[Any, ...]]:
+        """Those of the rows that begin with a trace_id, without it."""
+
+        def by_trace() -> dict[Any, list[tuple[Any, ...]]]:
+            found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+            for row in ask():
+                found[row[0]].append(row[1:])
+            return found
+
+        return self.once(query, by_trace).get(trace_id, [])
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What `make` returned when it was first asked for under this key."""
         with self._making:
             lock = self._locks[key]
         with lock:
@@ -92,6 +116,8 @@ def is_about_each(name: str, parameters: Mapping[str, Value]) -> bool:
     """
     question = catalog.query(name)
     limits = {each.name for each in question.parameters if each.name.endswith(_OF_LIMITS)}
+    if name in _OF_FEW and "top" in parameters:
+        limits.add("top")
     return (
         parameters.get("trace") is not None
         and all(each in limits or each == "trace" for each in parameters)
@@ -101,4 +127,5 @@ def is_about_each(name: str, parameters: Mapping[str, Value]) -> bool:
 
 
 def _others(parameters: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: value for name, value in parameters.items() if name != "trace"}
+    others = {name: value for name, value in parameters.items() if name != "trace"}
+    return others | {"top": _ALL_ROWS} if "top" in others else others

@@ -42,7 +42,12 @@ def analyses_of(
 
     stored = getattr(database, "analyses", None)
     if stored is None or window is not None or thresholds != Thresholds():
-        return gather(database, trace_id, window, thresholds)
+        if not database.is_sharing or trace_id is not None:
+            return gather(database, trace_id, window, thresholds)
+        from tracekit.verdict.run_verdict import asking_ahead
+
+        with asking_ahead(database):
+            return gather(database, trace_id, window, thresholds)
     found: list[Analysis] = stored(trace_id)
     return found
 

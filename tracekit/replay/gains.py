@@ -7,6 +7,7 @@ either can be the critical path, and shortening one of them gains nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -95,24 +96,26 @@ class WindowGains:
         totals = graph.host.totals(len(graph.causes))
         totals += sums(graph.device.cause, graph.device.ns, len(graph.causes))
         self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
-        self._runs: dict[str, dict[tuple[str, int], int]] = {
-            "measured": self._lengths(replay.run(steady=steady))
-        }
+        measured = replay.run(steady=steady)
+        self._windows = {key: number for number, key in enumerate(self._keys(measured))}
+        self._measured_ns = self._lengths(measured)
         is_same = not (steady and replay.one_offs)
-        self._runs["recorded"] = (
-            self._runs["measured"] if is_same else self._lengths(replay.measured())
-        )
-        self._runs["host"] = self._lengths(self._scaled(host=_HALF))
-        self._runs["device"] = self._lengths(self._scaled(device=_HALF))
-        for cause in sorted(present):
-            name = graph.causes[cause]
-            self._runs[f"no {name}"] = self._lengths(self._scaled(**{name: 0.0}))
-        self._limits = LIMITS if graph.number(UNKNOWN_LIMIT) in present else ()
-        for name in self._limits:
-            both = {name: 0.0, UNKNOWN_LIMIT: 0.0}
-            self._runs[f"at most {name}"] = self._lengths(self._scaled(**both))
-        self._runs["no unknown"] = self._lengths(self._scaled(unknown=0.0))
-        self._runs["cuda-graph"] = self._lengths(replay.run("cuda-graph", steady=steady))
+        self._recorded_ns = self._measured_ns if is_same else self._lengths(replay.measured())
+        self._gains = {
+            "host": self._gain(self._scaled(host=_HALF)),
+            "device": self._gain(self._scaled(device=_HALF)),
+            "unknown": self._gain(self._scaled(unknown=0.0)),
+            "cuda-graph": self._gain(replay.run("cuda-graph", steady=steady)),
+        }
+        causes = [graph.causes[cause] for cause in sorted(present)]
+        self._removed = {
+            name: self._gain(self._scaled(**{name: 0.0})) for name in causes if name != "unknown"
+        }
+        self._at_most = {
+            name: self._gain(self._scaled(**{name: 0.0, UNKNOWN_LIMIT: 0.0}))
+            for name in LIMITS
+            if UNKNOWN_LIMIT in causes
+        }
 
     def gains(self, kind: str, number: int) -> Gains:
         """The gains in a window.
@@ -122,24 +125,19 @@ class WindowGains:
             number: of the device (`gpu_active`), of the step or of the range; unused for `trace`,
                 which is one window for all devices.
         """
-        key = ("trace", 0) if kind == "trace" else (kind, number)
-        measured = self._runs["measured"][key]
-
-        def gain(run: str) -> float:
-            return (measured - self._runs[run][key]) / measured if measured else 0.0
-
-        removed = {run[3:]: gain(run) for run in self._runs if run.startswith("no ")}
-        unknown = removed.pop("unknown")
+        window = self._windows["trace", 0] if kind == "trace" else self._windows[kind, number]
+        measured = self._measured_ns[window]
+        removed = [(name, gain[window]) for name, gain in self._removed.items()]
         return Gains(
             measured,
-            gain("host"),
-            gain("device"),
-            dict(sorted(removed.items(), key=lambda item: -item[1])),
-            gain("cuda-graph"),
-            unknown,
+            self._gains["host"][window],
+            self._gains["device"][window],
+            dict(sorted(removed, key=lambda item: -item[1])),
+            self._gains["cuda-graph"][window],
+            self._gains["unknown"][window],
             self._work_ns,
-            self._runs["recorded"][key] - measured,
-            {name: gain(f"at most {name}") for name in self._limits},
+            self._recorded_ns[window] - measured,
+            {name: gain[window] for name, gain in self._at_most.items()},
         )
 
     def causal(self, kind: str, number: int) -> Causal:
@@ -176,14 +174,33 @@ class WindowGains:
         assert ranges is not None
         return ReplayedWindow(ranges, number)
 
-    def _lengths(self, run: Run) -> dict[tuple[str, int], int]:
-        active = gpu_active_lengths(run)
-        found = {("gpu_active", device): length for device, length in active.items()}
-        found["trace", 0] = self._whole.length(run)
-        steps, ranges = self.replay.steps.lengths(run).tolist(), self.replay.ranges
-        found |= {("step", number): length for number, length in enumerate(steps)}
-        named = [] if ranges is None else ranges.lengths(run).tolist()
-        return found | {("range", number): length for number, length in enumerate(named)}
+    def _keys(self, run: Run) -> Iterator[tuple[str, int]]:
+        """What `gains` names windows by, in the order of `_lengths`."""
+        for device in gpu_active_lengths(run):
+            yield "gpu_active", device
+        yield "trace", 0
+        for number in range(len(self.replay.steps.lengths(run))):
+            yield "step", number
+        if self.replay.ranges is not None:
+            for number in range(len(self.replay.ranges.lengths(run))):
+                yield "range", number
+
+    def _lengths(self, run: Run) -> list[int]:
+        """The lengths of all windows in a replay."""
+        ranges = self.replay.ranges
+        return [
+            *gpu_active_lengths(run).values(),
+            self._whole.length(run),
+            *self.replay.steps.lengths(run).tolist(),
+            *([] if ranges is None else ranges.lengths(run).tolist()),
+        ]
+
+    def _gain(self, run: Run) -> list[float]:
+        """How much shorter all windows are in a replay, as fractions of their lengths."""
+        return [
+            (measured - length) / measured if measured else 0.0
+            for measured, length in zip(self._measured_ns, self._lengths(run), strict=True)
+        ]
 
     def _flip(self, window: ReplayedWindow, side: str) -> float | None:
         """How many times faster `side` has to be before halving the other side gains more."""

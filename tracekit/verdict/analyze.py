@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import fields, replace
+from functools import cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracekit.advice.model import Judged
@@ -27,7 +29,7 @@ from tracekit.verdict.model import (
     Trace,
     Window,
 )
-from tracekit.verdict.sites import events_of, name_links
+from tracekit.verdict.sites import Sites, events_of, name_links, sites_of, sites_of_each
 from tracekit.verdict.steady import hardly_longer, repeats_nothing
 
 if TYPE_CHECKING:
@@ -88,8 +90,15 @@ def gather(
         ids = ", ".join(map(str, known))
         raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
     chosen = known if trace_id is None else [trace_id]
+    judging = thresholds or Thresholds()
     with database.sharing() if trace_id is None else database.keeping():
-        return [analyze(database, each, window, thresholds) for each in chosen]
+        examinations = [_examination(database, each, window, judging) for each in chosen]
+        asked = database.each(next, examinations)
+        sites = sites_of_each(dict(zip(chosen, asked, strict=True)), database)
+        return [
+            _finished(examination, sites[each]).analysis
+            for each, examination in zip(chosen, examinations, strict=True)
+        ]
 
 
 def analyze(
@@ -127,18 +136,31 @@ def examined(
     """
     with database.keeping():
         judging = thresholds or Thresholds()
-        return _examined(database, trace_id, window, judging, combine=combine, also=also)
+        examination = _examination(database, trace_id, window, judging, combine, also)
+        return _finished(examination, sites_of(next(examination), database, trace_id))
 
 
-def _examined(
+# Gives the event_ids whose sites it needs, and gets them.
+_Examination = Generator[list[int | None], Sites, Examined]
+
+
+def _finished(examination: _Examination, sites: Sites) -> Examined:
+    try:
+        examination.send(sites)
+    except StopIteration as end:
+        found: Examined = end.value
+        return found
+    raise AssertionError("an examination asks for sites once")
+
+
+def _examination(
     database: Reader,
     trace_id: int,
     window: str | None,
     thresholds: Thresholds,
-    *,
-    combine: bool,
-    also: Callable[[WindowGains, tuple[str, int]], object] | None,
-) -> Examined:
+    combine: bool = False,
+    also: Callable[[WindowGains, tuple[str, int]], object] | None = None,
+) -> _Examination:
     ranges, at = _ranges(database, trace_id, window)
     overview = database.ask("overview", trace=trace_id)[0]
     # A trace without events that last has no span.
@@ -182,9 +204,10 @@ def _examined(
         fixes = fix_list(advised, judged, trace, thresholds, combine=combine)
     # Frees the graph, which is large, before the next queries run.
     del replayed, advised, replay
-    one_offs = events_of(found, database, trace_id)
-    if causal:
-        name_links(causal.links, database, trace_id)
+    links = causal.links if causal else []
+    sites = yield [each.event_id for each in found] + [link["event_id"] for link in links]
+    one_offs = events_of(found, sites)
+    name_links(links, sites)
     steps = [each for each in others if each.window.kind == "step"]
     windows = [each for each in others if each.window.kind != "step"]
     beside = Beside(one_offs, steps, windows, repetition)
@@ -343,18 +366,18 @@ def _gpu_facts(database: Reader, trace_id: int) -> list[Facts]:
     }
     found = []
     for row in database.ask("partition", trace=trace_id):
-        device = row["device_id"]
+        row["causes"] = causes.get(_window_key(row), {})
         found.append(
             Facts(
-                Window(**_pick(Window, row)),
-                Gpu(**_pick(Gpu, row)),
-                Idle(**_pick(Idle, row, causes=None), causes=causes.get(_window_key(row), {})),
-                launches.get(device),
+                Window(*_values(Window)(row)),
+                Gpu(*_values(Gpu)(row)),
+                Idle(*_values(Idle)(row)),
+                launches.get(row["device_id"]),
                 None,
             )
         )
-    query = "SELECT device_id, place FROM ranked_devices WHERE trace_id = getvariable('trace')"
-    ranks = dict(database.fetch(query, {"trace": trace_id})[1])
+    ranked = "SELECT trace_id, device_id, place FROM ranked_devices"
+    ranks = dict(database.rows_of_trace(ranked, trace_id))
     return sorted(
         found,
         key=lambda f: (
@@ -365,8 +388,7 @@ def _gpu_facts(database: Reader, trace_id: int) -> list[Facts]:
     )
 
 
-def _window_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("device_id", "kind", "name", "start_ns", "end_ns"))
+_window_key = itemgetter("device_id", "kind", "name", "start_ns", "end_ns")
 
 
 def _host_facts(database: Reader, trace_id: int, overview: dict[str, Any]) -> list[Facts]:
@@ -386,5 +408,10 @@ def _host_facts(database: Reader, trace_id: int, overview: dict[str, Any]) -> li
 
 def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:
     """The values of `row` for the fields of `kind`, except the fields in `without`."""
-    names = [each.name for each in fields(kind) if each.name not in without]
-    return {name: row[name] for name in names}
+    return {each.name: row[each.name] for each in fields(kind) if each.name not in without}
+
+
+@cache
+def _values(kind: type) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """Gets the values for the fields of `kind`, in their order, out of a row."""
+    return itemgetter(*(each.name for each in fields(kind)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median, median_low
@@ -14,6 +15,7 @@ from tracekit.errors import TracekitError
 from tracekit.replay.ranks.alike import DEVICE, HOST, Alike
 from tracekit.replay.ranks.blame import held_up
 from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
+from tracekit.replay.ranks.meetings import members_of
 from tracekit.replay.ranks.pricing import COMMUNICATION, Pricing
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_links import slow_links, told
@@ -65,6 +67,24 @@ def judge_run(
         except TracekitError as error:
             return NoRun(f"the ranks cannot be replayed together: {error}")
         return judge.verdict()
+
+
+@contextmanager
+def asking_ahead(database: Reader) -> Iterator[None]:
+    """While the block runs, asks what `judge_run` will ask later, if answers are shared."""
+
+    def ask() -> None:
+        if not not_one_run(database):
+            members_of(database)
+            for name in ("rank_clocks", "link_bandwidth"):
+                database.ask(name)
+
+    if not database.is_sharing:
+        yield
+        return
+    # What goes wrong here goes wrong again where the answer is needed.
+    with database.in_background(ask):
+        yield
 
 
 class _Judge:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,8 @@ from tracekit.verdict.model import OneOffEvent
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
     from tracekit.replay.one_offs import OneOff
+
+Sites = dict[int | None, dict[str, Any]]
 
 # Names of the critical path's links that are not events, by cause.
 _NAMELESS = {
@@ -21,12 +23,11 @@ _NAMELESS = {
 }
 
 
-def events_of(found: list[OneOff], database: Reader, trace_id: int) -> list[OneOffEvent]:
+def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
     """The one-offs as reported, each with its place in the program.
 
     A step's excess is that of all threads.
     """
-    sites = _sites([each.event_id for each in found], database, trace_id)
     events: list[OneOffEvent] = []
     for (start_ns, event_id), same in groupby(
         found, key=lambda each: (each.start_ns, each.event_id)
@@ -47,10 +48,9 @@ def events_of(found: list[OneOff], database: Reader, trace_id: int) -> list[OneO
     return events
 
 
-def _sites(
-    event_ids: Iterable[int | None], database: Reader, trace_id: int
-) -> dict[int | None, dict[str, Any]]:
-    """The places in the program that events come from, by event_id."""
+def sites_of(event_ids: Iterable[int | None], database: Reader, trace_id: int) -> Sites:
+    """The places in the program that events come from, by event_id: rows of the question
+    `event_sites`."""
     ids = ",".join(str(each) for each in event_ids if each is not None)
     if not ids:
         return {}
@@ -58,9 +58,22 @@ def _sites(
     return {row["event_id"]: row for row in rows}
 
 
+def sites_of_each(asked: Mapping[int, Sequence[int | None]], database: Reader) -> dict[int, Sites]:
+    """The same for events of several traces, by trace_id."""
+    if len(asked) < 2 or database.is_large:
+        return {trace_id: sites_of(ids, database, trace_id) for trace_id, ids in asked.items()}
+    # Planning the question takes longer than finding some events too many.
+    found: dict[int, Sites] = {trace_id: {} for trace_id in asked}
+    ids = {each for several in asked.values() for each in several if each is not None}
+    if ids:
+        for row in database.ask("event_sites", events=",".join(map(str, sorted(ids)))):
+            found[row["trace_id"]][row["event_id"]] = row
+    return found
+
+
 def places_of(event_ids: Iterable[int], database: Reader, trace_id: int) -> dict[int, str]:
     """The Python line, module or operator of events by event_id, or their name."""
-    sites = _sites((each for each in event_ids if each >= 0), database, trace_id)
+    sites = sites_of((each for each in event_ids if each >= 0), database, trace_id)
     return {
         event: place
         for event, site in sites.items()
@@ -69,9 +82,8 @@ def places_of(event_ids: Iterable[int], database: Reader, trace_id: int) -> dict
     }
 
 
-def name_links(links: list[dict[str, Any]], database: Reader, trace_id: int) -> None:
+def name_links(links: list[dict[str, Any]], sites: Sites) -> None:
     """Adds to each link its name and the place in the program that it comes from."""
-    sites = _sites((link["event_id"] for link in links), database, trace_id)
     for link in links:
         site = sites.get(link["event_id"], {})
         link["name"] = site.get("name") or _NAMELESS.get(link["cause"], "(no slice recorded)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,17 +129,17 @@ def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Rec
         TracekitError: the trace has no events with a time, or its times do not fit into 64 bits.
     """
     causes = list(CAUSES)
-    known = {"trace": trace_id}
-    spans = database.fetch(
-        "SELECT start_ns, end_ns FROM trace_span WHERE trace_id = getvariable('trace')", known
-    )[1]
+    spans = database.rows_of_trace("SELECT trace_id, start_ns, end_ns FROM trace_span", trace_id)
     if not spans:
         raise TracekitError("the trace has no events with a time: there is nothing to replay")
     start, end = spans[0]
-    first, last = database.fetch(catalog.schema("read_ops_span"), known)[1][0]
+    ops_spans = database.rows_of_trace(catalog.schema("read_ops_span"), trace_id)
+    first, last = ops_spans[0] if ops_spans else (None, None)
     origin = start if first is None else max(start, first - thresholds.around_ns)
     until = end if last is None else min(end, last + thresholds.around_ns)
-    segments = database.fetch(catalog.schema("read_threads"), known)[1]
+    segments = sorted(
+        database.rows_of_trace(catalog.schema("read_threads"), trace_id), key=itemgetter(2)
+    )
     # This query takes DuckDB the most memory: it runs first, while little else is held.
     database.give_back_memory()
     ops = database.arrays(
