@@ -99,6 +99,7 @@ def test_explain_prints_the_sql_behind_the_numbers(run, trace):
     assert sum(shares) == pytest.approx(100, abs=0.5)
 
 
+@pytest.mark.thorough
 def test_several_traces_stand_side_by_side(run, trace):
     assert run("load", "t.json", "t.json", "-o", "two.duckdb").returncode == 0
     done = run("analyze", "two.duckdb")
@@ -217,6 +218,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(run, tmp_path):
     assert "a[red]" in run("analyze", "two.duckdb").stdout
 
 
+@pytest.mark.thorough
 def test_any_type_can_be_printed_or_is_refused_in_one_line(run, trace):
     odd = (
         "INTERVAL 1 DAY AS d, 'a'::BLOB AS b, MAP {[1]: 2} AS m, {'a': [1]} AS s, '1011'::BIT AS t"

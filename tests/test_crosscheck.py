@@ -58,7 +58,7 @@ def figure(report, analysis, name):
 # -- HolisticTraceAnalysis -------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @needs_hta
 @every_analysis
 @every_trace
@@ -73,6 +73,7 @@ def test_hta_gives_exactly_the_numbers_by_its_rules(name, analysis, checked):
         assert answer.hta == answer.by_rules
 
 
+@pytest.mark.sampled(3)
 @needs_hta
 @every_trace
 def test_every_difference_between_hta_and_tracekit_is_explained_by_a_rule(name, checked):

@@ -34,7 +34,7 @@ def test_the_simulated_ones_are_the_same_when_made_again(tmp_path):
         assert gzip.decompress(made.read_bytes()) == gzip.decompress(kept.read_bytes())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", make.CAPTURED)
 def test_the_captured_ones_call_the_same_operators_when_made_again(name, run, tmp_path):
     done = run("capture", *make.CAPTURED[name], "-o", name)

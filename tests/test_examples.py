@@ -4,6 +4,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 import tracekit
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -20,6 +22,7 @@ def calls(run, tmp_path, name: str) -> dict[str, int]:
         return {row["name"]: row["count"] for row in database.ask("top_cpu_ops", top=100)}
 
 
+@pytest.mark.thorough
 def test_the_diagnosis_counts_what_the_programs_do(run, tmp_path):
     loop, batched = calls(run, tmp_path, "loop"), calls(run, tmp_path, "batched")
     shown = re.findall(r"^(aten::\w+) +([\d,]+) +[\d,]+ +[\d,]+$", PAGE, re.MULTILINE)

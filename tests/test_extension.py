@@ -127,6 +127,7 @@ def test_the_workload_runs_the_operator(activation, dtype, gated_mlp):
     assert error <= limit
 
 
+@pytest.mark.thorough
 def test_a_trace_names_the_operator(run, tmp_path, gated_mlp):
     done = run("capture", "mlp-cpp", *SMALL, *STEPS)
     assert done.returncode == 0, done.stderr

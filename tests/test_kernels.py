@@ -309,6 +309,7 @@ def test_torchscript_takes_the_fused_module_as_it_is():
     close(scripted(x), plain.double()(x.double()), 1e-5)
 
 
+@pytest.mark.thorough
 def test_the_table_of_variants_says_what_runs_and_what_cannot():
     script = Path(__file__).parent / "bench" / "variants.py"
     sizes = ["--rows", "3", "--dim", "8", "--hidden", "16"]

@@ -48,6 +48,7 @@ def nights(tmp_path_factory):
     return folder / "lake"
 
 
+@pytest.mark.thorough
 def test_the_change_and_what_changed_are_named(nights):
     with open_lake(str(nights)) as lake:
         found = history(lake)
@@ -74,6 +75,7 @@ def test_the_command_tells_it_and_gates_on_the_last_run(nights, run):
     assert [each["run"] for each in told["changes"]] == ["v-night"]
 
 
+@pytest.mark.thorough
 def test_a_gate_compares_with_the_usual_run_not_with_the_slowest(tmp_path):
     for number, kernel_us in enumerate([100, 300, 100, 100, 120]):
         night(tmp_path / "in", number, kernel_us)

@@ -46,7 +46,7 @@ def page():
         yield found
 
 
-@pytest.mark.sampled(22)
+@pytest.mark.sampled(44)
 @pytest.mark.parametrize("name", trace_names())
 def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path, name):
     page.opens(trace_file(name))

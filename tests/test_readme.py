@@ -50,6 +50,7 @@ def commands(language: str, text: str) -> list[list[str]]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",

@@ -66,6 +66,7 @@ def test_a_report_draws_all_its_figures_and_loads_nothing(name, report, chromium
             assert view.requested == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OPENED)
 def test_the_numbers_on_the_first_screen_are_those_of_analyze(name, report, chromium):
     path, analysis = report(name)

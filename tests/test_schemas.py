@@ -149,7 +149,7 @@ def test_what_commands_print_follows_their_schemas(run):
     assert check("analyze", run("analyze", "unlike.duckdb", "--json").stdout)["no_run"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_told_of_a_lake_follows_the_schemas(run, tmp_path):
     source = tmp_path / "traces"
     for name in ("a", "b"):

@@ -95,6 +95,7 @@ def test_export_equals_import(name, shared_database, tmp_path):
         assert json.load(source) == json.load(copy)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ASKED)
 def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
     from tracekit.database import catalog
