@@ -1,12 +1,14 @@
 """Questions about many traces, answered at once, have the answers of each trace alone."""
 
 import numpy as np
+import pytest
 
 import tracekit
 from tests import ranks_simulated
 from tests.atoms import MS
 from tests.ranks_simulated import Job
 from tracekit.database.shared import is_about_each
+from tracekit.errors import TracekitError
 from tracekit.verdict.analyze import analyze, gather
 
 
@@ -38,3 +40,13 @@ def test_a_question_with_a_limit_is_asked_about_each_trace():
     assert is_about_each("top_kernels", {"trace": 1, "top": 3})
     assert not is_about_each("idle_gaps", {"trace": 1, "top": 3})
     assert not is_about_each("event_sites", {"trace": 1, "events": "4"})
+
+
+def test_work_on_several_traces_keeps_their_order_and_the_first_error(tmp_path):
+    ranks_simulated.write(tmp_path, Job(data=4, steps=1))
+    with tracekit.load(tmp_path) as run:
+        ids = run.trace_ids()
+        rows = [run.ask("partition", trace=each) for each in ids]
+        assert run.each(lambda each: run.ask("partition", trace=each), ids) == rows
+        with pytest.raises(TracekitError, match="no window"):
+            gather(run, window="ProfilerStep#99")

@@ -59,6 +59,8 @@ class Reader:
         self.name = name
         self._kept: Kept | None = None
         self._shared: Shared | None = None
+        # After Ctrl-C, threads that are still at work end with their next query.
+        self._is_stopped = False
 
     def __enter__(self) -> Self:
         return self
@@ -255,6 +257,9 @@ class Reader:
         threads = ThreadPoolExecutor(min(len(items), _AT_ONCE), "tracekit-each")
         try:
             return list(threads.map(work, items))
+        except KeyboardInterrupt:
+            self._is_stopped = True
+            raise
         finally:
             threads.shutdown(cancel_futures=True)
 
@@ -372,6 +377,8 @@ class Reader:
         timeout_s: float | None = None,
         kept_for: str = "",
     ) -> T:
+        if self._is_stopped:
+            raise TracekitError("stopped")
         with self._reading(variables, kept_for) as cursor:
             return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
 
