@@ -85,10 +85,10 @@ gpu-check: .venv/installed
 # this system. The others are built, not run.
 WHEELS := build/wheels/venv/bin/python
 wheels: build/wheels/installed
-	@rm -rf dist && $(WHEELS) -m build --no-isolation --sdist -o dist . >/dev/null
+	@rm -rf dist && PYTHONWARNINGS=ignore $(WHEELS) -m build --no-isolation --sdist -o dist . >/dev/null
 	@for each in $$($(WHEELS) -c "import runpy; print(*runpy.run_path('setup.py')['PLATFORMS'])"); do \
 	  rm -rf build/lib* build/bdist*; \
-	  TRACEKIT_PLATFORM=$$each $(WHEELS) -m build --no-isolation --wheel -o dist . >/dev/null || exit; \
+	  PYTHONWARNINGS=ignore TRACEKIT_PLATFORM=$$each $(WHEELS) -m build --no-isolation --wheel -o dist . >/dev/null || exit; \
 	done
 	@sh tests/try_wheel.sh $(WHEELS) dist
 
