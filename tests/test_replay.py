@@ -1,13 +1,17 @@
 """The graph of small handmade traces: what waits for what, and what changes would do."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import tracekit
 from tests import traces
-from tests.conftest import trace_names
+from tests.conftest import OWN_TRACES, trace_names
 from tests.traces import frame, gpu_op, launch, operator, slice_event, step
 from tracekit.errors import TracekitError
+from tracekit.replay.grammar import PATTERNS
 from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.parts import ChangedParts
 from tracekit.replay.whatif import Replay
@@ -230,6 +234,24 @@ def test_a_change_scales_only_what_it_names(tmp_path):
     assert predicted(replay, "operator:add*0") == pytest.approx(100)
     assert predicted(replay, "kernel:gemm*0.5", "kernel:add*0.5") == 71
     assert predicted(replay, "device*2") == 281
+
+
+def test_changes_need_no_package_that_an_install_lacks():
+    trace = OWN_TRACES / "simulated-overhead-bound.json.gz"
+    changes = [f"{kind}:**{0 if kind == 'sync' else 0.5}" for kind in PATTERNS]
+    code = (
+        "import sys\n"
+        "for name in 'pandas', 'pyarrow': sys.modules[name] = None\n"
+        "import tracekit\n"
+        f"with tracekit.load({str(trace)!r}) as run:\n"
+        f"    for change in {changes!r}:\n"
+        "        try: run.whatif(change)\n"
+        "        except tracekit.TracekitError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # The trace has no modules.
+    assert "names nothing in this trace" in done.stdout
+    assert len(done.stdout.splitlines()) == 1, done.stdout
 
 
 @pytest.mark.sampled(5)

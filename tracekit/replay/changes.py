@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
 from tracekit.replay.graph import Graph
@@ -91,7 +92,10 @@ def _scale_named(
     change: Change, scale: Scale, graph: Graph, database: Reader, trace_id: int
 ) -> None:
     pattern = change.pattern if change.what == "class" else _glob(change)
-    rows = database.arrays(PATTERNS[change.what], trace=trace_id, pattern=pattern)
+    question = PATTERNS[change.what]
+    # DuckDB would need pandas for arrays of an enumeration, such as a kernel's class.
+    columns = [each.name for each in catalog.query(question).columns if each.unit != "text"]
+    rows = database.arrays(question, columns, trace=trace_id, pattern=pattern)
     if not len(rows["event_id"]):
         raise TracekitError(f"{change.text!r} names nothing in this trace")
     ChangedParts.of(rows, _TARGETS[change.what], change.factor).apply(scale, graph)
