@@ -22,6 +22,7 @@ from tests.ranks_simulated import Job
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.perfetto.annotate import annotate
+from tracekit.perfetto.events import as_read
 from tracekit.perfetto.serving import UI, TraceServer
 
 SMALL = {
@@ -100,7 +101,7 @@ def test_annotated_real_traces_load_as_before_and_keep_to_the_format(tmp_path, n
 
 def holds_the_format(events):
     """The rules of the Trace Event Format for the phases that are used."""
-    ends: dict[tuple[int, int], Decimal] = defaultdict(Decimal)
+    ends: dict[tuple[int, int], int] = defaultdict(int)
     arrows = defaultdict(list)
     for each in sorted(events, key=lambda each: each.get("ts", 0)):
         assert {"ph", "cat", "name", "pid"} <= each.keys()
@@ -110,9 +111,10 @@ def holds_the_format(events):
         assert isinstance(each["ts"], Decimal)
         if each["ph"] == "X":
             # Slices of a track lie one after the other.
-            assert each["ts"] >= ends[each["pid"], each["tid"]]
+            begin_ns = as_read(int(each["ts"] * 1000))
+            assert begin_ns >= ends[each["pid"], each["tid"]]
             assert each["dur"] >= 0
-            ends[each["pid"], each["tid"]] = each["ts"] + each["dur"]
+            ends[each["pid"], each["tid"]] = begin_ns + int(each["dur"] * 1000)
         elif each["ph"] == "C":
             assert each["args"]
             assert all(isinstance(value, int | Decimal) for value in each["args"].values())
