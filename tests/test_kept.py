@@ -15,6 +15,10 @@ READ = [
     "worked_operators()",
     "worked_operators(also_captures := TRUE)",
     "measured_work()",
+    "collectives()",
+    "timed_collectives()",
+    "matched_collectives()",
+    "awaited_collectives()",
     "fusable_pairs()",
     "gpu_op_origin",
 ]
@@ -55,6 +59,7 @@ def test_each_copy_comes_after_those_that_it_is_made_from():
 
 def test_a_question_reads_copies_through_other_relations():
     assert needed_by("FROM fusable_pairs()")[-2:] == ["worked_operators", "measured_work"]
+    assert needed_by("FROM aligned_clocks()")[-2:] == ["matched_collectives", "awaited_collectives"]
     assert needed_by("SELECT 1") == []
 
 

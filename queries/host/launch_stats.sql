@@ -31,16 +31,8 @@ WITH linked AS (
     JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
-call AS (
-    SELECT DISTINCT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns FROM linked
-),
-waiting AS (FROM launch_queue()),
 queue AS (
-    SELECT c.trace_id, c.device_id, list(CASE WHEN c.start_ns < w.end_ns THEN depth ELSE 0 END) AS depths
-    FROM call AS c ASOF LEFT JOIN waiting AS w
-      ON c.trace_id = w.trace_id AND c.device_id = w.device_id AND c.stream = w.stream
-          AND c.start_ns >= w.start_ns
-    GROUP BY ALL
+    SELECT trace_id, device_id, list(depth) AS depths FROM queue_at_launches() GROUP BY trace_id, device_id
 ),
 delay AS (
     SELECT trace_id, device_id,

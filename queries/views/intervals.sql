@@ -5,34 +5,36 @@
 -- How many intervals of each key run at the same time: stretches between adjacent starts and ends, with
 -- `depth` (0 in the gaps between the first start and the last end).
 CREATE OR REPLACE MACRO interval_depth(intervals) AS TABLE
-WITH edge AS (
-    SELECT key, at_ns, sum(step) AS step
-    FROM (
-        SELECT key, start_ns AS at_ns, 1 AS step FROM query_table(intervals)
-        UNION ALL
-        SELECT key, end_ns, -1 FROM query_table(intervals)
-    ) GROUP BY key, at_ns
+SELECT key, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns,
+       -- All edges of an instant count; the last of them begins the stretch.
+       (sum(step) OVER (later RANGE UNBOUNDED PRECEDING))::BIGINT AS depth
+FROM (
+    SELECT key, start_ns AS at_ns, 1 AS step FROM query_table(intervals)
+    UNION ALL
+    SELECT key, end_ns, -1 FROM query_table(intervals)
 )
-SELECT key, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns, (sum(step) OVER later)::BIGINT AS depth
-FROM edge
 WINDOW later AS (PARTITION BY key ORDER BY at_ns)
-QUALIFY end_ns IS NOT NULL;
+QUALIFY end_ns > start_ns;
 
 -- The union: stretches that at least one interval of the key covers, without overlap; neighbours do not
 -- touch. Its length is what `busy` means.
 CREATE OR REPLACE MACRO interval_union(intervals) AS TABLE
-SELECT key, start_ns, end_ns
-FROM (
-    SELECT key, start_ns, depth,
-           lead(start_ns, 1, last_ns) OVER (PARTITION BY key ORDER BY start_ns) AS end_ns
-    FROM (
-        SELECT *, lag(depth, 1, 0) OVER later AS before, max(end_ns) OVER (PARTITION BY key) AS last_ns
-        FROM interval_depth(intervals)
-        WINDOW later AS (PARTITION BY key ORDER BY start_ns)
-    )
-    WHERE (depth > 0) <> (before > 0)
+WITH reach AS (
+    SELECT key, start_ns, max(end_ns) OVER (in_order ROWS UNBOUNDED PRECEDING) AS reach_ns,
+           (start_ns <= max(end_ns) OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS TRUE
+               AS goes_on,
+           (lead(start_ns) OVER in_order <= reach_ns) IS TRUE AS is_continued
+    FROM query_table(intervals)
+    WHERE end_ns > start_ns
+    WINDOW in_order AS (PARTITION BY key ORDER BY start_ns)
 )
-WHERE depth > 0;
+-- What is left are the first and last intervals of each stretch.
+SELECT key, start_ns,
+       CASE WHEN is_continued THEN lead(reach_ns) OVER (PARTITION BY key ORDER BY start_ns) ELSE reach_ns END
+           AS end_ns
+FROM reach
+WHERE NOT goes_on OR NOT is_continued
+QUALIFY NOT goes_on;
 
 -- Which labels run at once: intervals that also have a `label` become stretches with the list of the
 -- labels that cover them, in alphabetical order; stretches that none covers are left out. Overlapping
@@ -71,15 +73,23 @@ named AS (
 SELECT key, start_ns, end_ns, labels FROM stretch JOIN named USING (mask) WHERE end_ns > start_ns;
 
 -- How much of each interval (with an `event_id`) the union of others of its key covers: `covered_ns`.
+-- Up to an instant, the union covers what the intervals that began by then cover in all, less what the
+-- longest of them covers later.
 CREATE OR REPLACE MACRO interval_covered(intervals, cover) AS TABLE
-WITH united AS (
-    SELECT *, coalesce(sum(end_ns - start_ns) OVER earlier, 0) AS before_ns
-    FROM interval_union(cover)
-    WINDOW earlier AS (PARTITION BY key ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+WITH reach AS (
+    SELECT key, start_ns, max(end_ns) OVER by_then AS reach_ns,
+           greatest(0, end_ns - greatest(start_ns, max(end_ns) OVER (in_order
+               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))) AS more_ns
+    FROM query_table(cover)
+    WINDOW in_order AS (PARTITION BY key ORDER BY start_ns), by_then AS (in_order RANGE UNBOUNDED PRECEDING)
 ),
 -- The join by time is fast when its key is a number.
-numbered AS (SELECT key, row_number() OVER () AS number FROM (SELECT DISTINCT key FROM united)),
-cover_at AS (SELECT number, start_ns, end_ns, before_ns FROM united JOIN numbered USING (key)),
+numbered AS (SELECT key, row_number() OVER () AS number FROM (SELECT DISTINCT key FROM reach)),
+cover_by AS (
+    SELECT number, start_ns, reach_ns,
+           sum(more_ns) OVER (PARTITION BY number ORDER BY start_ns RANGE UNBOUNDED PRECEDING) AS by_then_ns
+    FROM reach JOIN numbered USING (key)
+),
 instant AS (
     SELECT key, number, event_id, at_ns, sign
     FROM (
@@ -89,6 +99,6 @@ instant AS (
     ) LEFT JOIN numbered USING (key)
 )
 SELECT i.key, i.event_id,
-       sum(sign * coalesce(u.before_ns + least(i.at_ns, u.end_ns) - u.start_ns, 0))::BIGINT AS covered_ns
-FROM instant AS i ASOF LEFT JOIN cover_at AS u ON i.number = u.number AND i.at_ns >= u.start_ns
+       sum(sign * coalesce(c.by_then_ns - greatest(0, c.reach_ns - i.at_ns), 0))::BIGINT AS covered_ns
+FROM instant AS i ASOF LEFT JOIN cover_by AS c ON i.number = c.number AND i.at_ns >= c.start_ns
 GROUP BY i.key, i.event_id;

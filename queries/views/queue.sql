@@ -1,17 +1,29 @@
--- The queue between host and device: per stream, the launches on which the device has not begun to work, as
--- intervals of constant depth. A graph is one launch. Ops that start before their launch (clocks differ) do
--- not count as queued.
+-- The queue between host and device: per stream, the launches on which the device has not begun to work. A
+-- graph is one launch. Ops that start before their launch (clocks differ) do not count as queued.
+CREATE OR REPLACE MACRO queued_launches() AS TABLE
+SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, launch_start_ns AS start_ns,
+       launch_start_ns + min(launch_delay_ns) AS end_ns, min(launch_delay_ns) >= 0 AS is_queued
+FROM gpu_op_launch
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
+
+-- It as intervals of constant depth.
 CREATE OR REPLACE MACRO launch_queue() AS TABLE
-WITH waiting AS (
-    SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key,
-           launch_start_ns AS start_ns,
-           launch_start_ns + min(launch_delay_ns) AS end_ns
-    FROM gpu_op_launch
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-    GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns HAVING min(launch_delay_ns) >= 0
-)
+WITH waiting AS (FROM queued_launches() WHERE is_queued)
 SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, start_ns, end_ns, depth
 FROM interval_depth('waiting');
+
+-- Its depth at each launch, the launch included.
+CREATE OR REPLACE MACRO queue_at_launches() AS TABLE
+WITH launch AS (FROM queued_launches()),
+edge AS (
+    SELECT key, start_ns AS at_ns, is_queued::INTEGER AS step, TRUE AS is_launch FROM launch
+    UNION ALL
+    SELECT key, end_ns, -1, FALSE FROM launch WHERE is_queued
+)
+SELECT key.trace_id AS trace_id, key.device_id AS device_id, depth
+FROM (SELECT key, is_launch, sum(step) OVER (PARTITION BY key ORDER BY at_ns) AS depth FROM edge)
+WHERE is_launch;
 
 -- The launch calls of each stream that do not wait for their own op: how many earlier launches are queued
 -- when the call begins (`met`), and how many, itself included, when it returns (`left_waiting`).

@@ -51,9 +51,13 @@ _MACROS = {
         " OR also_captures AND trace_id IN (SELECT trace_id FROM graph_captures)",
     ),
     "measured_work": ("measured_work()", _OF_TRACE),
+    "collectives": ("collectives()", ""),
+    "timed_collectives": ("timed_collectives()", _OF_TRACE),
+    "matched_collectives": ("matched_collectives()", ""),
+    "awaited_collectives": ("awaited_collectives()", ""),
 }
 _SMALL = {
-    "timed_collectives": ("timed_collectives()", _OF_TRACE),
+    "timed_collectives": _MACROS["timed_collectives"],
     "fusable_pairs": ("fusable_pairs()", _OF_TRACE),
 }
 

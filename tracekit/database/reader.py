@@ -149,7 +149,11 @@ class Reader:
             _, rows = self.fetch("SELECT DISTINCT name FROM label")
             return "\n".join(str(name) for (name,) in rows)
 
-        return ask() if self._shared is None else self._shared.once("labels", ask)
+        return self.once("labels", ask)
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What `make` returns: while answers are shared, what it returned first for this key."""
+        return make() if self._shared is None else self._shared.once(key, make)
 
     def arrays(
         self,

@@ -82,7 +82,9 @@ class Replay:
         self.trace_id = trace_id
         self.thresholds = thresholds or Thresholds()
         _return_freed_arrays()
-        self.graph = build(database, trace_id, self.thresholds)
+        self.graph = database.once(
+            ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
+        )
         self.steps: Steps = steps_of(database, trace_id, self.graph)
         self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
         """The annotated ranges that can be windows."""
