@@ -25,36 +25,32 @@
 -- column linked (count): those of them whose launch is in the trace
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- The partition is defined in views/timeline.sql (the instants) and views/parts.sql (window_partition).
-WITH op AS (
-    SELECT o.trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
-           count(*) AS gpu_ops,
-           count(l.event_id) AS linked
+-- An op on a border belongs to the window that it opens; to the GPU-active span also one that begins as it ends.
+WITH span AS (SELECT DISTINCT *, end_ns + (kind = 'gpu_active')::INTEGER AS until_ns FROM windows),
+border AS (SELECT DISTINCT trace_id, device_id, unnest([start_ns, until_ns]) AS at_ns FROM span),
+cell AS (
+    SELECT o.trace_id, o.device_id, b.at_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
+           count(*) AS gpu_ops, count(l.event_id) AS linked
     FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    ASOF JOIN border AS b
+      ON o.trace_id = b.trace_id AND o.device_id = b.device_id AND o.start_ns >= b.at_ns
     GROUP BY ALL
 ),
--- Ops and the borders of windows in one order: an op on a border belongs to the window that it opens.
-point AS (
-    SELECT trace_id, device_id, start_ns AS at_ns, 1 AS turn, kernels, gpu_ops, linked, NULL AS kind,
-           NULL AS name,
-           NULL::BIGINT AS start_ns, NULL::BIGINT AS end_ns
-    FROM op
-    UNION ALL
-    SELECT trace_id, device_id, unnest([start_ns, end_ns]),
-           unnest([0, CASE kind WHEN 'gpu_active' THEN 2 ELSE 0 END]),
-           0, 0, 0, kind, name, start_ns, end_ns
-    FROM windows
-),
 so_far AS (
-    SELECT * REPLACE (sum(kernels) OVER in_order AS kernels, sum(gpu_ops) OVER in_order AS gpu_ops,
-        sum(linked) OVER in_order AS linked)
-    FROM point
-    WINDOW in_order AS (PARTITION BY trace_id, device_id ORDER BY at_ns, turn ROWS UNBOUNDED PRECEDING)
+    SELECT trace_id, device_id, at_ns, sum(kernels) OVER earlier AS kernels,
+           sum(gpu_ops) OVER earlier AS gpu_ops, sum(linked) OVER earlier AS linked
+    FROM border LEFT JOIN cell USING (trace_id, device_id, at_ns)
+    WINDOW earlier AS (PARTITION BY trace_id, device_id ORDER BY at_ns
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 counted AS (
-    SELECT trace_id, device_id, kind, name, start_ns, end_ns,
-           (max(kernels) - min(kernels))::BIGINT AS kernels,
-           (max(gpu_ops) - min(gpu_ops))::BIGINT AS gpu_ops, (max(linked) - min(linked))::BIGINT AS linked
-    FROM so_far WHERE kind IS NOT NULL GROUP BY trace_id, device_id, kind, name, start_ns, end_ns
+    SELECT s.trace_id, s.device_id, kind, name, start_ns, end_ns,
+           (coalesce(u.kernels, 0) - coalesce(f.kernels, 0))::BIGINT AS kernels,
+           (coalesce(u.gpu_ops, 0) - coalesce(f.gpu_ops, 0))::BIGINT AS gpu_ops,
+           (coalesce(u.linked, 0) - coalesce(f.linked, 0))::BIGINT AS linked
+    FROM span AS s
+    JOIN so_far AS f ON s.trace_id = f.trace_id AND s.device_id = f.device_id AND s.start_ns = f.at_ns
+    JOIN so_far AS u ON s.trace_id = u.trace_id AND s.device_id = u.device_id AND s.until_ns = u.at_ns
 ),
 part AS (
     FROM window_partition
