@@ -25,7 +25,8 @@
 -- column linked (count): those of them whose launch is in the trace
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- The partition is defined in views/timeline.sql (the instants) and views/parts.sql (window_partition).
--- An op on a border belongs to the window that it opens; to the GPU-active span also one that begins as it ends.
+-- An op on a border belongs to the window that it opens. The GPU-active span also has one that begins as it
+-- ends.
 WITH span AS (SELECT DISTINCT *, end_ns + (kind = 'gpu_active')::INTEGER AS until_ns FROM windows),
 border AS (SELECT DISTINCT trace_id, device_id, unnest([start_ns, until_ns]) AS at_ns FROM span),
 cell AS (
