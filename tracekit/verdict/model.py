@@ -6,7 +6,8 @@ The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tracekit.shown import Shown
@@ -298,4 +299,21 @@ class Analysis(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
+        return {"schema": SCHEMA, **_plain(self)}
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dictionaries, however deep, as of `dataclasses.asdict`. That also copies each
+    number and text, which takes most of its time: a run may have thousands of steps."""
+    if names := _names(type(value)):
+        return {name: _plain(getattr(value, name)) for name in names}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
