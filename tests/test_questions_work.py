@@ -9,6 +9,7 @@ from tests import traces
 from tests.conftest import trace_file
 from tests.test_limits import captured, replayed
 from tests.traces import device, gpu_op, launch, launched, launches_of, operator, recorded
+from tracekit.database.catalog import queries
 
 BF16 = "c10::BFloat16"
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -339,6 +340,24 @@ def test_the_work_of_graph_replays_is_that_of_their_capture(shared_database):
     whole = next(row for row in run.ask("mfu") if row["kind"] == "trace")
     flops = sum(row["flops"] for row in rows)
     assert whole["captured_flops"] == whole["flops"] == flops == 175_630_602_240
+
+
+def test_what_is_asked_about_one_trace_tells_of_no_other(tmp_path):
+    # The work of graph replays may be in the trace of the capture.
+    mm = operator("aten::mm", 3000, 20, [[64, 64], [64, 64]], [BF16, BF16])
+    eager = launched([mm], 3005, 3030, 100, 7)
+    graphs = [*captured(0, [2224, 16]), *replayed(1000, [100, 100], 1), *eager]
+    first = traces.write(tmp_path / "eager.json", eager, **device(A100))
+    second = traces.write(tmp_path / "graphs.json", graphs, **device(A100))
+    with tracekit.load([first, second]) as run, run.keeping():
+        for name, question in queries().items():
+            if "trace_id" in (column.name for column in question.columns) and "trace" in (
+                parameter.name for parameter in question.parameters
+            ):
+                assert {row["trace_id"] for row in run.ask(name, trace=1)} <= {1}, name
+        for name in ("mfu", "roofline"):
+            assert {row["trace_id"] for row in run.ask(name)} == {1, 2}
+            assert run.ask(name, trace=1)
 
 
 def test_a_step_has_the_work_of_the_replays_that_it_launches(tmp_path):

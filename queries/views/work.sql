@@ -301,7 +301,7 @@ FROM call AS c JOIN work AS w
 -- device did it: the union of the GPU ops that were launched during one and not by another inside it, per
 -- device. Each GPU op counts for one operator.
 CREATE OR REPLACE MACRO measured_work_of(worked) AS TABLE
-WITH operator AS (FROM query_table(worked)),
+WITH operator AS (FROM query_table(worked) WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 slice AS MATERIALIZED (
     SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator
     UNION ALL
