@@ -305,7 +305,8 @@ class Analysis(Shown):
 def _plain(value: Any) -> Any:
     """Dataclasses as dictionaries, however deep, as of `dataclasses.asdict`. That also copies each
     number and text, which takes most of its time: a run may have thousands of steps."""
-    if names := _names(type(value)):
+    kind: type = type(value)
+    if names := _names(kind):
         return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, list):
         return [_plain(each) for each in value]
