@@ -20,27 +20,31 @@ WITH timed AS MATERIALIZED (
     FROM timed_collectives()
 ),
 -- A launch of a thread is in a run with the one before if both are small collectives of one class.
+placed AS (
+    SELECT trace_id, launch_id, pid, tid, launch_start_ns, launch_end_ns, event_id,
+           row_number() OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id) AS turn
+    FROM gpu_op_launch SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM timed) USING (trace_id, pid, tid)
+),
 launch AS (
-    SELECT l.trace_id, l.launch_id, l.pid, l.tid, l.launch_start_ns, l.launch_end_ns, l.event_id,
-           t.class, t.device_id, t.stream, message_bytes AS bytes, dur_ns - coalesce(wait_ns, 0) AS quick_ns,
-           lag(t.class) OVER in_order IS DISTINCT FROM t.class
+    SELECT l.*, t.class, t.device_id, t.stream, message_bytes AS bytes,
+           dur_ns - coalesce(wait_ns, 0) AS quick_ns,
+           lag(turn) OVER in_order IS DISTINCT FROM turn - 1
+           OR lag(t.class) OVER in_order IS DISTINCT FROM t.class
            OR lag(t.stream) OVER in_order IS DISTINCT FROM t.stream AS begins
-    FROM (SELECT * FROM gpu_op_launch SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM timed)
-        USING (trace_id, pid, tid)) AS l
-    LEFT JOIN (FROM timed WHERE message_bytes <= thresholds().small_message_bytes AND type <> 'other') AS t
-        USING (trace_id, event_id)
-    WINDOW in_order AS (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY l.launch_start_ns, l.event_id)
+    FROM placed AS l JOIN (
+        FROM timed WHERE message_bytes <= thresholds().small_message_bytes AND type <> 'other'
+    ) AS t USING (trace_id, event_id)
+    WINDOW in_order AS (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY turn)
 ),
 numbered AS (
     SELECT *, sum(CASE WHEN begins THEN 1 ELSE 0 END) OVER (PARTITION BY trace_id, pid, tid
-        ORDER BY launch_start_ns, event_id ROWS UNBOUNDED PRECEDING) AS run
+        ORDER BY turn ROWS UNBOUNDED PRECEDING) AS run
     FROM launch
 ),
 in_run AS (
-    SELECT trace_id, pid, tid, run FROM numbered WHERE class IS NOT NULL
-    GROUP BY ALL HAVING count(*) >= thresholds().fewest_batched
+    SELECT trace_id, pid, tid, run FROM numbered GROUP BY ALL HAVING count(*) >= thresholds().fewest_batched
 ),
-kept AS MATERIALIZED (FROM numbered SEMI JOIN in_run USING (trace_id, pid, tid, run) WHERE class IS NOT NULL),
+kept AS MATERIALIZED (FROM numbered SEMI JOIN in_run USING (trace_id, pid, tid, run)),
 least AS (SELECT trace_id, class, min(quick_ns) AS least_ns FROM kept GROUP BY ALL),
 small AS MATERIALIZED (
     SELECT k.*, least_ns,

@@ -305,7 +305,9 @@ WITH operator AS (FROM query_table(worked) WHERE trace_id = coalesce(getvariable
 slice AS MATERIALIZED (
     SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator
     UNION ALL
-    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0 FROM gpu_op_launch
+    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0
+    FROM gpu_op_launch SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM operator)
+        USING (trace_id, pid, tid)
 ),
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
