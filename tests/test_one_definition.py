@@ -207,7 +207,7 @@ def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, t
         assert recorded.launched.depth().max() == deepest
         is_full = room >= limits.queue_depth
         assert (blocked["at_limit"] > 0, summary["full_ns"] > 0) == (is_full, is_full)
-        assert (len(waits_of(recorded).start) > 0) == is_full
+        assert (len(waits_of(recorded, recorded.submitted).start) > 0) == is_full
     if is_full:
         # While the queue fills, a kernel of 21 us starts for every ten calls of 2 us. After that,
         # a call takes as long as a kernel.
@@ -223,7 +223,8 @@ def test_a_queue_that_grows_deep_and_holds_no_call_up_is_full_to_nobody(tmp_path
         assert run.ask("launch_stats")[0]["queue_depth_max"] > 1_024
         assert run.ask("full_queue")[0]["at_limit"] == 0
         assert run.ask("queue_summary")[0]["full_ns"] == 0
-        assert not len(waits_of(recording_of(run, 1, Thresholds())).start)
+        recorded = recording_of(run, 1, Thresholds())
+        assert not len(waits_of(recorded, recorded.submitted).start)
 
 
 def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(tmp_path):

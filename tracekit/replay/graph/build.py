@@ -124,11 +124,12 @@ class _Builder:
         self.device = recorded.device
         self.order = recorded.order
         self.stream_waits = stream_waits(recorded)
+        self.submitted = recorded.submitted_beside(self.stream_waits[0])
         self.limited_by = self._limited_by()
 
     def edges(self) -> tuple[Host, Ints, Edges]:
         """The threads (blocked where they may wait), their joins, and all edges."""
-        waits = waits_of(self.recorded)
+        waits = waits_of(self.recorded, self.submitted)
         # Waits that end at the same instant share a join.
         host = self.recorded.host.blocking(waits.start, waits.end)
         joins, join = np.unique(waits.end, return_inverse=True)
@@ -205,11 +206,9 @@ class _Builder:
 
     def _launch_edges(self, host: Host, joins: Ints, ops: int) -> Edges:
         op = np.flatnonzero(self.device.linked)
-        key = host.key(self.device.thread[op], host.origin_ns + self.recorded.submitted[op])
+        key = host.key(self.device.thread[op], host.origin_ns + self.submitted[op])
         source = root_of(host, joins, ops, key)
-        fixed = self._allowed(
-            EdgeKind.LAUNCH, op, self.device.start[op] - self.recorded.submitted[op]
-        )
+        fixed = self._allowed(EdgeKind.LAUNCH, op, self.device.start[op] - self.submitted[op])
         return Edges.make(
             EdgeKind.LAUNCH,
             source,
@@ -235,10 +234,9 @@ class _Builder:
         """
         waited = np.full(len(self.device.start), NEVER, np.int64)
         np.maximum.at(waited, self.stream_waits[0], self.device.end[self.stream_waits[1]])
-        launched = np.where(
-            self.device.linked, self.recorded.submitted + self.recorded.usual.latency_ns, NEVER
-        )
-        gap_ns = self.recorded.usual.gap_ns
+        usual = self.recorded.usual
+        launched = np.where(self.device.linked, self.submitted + usual.latency_ns, NEVER)
+        gap_ns = usual.gap_ns
         latest = np.argmax([launched, self.order.free + gap_ns, waited + gap_ns], axis=0)
         kinds = np.array([EdgeKind.LAUNCH, EdgeKind.STREAM, EdgeKind.WAIT], np.int8)
         return np.where(self.device.linked, kinds[latest], np.int8(-1))

@@ -107,6 +107,18 @@ class Recording:
         start = np.where(queued, np.minimum(start, device.call + usual.call_ns), start)
         return np.where(device.linked, start, 0)
 
+    def submitted_beside(self, waiting: Ints) -> Ints:
+        """The same, knowing the ops that wait for another stream.
+
+        Of the other blocking copies, those that begin long after their stream was free were being
+        prepared until then.
+        """
+        device, usual = self.device, self.usual
+        late = device.is_blocking & (device.start - self.order.free > self.thresholds.wait_ns)
+        late[waiting] = False
+        start = np.clip(device.start - usual.least_latency_ns, device.call, device.call_end)
+        return np.where(late & device.linked, start, self.submitted)
+
     @property
     def ready(self) -> Ints:
         """The earliest start of each op that its launch and its stream allow."""

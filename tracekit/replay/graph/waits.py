@@ -55,12 +55,16 @@ class Waits:
 _NONE = np.zeros(0, np.int64)
 
 
-def waits_of(recorded: Recording) -> Waits:
-    """All stretches in which the trace's threads may stand still."""
+def waits_of(recorded: Recording, submitted: Ints) -> Waits:
+    """All stretches in which the trace's threads may stand still.
+
+    Args:
+        submitted: the instant in each launch call from which its op could start.
+    """
     return Waits.all(
         [
             _sync_calls(recorded),
-            _blocking_copies(recorded),
+            _blocking_copies(recorded, submitted),
             _full_queues(recorded),
             _fetches(recorded),
             *_handovers(recorded),
@@ -138,7 +142,7 @@ def _blocked_until(ended: Ints, end: Ints, thresholds: Thresholds) -> Ints:
     return np.where(end - ended > thresholds.wait_ns, ended, end)
 
 
-def _blocking_copies(recorded: Recording) -> Waits:
+def _blocking_copies(recorded: Recording, submitted: Ints) -> Waits:
     """Copy calls that return when their own op has ended."""
     device = recorded.device
     op = np.flatnonzero(device.is_blocking)
@@ -149,7 +153,7 @@ def _blocking_copies(recorded: Recording) -> Waits:
     blocked_until = _blocked_until(ended, device.call_end[op], recorded.thresholds)
     return Waits.make(
         EdgeKind.SYNC,
-        recorded.host.key(device.thread[op], origin + recorded.submitted[op]),
+        recorded.host.key(device.thread[op], origin + submitted[op]),
         recorded.host.key(device.thread[op], origin + blocked_until),
         own_cause=recorded.causes.index("copy"),
         op=op,
