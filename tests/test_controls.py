@@ -103,7 +103,7 @@ REAL = {
     "mi300x-resnet-checkpoint": "communication",
     "mi300x-triton-compiled": "math",
     "b200-vllm-eager": "python",
-    "a100-alexnet": "allocation",
+    "a100-alexnet": "dispatch",
     "mi250-minitoy": "launch",
 }
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import tracekit
-from tests.atoms import MS, US, Launch, Sync, Work, operator, step
+from tests.atoms import MS, US, Call, Launch, Sync, Work, operator, step
 from tests.bench.advice import advised, first_cells
 from tests.bench.confidence import expected
 from tests.planted import is_right, planted
@@ -76,6 +76,19 @@ def test_one_long_event_does_not_decide(once, marked, tmp_path):
     assert event.cause == ("python" if isinstance(once, Work) else "launch")
     assert analysis.causal.gains.one_offs_ns > 150 * MS
     assert any("without one-offs" in why for why in analysis.verdict.why)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(marked, tmp_path):
+    freed = [Sync(2 * US), Call("cudaFree", 200 * MS, "allocation")]
+    analysis = analyzed(tmp_path, loop(once=freed, marked=marked))
+    assert analysis.verdict.regime == "compute-bound"
+    (event,) = analysis.one_offs
+    assert (event.name, event.cause) == ("cudaFree", "allocation")
+    assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
+    assert analysis.causal.gains.removed["allocation"] < 0.01
+    # It takes longer than all the rest: what is advised first is to warm up.
+    assert [each.once for each in analysis.advice][:1] == [True]
 
 
 def test_what_every_step_does_is_no_one_off(tmp_path):

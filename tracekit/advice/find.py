@@ -30,6 +30,7 @@ def find(
 ) -> FixList:
     """What could be changed in a window of a trace, most worth first.
 
+    What happened once comes last; first, if it takes longer than the rest of the window.
     `findings` are code, severity and message of what is wrong with the trace. Advice is listed if
     it saves the share `advised_gain` of the window. With `combine`, the list also tells what the
     best combination gives.
@@ -73,13 +74,15 @@ def find(
         larger = (prices.larger_batch(each, thresholds.free_growth) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {code: message for code, severity, message in findings if severity != "info"}
+    listed = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
+    once = _once(replay.one_offs, least_ns)
+    is_start = sum(each.saves_ns for each in once) > prices.window_ns
     return FixList(
         trace=replay.database.name,
         window=judged.name,
         window_ns=prices.window_ns,
         bottleneck=None,
-        advice=[_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
-        + _once(replay.one_offs, least_ns),
+        advice=[*once, *listed] if is_start else [*listed, *once],
         together=together,
         unlooked=unlooked,
         notes=[],

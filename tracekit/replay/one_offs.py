@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import Floats, Ints, sums
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, sums
+from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.scaling import Scale
 from tracekit.thresholds import QueryThresholds
 
@@ -80,9 +81,66 @@ def _holds(outer: OneOff, inner: OneOff) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class _Work:
+    """The work of host threads: their stretches, and the own work of calls that may wait.
+
+    A synchronization's own work is left out: it is a wait that the trace does not explain.
+    """
+
+    graph: Graph
+    edge: Ints
+    """The edges that hold the own work of calls, in the order of `at`."""
+    at: Ints
+    """The last key of each such call."""
+    ns: Ints
+    """Their own work, summed up to each of them, after a 0."""
+
+    @staticmethod
+    def of(graph: Graph) -> _Work:
+        edges = graph.edges
+        edge = np.flatnonzero(
+            (edges.kind == EdgeKind.HOST)
+            & (edges.target > graph.ops)
+            & (edges.fixed_cause != graph.number("sync"))
+        )
+        edge = edge[np.argsort(edges.target[edge], kind="stable")]
+        at = graph.joins[edges.target[edge] - 1 - graph.ops] - 1
+        ns = np.cumsum(np.append(0, edges.fixed_ns[edge].astype(np.int64)))
+        return _Work(graph, edge, at, ns)
+
+    def between(self, begin: Ints, end: Ints) -> Ints:
+        """The work from each `begin` to its `end` on the same thread, in ns."""
+        own = self.ns[np.searchsorted(self.at, end)] - self.ns[np.searchsorted(self.at, begin)]
+        return self.graph.host.work_between(begin, end) + own
+
+    def lasting(self, thread: int, start_ns: int, dur_ns: int) -> tuple[int, int, int]:
+        """The keys at which an interval begins and ends on a thread, and the work between them."""
+        times = np.array([start_ns, start_ns + dur_ns])
+        keys = self.graph.host.key(np.array([thread, thread]), times)
+        begin, end = keys.tolist()
+        return begin, end, int(self.between(keys[:1], keys[1:])[0]) if end > begin else 0
+
+    def calls(self, begin: int, end: int) -> Ints:
+        """The edges that hold the own work of the calls from `begin` to `end`."""
+        first, last = np.searchsorted(self.at, [begin, end])
+        return self.edge[first:last]
+
+    def main_cause(self, begin: int, end: int) -> str:
+        """The cause with most work between two keys of a thread."""
+        graph, edge = self.graph, self.calls(begin, end)
+        host = graph.host.cut(np.array([begin, end]))
+        stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
+        worked = host.worked(np.diff(host.borders)[stretches], stretches)
+        edges, causes = graph.edges, len(graph.causes)
+        by_cause = sums(host.cause[stretches], worked, causes)
+        by_cause += sums(edges.fixed_cause[edge], edges.fixed_ns[edge], causes)
+        return graph.causes[int(by_cause.argmax())]
+
+
 def _priced(replay: Replay) -> list[OneOff]:
     """The candidates with the excess of their work; those without any are left out."""
-    graph = replay.graph
+    graph, worked = replay.graph, _Work.of(replay.graph)
     rows = replay.database.ask("one_offs", trace=replay.trace_id)
     number = {each: i for i, each in enumerate(graph.host.threads)}
     index = {}
@@ -95,19 +153,18 @@ def _priced(replay: Replay) -> list[OneOff]:
             found.append(_one_off(row, row["usual_ns"], row["dur_ns"], begin, begin + 1))
             continue
         thread = number[row["pid"], row["tid"]]
-        begin, end, work = _work(graph, thread, row["start_ns"], row["dur_ns"])
+        begin, end, work = worked.lasting(thread, row["start_ns"], row["dur_ns"])
         usual = row["usual_ns"]
         if row["at_place"]:
             # The waits in what recurs are not its work.
-            alike = (_work(graph, thread, *each.values())[2] for each in row["at_place"])
+            alike = (worked.lasting(thread, *each.values())[2] for each in row["at_place"])
             usual = median_low(alike)
         found.append(_one_off(row, usual, work, begin, end))
-    return [
-        each for each in [*found, *_slow_steps(replay), *_slow_start(replay)] if each.excess_ns > 0
-    ]
+    found += [*_slow_steps(replay, worked), *_slow_start(replay, worked)]
+    return [each for each in found if each.excess_ns > 0]
 
 
-def _slow_steps(replay: Replay) -> list[OneOff]:
+def _slow_steps(replay: Replay, worked: _Work) -> list[OneOff]:
     """Profiler steps with far more work than the median step, a part for each launching thread."""
     graph, steps = replay.graph, replay.steps
     if len(steps) < QueryThresholds().fewest_alike or "phase" in steps.kinds:
@@ -119,7 +176,7 @@ def _slow_steps(replay: Replay) -> list[OneOff]:
     # A row for each step, a column for each thread.
     begin = host.key(threads[None, :], began[:, None])
     end = host.key(threads[None, :], (began + lasted)[:, None])
-    work = host.work_between(begin.ravel(), end.ravel()).reshape(begin.shape)
+    work = worked.between(begin.ravel(), end.ravel()).reshape(begin.shape)
     usual = np.sort(work, axis=0)[(len(work) - 1) // 2]
     slow = np.flatnonzero(work.sum(axis=1) >= SLOW * usual.sum())
     if 2 * len(slow) > len(steps):
@@ -130,7 +187,7 @@ def _slow_steps(replay: Replay) -> list[OneOff]:
         row |= {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
         for thread in np.flatnonzero(work[number] > usual).tolist():
             keys = int(begin[number, thread]), int(end[number, thread])
-            row["cause"] = _main_cause(graph, *keys)
+            row["cause"] = worked.main_cause(*keys)
             # A wait that the trace does not explain is not work.
             if row["cause"] == "sync":
                 continue
@@ -138,13 +195,13 @@ def _slow_steps(replay: Replay) -> list[OneOff]:
     return found
 
 
-def _slow_start(replay: Replay) -> list[OneOff]:
+def _slow_start(replay: Replay, worked: _Work) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; a part for each launching thread."""
     graph, steps, thresholds = replay.graph, replay.steps, QueryThresholds()
     if len(steps) and "phase" not in steps.kinds:
         return []
-    op, key, ratio, enough = _paces(replay)
+    op, key, ratio, enough = _paces(replay, worked)
     if not enough:
         return []
     # Launches in order of time, in parts of about the same number.
@@ -165,16 +222,16 @@ def _slow_start(replay: Replay) -> list[OneOff]:
     }  # fmt: skip
     found = []
     for thread in np.unique(graph.device.thread[op[start]]).tolist():
-        begin, end, work = _work(graph, thread, begin_ns, until - since)
+        begin, end, work = worked.lasting(thread, begin_ns, until - since)
         if work:
-            row["cause"] = _main_cause(graph, begin, end)
+            row["cause"] = worked.main_cause(begin, end)
             found.append(_one_off(row, round(work / factor), work, begin, end))
     span_ns = int(graph.device.end.max() - graph.device.start.min())
     is_long = sum(each.excess_ns for each in found) >= thresholds.long_share * span_ns
     return found if is_long else []
 
 
-def _paces(replay: Replay) -> tuple[Ints, Ints, Floats, bool]:
+def _paces(replay: Replay, worked: _Work) -> tuple[Ints, Ints, Floats, bool]:
     """For each launch: an op of it, its key, the host's work since the thread's launch before over
     the median of that for the kernels of its name; and whether the names are enough to compare."""
     graph, thresholds = replay.graph, QueryThresholds()
@@ -184,7 +241,7 @@ def _paces(replay: Replay) -> tuple[Ints, Ints, Floats, bool]:
     key, first = np.unique(key, return_index=True)
     op = op[first]
     follows = np.append(False, host.thread_of(key[1:]) == host.thread_of(key[:-1]))[: len(key)]
-    work = host.work_between(key[np.flatnonzero(follows) - 1], key[follows])
+    work = worked.between(key[np.flatnonzero(follows) - 1], key[follows])
     op, key = op[follows], key[follows]
     if len(op) < thresholds.start_parts * thresholds.fewest_alike:
         return op, key, np.zeros(0), False
@@ -199,21 +256,6 @@ def _paces(replay: Replay) -> tuple[Ints, Ints, Floats, bool]:
     return op[known], key[known], ratio[known], 2 * int(known.sum()) > len(op)
 
 
-def _main_cause(graph: Graph, begin: int, end: int) -> str:
-    """The cause with most work between two keys of a thread."""
-    host = graph.host.cut(np.array([begin, end]))
-    stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
-    worked = host.worked(np.diff(host.borders)[stretches], stretches)
-    return graph.causes[int(sums(host.cause[stretches], worked, len(graph.causes)).argmax())]
-
-
-def _work(graph: Graph, thread: int, start_ns: int, dur_ns: int) -> tuple[int, int, int]:
-    """The keys at which an interval begins and ends on a thread, and the work between them."""
-    keys = graph.host.key(np.array([thread, thread]), np.array([start_ns, start_ns + dur_ns]))
-    begin, end = keys.tolist()
-    return begin, end, int(graph.host.work_between(keys[:1], keys[1:])[0]) if end > begin else 0
-
-
 def _one_off(row: dict[str, Any], usual_ns: int, work_ns: int, begin: int, end: int) -> OneOff:
     given = {key: row[key] for key in ("kind", "event_id", "start_ns", "dur_ns", "cause", "name")}
     excess_ns = work_ns - usual_ns
@@ -222,19 +264,30 @@ def _one_off(row: dict[str, Any], usual_ns: int, work_ns: int, begin: int, end: 
 
 def without(found: list[OneOff], graph: Graph) -> Scale:
     """The scale of a replay in which one-offs have no excess."""
-    scale = Scale.of(graph)
-    host = graph.host
+    scale, worked = Scale.of(graph), _Work.of(graph)
+    host, edges = graph.host, graph.edges
     work = host.worked(np.diff(host.borders), slice(None))
     left = np.ones(len(host), np.bool_)
+    calls_left = np.ones(len(edges), np.bool_)
     # From the inside out: what a step holds has been scaled before the rest of the step.
     for each in sorted(found, key=lambda each: each.end - each.begin):
         if each.on_host:
             where = left & host.within(np.array([each.begin]), np.array([each.end]))
-            worked = int(work[where].sum())
-            if worked:
-                scale.host.scale(max(0.0, 1 - each.excess_ns / worked), where)
+            calls = _chosen(worked.calls(each.begin, each.end), len(edges)) & calls_left
+            ns = int(work[where].sum()) + int(edges.fixed_ns[calls].sum())
+            if ns:
+                factor = max(0.0, 1 - each.excess_ns / ns)
+                scale.host.scale(factor, where)
+                scale.fixed.scale(factor, calls)
             left &= ~where
+            calls_left &= ~calls
         else:
-            factor = np.array([1 - each.excess_ns / each.dur_ns])
-            scale.op.scale_each(factor, np.array([each.begin]))
+            factors = np.array([1 - each.excess_ns / each.dur_ns])
+            scale.op.scale_each(factors, np.array([each.begin]))
     return scale
+
+
+def _chosen(which: Ints, count: int) -> Flags:
+    chosen = np.zeros(count, np.bool_)
+    chosen[which] = True
+    return chosen

@@ -43,19 +43,25 @@ def render(fixes: FixList, *, every: bool = False) -> None:
 
 def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
     """Prints one line of the terminal for each piece of advice: what it saves alone, what to do."""
-    for number, each in enumerate(advice):
+    first = _first(advice)
+    for each in advice:
         saved = "once" if each.share is None else percent(each.share)
         line = f"{saved:>6}  {duration(each.saves_ns):>7}  {each.title}"
-        aside = _aside(each, bottleneck) if number == 0 else ""
+        aside = _aside(each, bottleneck) if each is first else ""
         room = out.width - len(line) - len(aside) - 2
         if each.where and room > _SHORTEST:
             line += f": {_end(each.where, room)}"
         out.print(Text(line + aside), no_wrap=True, overflow="ellipsis")
 
 
+def _first(advice: Sequence[Advice]) -> Advice | None:
+    """The first line on what recurs."""
+    return next((each for each in advice if not each.once), None)
+
+
 def _aside(advice: Advice, bottleneck: str | None) -> str:
-    """Tells of the first line if it is against another cause than the verdict's bottleneck."""
-    if not bottleneck or advice.once or advice.cause == bottleneck:
+    """Tells of that line if it is not against the verdict's bottleneck."""
+    if not bottleneck or advice.cause == bottleneck:
         return ""
     return f" (not against the bottleneck, {bottleneck})"
 
@@ -63,17 +69,18 @@ def _aside(advice: Advice, bottleneck: str | None) -> str:
 def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
     """Prints a line for each piece of advice: what it saves alone, and what to do where.
 
-    The first line tells if it is against another cause than the verdict's bottleneck.
+    The first line on what recurs tells if it is not against the verdict's bottleneck.
     """
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for _ in range(2):
         rows.add_column(justify="right", no_wrap=True)
     rows.add_column()
     rows.add_column(no_wrap=True)
-    for number, each in enumerate(advice):
+    first = _first(advice)
+    for each in advice:
         saved = "once" if each.share is None else percent(each.share)
         line = _line(each)
-        if number == 0:
+        if each is first:
             line.append(_aside(each, bottleneck))
         rows.add_row(saved, duration(each.saves_ns), line, f"{each.effort} effort")
     out.print(rows)

@@ -121,12 +121,12 @@ def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int
     most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
     if any(each.cause == verdict.bottleneck for each in recurring):
         return [
-            f"The bottleneck, {verdict.bottleneck}, would save {most}; the first line, against "
+            f"The bottleneck, {verdict.bottleneck}, would save {most}; {first.remedy}, against "
             f"{first.cause}, saves more than what was found against it."
         ]
     return [
         f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
-        f"found; the first line is against {first.cause}."
+        f"found; {first.remedy} is against {first.cause}."
     ]
 
 

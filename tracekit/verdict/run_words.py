@@ -147,7 +147,7 @@ def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
         return []
     own = next(each for each in analyses if each.trace.trace_id == late.trace_id)
     by = f", by {own.verdict.bottleneck}" if own.verdict.bottleneck else ""
-    best = own.advice[0] if own.advice else None
+    best = next((each for each in own.advice if not each.once), None)
     worth = ""
     if best is not None and best.where:
         worth = f"; most worth a change there: {best.title.lower()} ({_clipped(best.where)})"
