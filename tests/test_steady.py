@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import tracekit
-from tests.atoms import MS, US, Call, Launch, Sync, Work, operator, step
+from tests.atoms import MS, US, BlockingCopy, Call, Launch, Op, Sync, Work, operator, step
 from tests.bench.advice import advised, first_cells
 from tests.bench.confidence import expected
 from tests.planted import is_right, planted
@@ -89,6 +89,37 @@ def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(ma
     assert analysis.causal.gains.removed["allocation"] < 0.01
     # It takes longer than all the rest: what is advised first is to warm up.
     assert [each.once for each in analysis.advice][:1] == [True]
+
+
+def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):
+    saved = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
+    analysis = analyzed(
+        tmp_path, loop(steps=12, once=[operator("aten::copy_", 3 * US, saved)] * 30)
+    )
+    assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
+        "compute-bound", "math-or-memory",
+    )  # fmt: skip
+    (event,) = analysis.one_offs
+    assert (event.kind, event.side, event.cause) == ("step", "device", "copy")
+    assert (event.name, event.excess_ns) == ("ProfilerStep#3", 150 * MS)
+    gains = analysis.causal.gains
+    assert gains.device_one_offs_ns == 150 * MS
+    assert gains.window_ns == pytest.approx(12 * 4 * MS, rel=0.05)
+    assert gains.removed.get("copy", 0) < 0.01
+    assert "copy in ProfilerStep#3 150 ms" in analysis.verdict.why[0]
+
+
+def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(tmp_path):
+    tried = [
+        operator("aten::conv2d", 20 * US, Launch(6 * US, (Op("math", 3 * MS, f"variant_{n}"),)))
+        for n in range(20)
+    ]
+    analysis = analyzed(tmp_path, loop(once=tried, kernel_ns=5 * US))
+    assert analysis.verdict.regime == "overhead-bound"
+    assert {(each.kind, each.side) for each in analysis.one_offs} == {
+        ("step", "device"), ("step", "host"),
+    }  # fmt: skip
+    assert analysis.gpu.busy_ns > 0.9 * analysis.window.span_ns
 
 
 def test_what_every_step_does_is_no_one_off(tmp_path):

@@ -17,6 +17,7 @@ from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.critical_path import Path
 from tracekit.replay.graph.arrays import sums
+from tracekit.replay.one_offs import OneOff
 from tracekit.replay.ranges import Ranges
 from tracekit.replay.simulator import Run
 from tracekit.replay.whatif import Replay
@@ -49,7 +50,9 @@ class Gains:
     """Work on each cause in the whole trace, on any thread or device, without the time spent
     waiting."""
     one_offs_ns: int = 0
-    """What one-offs add to the window's length (tracekit/replay/one_offs.py)."""
+    """What one-offs add to the window's length (tracekit/replay/one_offs)."""
+    device_one_offs_ns: int = 0
+    """Of that, what the device works longer."""
     removed_at_most: dict[str, float] = field(default_factory=dict)
     """With math or memory-bandwidth removed, if it also limits all kernels of `math-or-memory`:
     what removing it gains lies between `removed` and this. Empty if the trace tells the limit of
@@ -82,7 +85,7 @@ class Causal:
 class WindowGains:
     """The gains of all windows of a trace, from one shared set of replays.
 
-    With `steady`, every replay leaves out what happened once (tracekit/replay/one_offs.py).
+    With `steady`, every replay leaves out what happened once (tracekit/replay/one_offs).
     """
 
     def __init__(self, replay: Replay, dilation: float | None = None, steady: bool = True) -> None:
@@ -128,6 +131,8 @@ class WindowGains:
         window = self._windows["trace", 0] if kind == "trace" else self._windows[kind, number]
         measured = self._measured_ns[window]
         removed = [(name, gain[window]) for name, gain in self._removed.items()]
+        one_offs_ns = self._recorded_ns[window] - measured
+        device_ns = sum(each.excess_ns for each in self._on_device(kind, number))
         return Gains(
             measured,
             self._gains["host"][window],
@@ -136,9 +141,19 @@ class WindowGains:
             self._gains["cuda-graph"][window],
             self._gains["unknown"][window],
             self._work_ns,
-            self._recorded_ns[window] - measured,
+            one_offs_ns,
+            min(device_ns, max(0, one_offs_ns)),
             {name: gain[window] for name, gain in self._at_most.items()},
         )
+
+    def _on_device(self, kind: str, number: int) -> list[OneOff]:
+        """The one-offs of the window that are ops."""
+        found = [each for each in self.replay.one_offs if self.steady and not each.on_host]
+        if kind != "step":
+            return found
+        steps = self.replay.steps
+        ops = set(steps.op[steps.step == number].tolist()) if found else set()
+        return [each for each in found if each.ops <= ops]
 
     def causal(self, kind: str, number: int) -> Causal:
         """The gains with the critical path and the speed at which the verdict flips."""

@@ -21,10 +21,9 @@ from tracekit.verdict.model import (
     Saving,
     Verdict,
 )
-from tracekit.verdict.regime import host_gain, regime_of
+from tracekit.verdict.regime import host_gain, regime_of, steady_busy_ns
 from tracekit.verdict.steady import (
     named_window,
-    steady_busy_ns,
     steady_sentences,
     step_sentences,
     window_sentences,
@@ -110,7 +109,7 @@ def _judge_gpu(
             "it could turn the verdict either way."
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
-    busy = steady_busy_ns(facts, beside.one_offs) / max(1, span - gains.one_offs_ns)
+    busy = steady_busy_ns(gpu, gains) / max(1, span - gains.one_offs_ns)
     why += _gain_sentences(facts, busy, causal, regime, bottleneck, thresholds)
     why += limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)

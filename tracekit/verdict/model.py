@@ -214,6 +214,8 @@ class OneOffEvent:
     excess_ns: int
     """What it takes beyond the usual."""
     kind: str
+    side: str
+    """Which side takes longer: `host` or `device`."""
     cause: str
     name: str | None
     place: str | None

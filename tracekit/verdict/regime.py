@@ -38,14 +38,20 @@ def host_gain(facts: Facts, gains: Gains) -> float:
     assert facts.gpu is not None
     if facts.window.kind == "step" or not gains.window_ns:
         return gains.host
-    idle = 1 - facts.gpu.busy_ns / gains.window_ns
+    idle = 1 - steady_busy_ns(facts.gpu, gains) / gains.window_ns
     return min(gains.host, max(idle, 0.0))
+
+
+def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
+    """The device's busy time, one-offs aside."""
+    return max(0, gpu.busy_ns - gains.device_one_offs_ns)
 
 
 def accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     """The regime by time alone: the device's busy time against its time waiting for the host,
     one-offs aside."""
-    return OVERHEAD if _waited_ns(idle) - gains.one_offs_ns > gpu.busy_ns else COMPUTE
+    waited_ns = _waited_ns(idle) - (gains.one_offs_ns - gains.device_one_offs_ns)
+    return OVERHEAD if waited_ns > steady_busy_ns(gpu, gains) else COMPUTE
 
 
 def _waited_ns(idle: Idle) -> int:

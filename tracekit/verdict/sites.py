@@ -26,11 +26,11 @@ _NAMELESS = {
 def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
     """The one-offs as reported, each with its place in the program.
 
-    A step's excess is that of all threads.
+    A step's excess is that of all threads; on the device, that of a cause.
     """
     events: list[OneOffEvent] = []
-    for (start_ns, event_id), same in groupby(
-        found, key=lambda each: (each.start_ns, each.event_id)
+    for (start_ns, event_id, _), same in groupby(
+        found, key=lambda each: (each.start_ns, each.event_id, each.on_host or each.cause)
     ):
         parts = list(same)
         first, site = parts[0], sites.get(event_id, {})
@@ -40,6 +40,7 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
                 dur_ns=first.dur_ns,
                 excess_ns=sum(each.excess_ns for each in parts),
                 kind=first.kind,
+                side="host" if first.on_host else "device",
                 cause="capture" if first.kind == "capture" else first.cause,
                 name=first.name,
                 place=site.get("python_line") or site.get("module") or site.get("cpu_op"),

@@ -11,6 +11,7 @@ from tracekit.replay.gains import Causal, Gains
 from tracekit.text import duration, share
 from tracekit.thresholds import QueryThresholds, Thresholds
 from tracekit.verdict.model import Facts, OneOffEvent, Period, Repetition, Window
+from tracekit.verdict.regime import steady_busy_ns
 
 _NAMED = 3
 
@@ -32,19 +33,12 @@ def steady_sentences(
     )
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
     busy_ns, span_ns, left_ns = facts.gpu.busy_ns, facts.window.span_ns, gains.window_ns
-    left = share(steady_busy_ns(facts, one_offs), left_ns)
+    left = share(steady_busy_ns(facts.gpu, gains), left_ns)
     return [
         f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(facts.window)} "
         f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs: "
         f"{named}{more}."
     ]
-
-
-def steady_busy_ns(facts: Facts, one_offs: Sequence[OneOffEvent]) -> int:
-    """The device's busy time without the excess of kernels that took long once."""
-    assert facts.gpu is not None
-    long_ops = sum(each.excess_ns for each in one_offs if each.kind == "op")
-    return max(0, facts.gpu.busy_ns - long_ops)
 
 
 def named_window(window: Window) -> str:
@@ -54,6 +48,8 @@ def named_window(window: Window) -> str:
 
 def called(event: OneOffEvent) -> str:
     """A one-off in a sentence."""
+    if event.kind == "step" and event.side == "device":
+        return f"{event.cause} in {event.name}"
     return event.name or ("time outside all slices" if event.kind == "stretch" else event.cause)
 
 
@@ -81,10 +77,9 @@ def repetition_doubts(
             "state."
         )
     if causal and sum(each.excess_ns for each in one_offs) > causal.gains.window_ns:
-        doubts.append(
-            "One-off events take longer than what is left to judge: this is more a start than a "
-            "steady run."
-        )
+        has_steps = repetition and repetition.steps >= QueryThresholds().fewest_alike
+        start = "" if has_steps else ": this is more a start than a steady run"
+        doubts.append(f"One-off events take longer than what is left to judge{start}.")
     return doubts
 
 
