@@ -109,6 +109,24 @@ def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):
     assert "copy in ProfilerStep#3 150 ms" in analysis.verdict.why[0]
 
 
+@pytest.mark.parametrize("kernel_ns", [5 * US, 400 * US])
+def test_what_is_copied_before_the_first_kernel_does_not_decide(kernel_ns, tmp_path):
+    copied = BlockingCopy(2 * MS, 3 * MS, name="Memcpy HtoD (Pageable -> Device)")
+    weights = [operator("aten::copy_", 3 * US, copied)] * 30
+    analysis = analyzed(tmp_path, [*weights, *loop(marked=False, kernel_ns=kernel_ns)])
+    expected = "overhead-bound" if kernel_ns < 20 * US else "compute-bound"
+    assert analysis.verdict.regime == expected
+    assert analysis.verdict.bottleneck != "copy"
+    assert [(each.kind, each.side) for each in analysis.one_offs] == [
+        ("start", "host"), ("start", "device"),
+    ]  # fmt: skip
+    assert analysis.one_offs[1].excess_ns == 90 * MS
+    assert ": copies before the first kernel 150 ms" in analysis.verdict.why[0]
+    # A copy of its input alone is part of what a pass does.
+    alone = analyzed(tmp_path, [*weights[:1], *loop(marked=False, kernel_ns=kernel_ns)])
+    assert alone.one_offs == []
+
+
 def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(tmp_path):
     tried = [
         operator("aten::conv2d", 20 * US, Launch(6 * US, (Op("math", 3 * MS, f"variant_{n}"),)))

@@ -4,7 +4,7 @@ the trace."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median_low
 
 from tracekit.replay.gains import Causal, Gains
@@ -22,14 +22,13 @@ def steady_sentences(
     """What was taken out of the window that is judged, and what is left of it."""
     if facts.gpu is None or gains.one_offs_ns < thresholds.named_gain * facts.window.span_ns:
         return []
-    alike: dict[str, list[int]] = {}
+    alike: dict[str, list[OneOffEvent]] = {}
     for each in one_offs:
         if _overlap(facts, each):
-            alike.setdefault(called(each), []).append(each.excess_ns)
-    longest = sorted(alike.items(), key=lambda item: -sum(item[1]))[:_NAMED]
+            alike.setdefault(called(each), []).append(each)
+    longest = sorted(alike.items(), key=lambda item: -_excess_ns(item[1]))[:_NAMED]
     named = ", ".join(
-        f"{f'{len(ns)} x ' if len(ns) > 1 else ''}{name} {duration(sum(ns))}"
-        for name, ns in longest
+        f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
     )
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
     busy_ns, span_ns, left_ns = facts.gpu.busy_ns, facts.window.span_ns, gains.window_ns
@@ -39,6 +38,16 @@ def steady_sentences(
         f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs: "
         f"{named}{more}."
     ]
+
+
+def _excess_ns(events: Iterable[OneOffEvent]) -> int:
+    return sum(each.excess_ns for each in events)
+
+
+def _times(events: Iterable[OneOffEvent]) -> str:
+    """How often something happened; on both sides at once, it happened once."""
+    count = len({each.start_ns for each in events})
+    return f"{count} x " if count > 1 else ""
 
 
 def named_window(window: Window) -> str:
@@ -76,7 +85,7 @@ def repetition_doubts(
             "Nothing repeats: most kernels ran once or twice, so the trace does not show a steady "
             "state."
         )
-    if causal and sum(each.excess_ns for each in one_offs) > causal.gains.window_ns:
+    if causal and _excess_ns(one_offs) > causal.gains.window_ns:
         has_steps = repetition and repetition.steps >= QueryThresholds().fewest_alike
         start = "" if has_steps else ": this is more a start than a steady run"
         doubts.append(f"One-off events take longer than what is left to judge{start}.")

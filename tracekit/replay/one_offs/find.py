@@ -12,7 +12,8 @@ from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Flags, Ints
 from tracekit.replay.one_offs.host_work import HostWork
 from tracekit.replay.one_offs.model import SLOW, OneOff, one_off
-from tracekit.replay.one_offs.slow_steps import busy_steps, slow_start, slow_steps
+from tracekit.replay.one_offs.slow_steps import busy_steps, slow_steps
+from tracekit.replay.one_offs.start import copies_beforehand, slow_start
 from tracekit.replay.scaling import Scale
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def one_offs_of(replay: Replay) -> list[OneOff]:
         is_told = covered >= replay.thresholds.told_share * each.excess_ns
         if each.kind in ("step", "start"):
             rest = each.excess_ns - covered
-            if rest >= (SLOW - 1) / 2 * each.usual_ns and not (each.ops and is_told):
+            if rest > 0 and rest >= (SLOW - 1) / 2 * each.usual_ns and not (each.ops and is_told):
                 kept.append(replace(each, excess_ns=rest))
         elif not is_told:
             kept = [other for other in kept if other not in inner] + [each]
@@ -75,9 +76,8 @@ def _priced(replay: Replay) -> list[OneOff]:
             alike = (worked.lasting(thread, *each.values())[2] for each in row["at_place"])
             usual = median_low(alike)
         found.append(one_off(row, usual, work, begin, end))
-    found += [
-        *slow_steps(replay, worked), *busy_steps(replay), *slow_start(replay, worked),
-    ]  # fmt: skip
+    found += slow_steps(replay, worked) + busy_steps(replay)
+    found += slow_start(replay, worked) + copies_beforehand(replay, worked)
     return [each for each in found if each.excess_ns > 0]
 
 
