@@ -110,21 +110,31 @@ def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):
 
 
 @pytest.mark.parametrize("kernel_ns", [5 * US, 400 * US])
-def test_what_is_copied_before_the_first_kernel_does_not_decide(kernel_ns, tmp_path):
-    copied = BlockingCopy(2 * MS, 3 * MS, name="Memcpy HtoD (Pageable -> Device)")
-    weights = [operator("aten::copy_", 3 * US, copied)] * 30
-    analysis = analyzed(tmp_path, [*weights, *loop(marked=False, kernel_ns=kernel_ns)])
+@pytest.mark.parametrize("place", ["before", "within"])
+def test_copies_in_a_row_do_not_decide(kernel_ns, place, tmp_path):
+    direction = "HtoD (Pageable -> Device)" if place == "before" else "DtoH (Device -> Pageable)"
+    copied = BlockingCopy(2 * MS, 3 * MS, name=f"Memcpy {direction}")
+    copies = [operator("aten::copy_", 3 * US, copied)] * 30
+    once, first = ((), copies) if place == "before" else (copies, [])
+    atoms = [*first, *loop(once=once, marked=False, kernel_ns=kernel_ns)]
+    analysis = analyzed(tmp_path, atoms)
     expected = "overhead-bound" if kernel_ns < 20 * US else "compute-bound"
     assert analysis.verdict.regime == expected
     assert analysis.verdict.bottleneck != "copy"
     assert [(each.kind, each.side) for each in analysis.one_offs] == [
-        ("start", "host"), ("start", "device"),
+        ("copies", "host"), ("copies", "device"),
     ]  # fmt: skip
     assert analysis.one_offs[1].excess_ns == 90 * MS
-    assert ": copies before the first kernel 150 ms" in analysis.verdict.why[0]
-    # A copy of its input alone is part of what a pass does.
-    alone = analyzed(tmp_path, [*weights[:1], *loop(marked=False, kernel_ns=kernel_ns)])
-    assert alone.one_offs == []
+    assert not any(each.once for each in analysis.advice)
+
+
+def test_copies_that_recur_are_no_one_offs(tmp_path):
+    copied = BlockingCopy(2 * US, 3 * MS, name="Memcpy HtoD (Pageable -> Device)")
+    inputs = [operator("aten::copy_", 3 * US, copied)] * 12
+    few = [operator("aten::copy_", 3 * US, copied)] * 3
+    for atoms in ([*inputs, *loop(3, marked=False)[:-1]] * 2, [*few, *loop(marked=False)[:-1]]):
+        analysis = analyzed(tmp_path, [*atoms, Sync(2 * US)])
+        assert not [each for each in analysis.one_offs if each.kind == "copies"]
 
 
 def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(tmp_path):

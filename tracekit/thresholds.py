@@ -75,6 +75,12 @@ class QueryThresholds:
     settled_share: float = _asked(
         0.5, "allocation has settled if none follows after this share of the launches"
     )
+    fewest_copies: int = _asked(
+        10, "this many copies between host and device in a row can be weights, or a checkpoint"
+    )
+    copied_share: float = _asked(
+        0.1, "if they take this share of the device's time, in a trace without steps"
+    )
     after_capture_ns: int = _asked(
         20_000_000, "calls on graphs this soon after a capture's end belong to the capture"
     )

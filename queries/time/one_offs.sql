@@ -3,7 +3,8 @@
 -- column trace_id (id): the trace
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation, but for the
 --     profiler's steps, with all inside), capture (of a graph, to its instantiation), compilation, allocation
---     (all of it, if it ends in the first half of the launches) or op (a communicating kernel)
+--     (all of it, if it ends in the first half of the launches), op (a communicating kernel) or copies
+--     (between host and device, many in a row on a thread)
 -- column event_id (id): the slice or kernel; NULL: none was recorded
 -- column pid (id): the process; of a kernel, NULL
 -- column tid (id): the thread; of a kernel, NULL
@@ -20,7 +21,8 @@
 -- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run
 -- (by launches), or twice at the same place of the program after the run's first quarter. A trace of one or
 -- two steps has no stretches and no kernels here: it does not tell what each step repeats. A trace of few
--- launches has none but captures.
+-- launches has none but captures. Copies in a row are a model's weights or a checkpoint; with steps, the step
+-- tells of them.
 WITH span AS MATERIALIZED (
     SELECT trace_id, end_ns - start_ns AS ns FROM windows JOIN main_device USING (trace_id, device_id)
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
@@ -159,6 +161,39 @@ allocation AS (
     QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().settled_share
         AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= thresholds().long_share * span_ns
 ),
+-- Copies in a row on a thread: no other op is launched between them.
+copying AS (
+    SELECT l.trace_id, l.pid, l.tid, launch_id, launch_start_ns, launch_end_ns, op.name, op.dur_ns,
+           coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE) AS is_copy
+    FROM gpu_op_launch AS l JOIN gpu_ops AS op ON l.trace_id = op.trace_id AND l.event_id = op.event_id
+    LEFT JOIN memcpys AS m ON l.trace_id = m.trace_id AND l.event_id = m.event_id
+    WHERE (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM thread)
+        AND l.trace_id NOT IN (SELECT trace_id FROM stepped)
+),
+turning AS (
+    SELECT *, is_copy IS DISTINCT FROM lag(is_copy) OVER on_thread AS is_new,
+           sum(dur_ns) OVER (PARTITION BY trace_id) AS all_ns
+    FROM copying WINDOW on_thread AS (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, launch_id)
+),
+numbered AS (
+    SELECT *, sum(CASE WHEN is_new THEN 1 ELSE 0 END) OVER (PARTITION BY trace_id, pid, tid
+        ORDER BY launch_start_ns, launch_id ROWS UNBOUNDED PRECEDING) AS run
+    FROM turning
+),
+row_of_copies AS (
+    SELECT trace_id, pid, tid, arg_min(launch_id, launch_start_ns) AS event_id,
+           min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns, mode(name) AS name
+    FROM numbered WHERE is_copy GROUP BY trace_id, pid, tid, run
+    HAVING count(*) >= thresholds().fewest_copies
+        AND sum(dur_ns) >= thresholds().copied_share * any_value(all_ns)
+),
+copies AS (
+    SELECT c.trace_id, 'copies' AS kind, c.event_id, c.pid, c.tid, c.start_ns, c.end_ns, 'copy' AS activity,
+           0 AS usual_ns, c.name
+    FROM row_of_copies AS c ASOF JOIN progress AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
+    WINDOW alike AS (PARTITION BY c.trace_id, c.name)
+    QUALIFY count(*) OVER alike = 1 OR max(p.done) OVER alike < thresholds().early_share
+),
 -- Communicating kernels.
 op AS (
     SELECT trace_id, 'op' AS kind, event_id, NULL AS pid, NULL AS tid, start_ns, end_ns,
@@ -214,6 +249,8 @@ once AS (
     FROM capture
     UNION ALL BY NAME
     SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name FROM allocation
+    UNION ALL BY NAME
+    FROM copies
 )
 SELECT o.trace_id, o.kind, o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
        o.usual_ns::BIGINT AS usual_ns,

@@ -188,4 +188,7 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
 
 
 def _answers(remedy: Remedy, event: OneOff) -> bool:
+    # Weights and checkpoints are copied when they are needed: there is nothing to change.
+    if event.kind == "copies" or (event.ops and event.cause == "copy"):
+        return False
     return ("capture" if event.kind == "capture" else event.cause) in remedy.once

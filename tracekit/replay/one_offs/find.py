@@ -13,7 +13,7 @@ from tracekit.replay.graph.arrays import Flags, Ints
 from tracekit.replay.one_offs.host_work import HostWork
 from tracekit.replay.one_offs.model import SLOW, OneOff, one_off
 from tracekit.replay.one_offs.slow_steps import busy_steps, slow_steps
-from tracekit.replay.one_offs.start import copies_beforehand, slow_start
+from tracekit.replay.one_offs.start import slow_start
 from tracekit.replay.scaling import Scale
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def one_offs_of(replay: Replay) -> list[OneOff]:
         is_told = covered >= replay.thresholds.told_share * each.excess_ns
         if each.kind in ("step", "start"):
             rest = each.excess_ns - covered
-            if rest > 0 and rest >= (SLOW - 1) / 2 * each.usual_ns and not (each.ops and is_told):
+            if rest >= (SLOW - 1) / 2 * each.usual_ns and not (each.ops and is_told):
                 kept.append(replace(each, excess_ns=rest))
         elif not is_told:
             kept = [other for other in kept if other not in inner] + [each]
@@ -76,9 +76,19 @@ def _priced(replay: Replay) -> list[OneOff]:
             alike = (worked.lasting(thread, *each.values())[2] for each in row["at_place"])
             usual = median_low(alike)
         found.append(one_off(row, usual, work, begin, end))
-    found += slow_steps(replay, worked) + busy_steps(replay)
-    found += slow_start(replay, worked) + copies_beforehand(replay, worked)
+        if row["kind"] == "copies":
+            copies = _launched(graph, begin, end)
+            ns = int(graph.device.ns[copies].sum())
+            found.append(one_off(row, 0, ns, ops=copies.tolist()))
+    found += slow_steps(replay, worked) + busy_steps(replay) + slow_start(replay, worked)
     return [each for each in found if each.excess_ns > 0]
+
+
+def _launched(graph: Graph, begin: int, end: int) -> Ints:
+    """The ops launched between two keys of a thread."""
+    device = graph.device
+    key = graph.host.key(device.thread, graph.host.origin_ns + device.call)
+    return np.flatnonzero(device.linked & (key >= begin) & (key < end))
 
 
 def without(found: list[OneOff], graph: Graph) -> Scale:

@@ -17,7 +17,7 @@ class OneOff:
     """An event that happened once, or took far longer than its like."""
 
     kind: str
-    """As in queries/time/one_offs.sql, `step`, or `start` of a run without steps."""
+    """As in queries/time/one_offs.sql, `step`, or `start` (of a run without steps)."""
     event_id: int | None
     start_ns: int
     """On the trace's clock."""

@@ -1,8 +1,8 @@
-"""What belongs to the start of a run without steps: slow launches, and copies before them."""
+"""The start of a run without steps, if its launches are slow."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,35 +13,6 @@ from tracekit.thresholds import QueryThresholds
 
 if TYPE_CHECKING:
     from tracekit.replay.whatif import Replay
-
-_COPIES = "copies before the first kernel"
-
-
-def copies_beforehand(replay: Replay, worked: HostWork) -> list[OneOff]:
-    """The copies before the first kernel of a run without steps, if they are many: a model's
-    weights on their way to the device. A part for each thread that copies, one for the device."""
-    graph, steps = replay.graph, replay.steps
-    device = graph.device
-    is_copy = device.cause == graph.number("copy")
-    kernel = np.flatnonzero(device.linked & ~is_copy)
-    if not len(kernel) or (len(steps) and "phase" not in steps.kinds):
-        return []
-    ops = np.flatnonzero(device.linked & is_copy & (device.call < device.call[kernel].min()))
-    ns, all_ns = int(device.ns[ops].sum()), int(device.ns.sum())
-    if len(ops) < replay.thresholds.few_ops or ns < QueryThresholds().long_share * all_ns:
-        return []
-    origin_ns, found = graph.host.origin_ns, []
-    row: dict[str, Any] = {"kind": "start", "event_id": None, "name": _COPIES}
-    for thread in np.unique(device.thread[ops]).tolist():
-        mine = ops[device.thread[ops] == thread]
-        since, until = int(device.call[mine].min()), int(device.call_end[mine].max())
-        row |= {"start_ns": origin_ns + since, "dur_ns": until - since}
-        begin, end, work = worked.lasting(thread, row["start_ns"], row["dur_ns"])
-        if work:
-            row["cause"] = worked.main_cause(begin, end)
-            found.append(one_off(row, 0, work, begin, end))
-    row["cause"] = "copy"
-    return [*found, one_off(row, 0, ns, ops=ops.tolist())]
 
 
 def slow_start(replay: Replay, worked: HostWork) -> list[OneOff]:
