@@ -143,13 +143,18 @@ def test_a_table_sorts_and_searches(report, chromium):
     with opened(chromium, path) as view:
         figure = view.page.locator("[data-figure$='-kernels']")
         figure.scroll_into_view_if_needed()
+        # The page's script has made it a table that sorts.
+        figure.locator("th.dt-orderable-asc").first.wait_for()
         counts = figure.locator("tbody tr td:nth-child(3)")
         figure.get_by_role("button", name="count").or_(
             figure.get_by_role("columnheader", name="count")
         ).first.click()
+        expect(figure.locator("th[aria-sort=ascending]")).to_contain_text("count")
         rising = [int(each.replace(",", "")) for each in counts.all_inner_texts()]
         assert rising == sorted(rising)
         figure.get_by_role("searchbox").fill("nccl")
+        rows = figure.locator("tbody tr")
+        expect(rows).not_to_have_count(len(rising))
         names = figure.locator("tbody tr td:first-child").all_inner_texts()
         assert names
         assert all("nccl" in name.lower() for name in names)
