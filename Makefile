@@ -2,9 +2,11 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3.14 || echo python3)
 BIN := .venv/bin
 DEMO := build/demo
+# Without it, each process that imports PyTorch would compile it again: 4 s instead of 2 s.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Bytecode is compiled when it is first imported: all of PyTorch's at once would take half a minute.
-PIP = $(BIN)/python -m pip install --disable-pip-version-check -qq --no-compile -c constraints.txt
+PIP = python -m pip install --disable-pip-version-check -qq --no-compile -c constraints.txt
 # What HolisticTraceAnalysis imports. It also lists JupyterLab, with 60 packages, and never imports it.
 HTA_NEEDS := networkx 'pandas<3' plotly psutil pydot pyyaml
 
@@ -12,12 +14,14 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo wheels browser test test-all bench docs gpu-captures gpu-check clean
+.PHONY: demo wheels browser shells checks test test-all bench docs gpu-captures gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
 
-test: .venv/installed browser
+test: .venv/installed browser checks
+
+checks:
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
@@ -30,10 +34,18 @@ browser:
 	    apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk >/dev/null; } || \
 	  echo 'no Chromium: tests of pages are skipped (on Debian: apt install chromium)' >&2
 
-# Tries all of what `make test` takes a sample of, as it says at its end, and starts each command in
-# a process of its own.
+# Tries all of what `make test` takes a sample of, as it says at its end, starts each command in a
+# process of its own, and has all extras: only tests that need a GPU are skipped.
 test-all: export TRACEKIT_TEST_ALL = 1
-test-all: test
+test-all: BIN := build/test-all/bin
+test-all: build/test-all/installed browser shells checks
+
+# Completion is tested in each shell that there is.
+shells:
+	@command -v fish zsh >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	    apt-get install -y -qq --no-install-recommends fish zsh >/dev/null; } || \
+	  echo 'no fish or zsh: their completion is not tested (on Debian: apt install fish zsh)' >&2
 
 # Loads a generated trace with tracekit and with other tools, and prints one table; then what
 # remedies promise beside what they gain. Takes minutes.
@@ -70,16 +82,28 @@ gpu-check: .venv/installed
 	@$(BIN)/python -m tests.bench.gpu_check build/gpu-check.md
 
 .venv/installed: pyproject.toml constraints.txt $(NATIVE)
+	$(call install,.venv,$(EXTRAS))
+
+build/test-all/installed: pyproject.toml constraints.txt $(NATIVE)
+	$(call install,build/test-all,$(EXTRAS)$(comma)notebook$(comma)frameworks-test$(comma)docs)
+	@$(@D)/bin/$(PIP) --no-deps liger-kernel build pyproject_hooks
+
+comma := ,
+EXTRAS := capture,report,mcp,lake,ray,dev
+
+# Makes the virtual environment $(1) with tracekit's extras $(2), and HolisticTraceAnalysis.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || \
 	  { echo 'tracekit needs Python 3.11 to 3.14: make PYTHON=/path/to/python3.11' >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo '$(PYTHON) has no venv module: install it (on Debian: apt install python3-venv)' >&2; exit 2; }
-	@rm -rf .venv
-	@$(PYTHON) -m venv .venv
-	@$(PIP) setuptools ziglang
-	@$(PIP) --no-build-isolation -e '.[capture,report,mcp,dev]' $(HTA_NEEDS)
-	@$(PIP) --no-deps HolisticTraceAnalysis
+	@rm -rf $(1)
+	@$(PYTHON) -m venv $(1)
+	@$(1)/bin/$(PIP) setuptools ziglang
+	@$(1)/bin/$(PIP) --no-build-isolation -e '.[$(2)]' $(HTA_NEEDS)
+	@$(1)/bin/$(PIP) --no-deps HolisticTraceAnalysis
 	@touch $@
+endef
 
 # Wheels for every system, from this one, and the source distribution; then tries the wheel for
 # this system. The others are built, not run.

@@ -216,3 +216,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("left to `make test-all`", sep="-")
         for each in sorted(LEFT_OUT):
             terminalreporter.line(each)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line of `make test-all` counts what was skipped, by reason."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if IS_ALL and reporter is not None and not hasattr(config, "workerinput"):
+        skipped = Counter(
+            report.longrepr[2].removeprefix("Skipped: ")
+            for report in reporter.stats.get("skipped", ())
+        )
+        told = [f"{count} {reason}" for reason, count in skipped.most_common()]
+        reporter.write_line("skipped: " + ("; ".join(told) or "nothing"))
