@@ -1,13 +1,13 @@
 """The SQL files have one form, and all thresholds are in tracekit/thresholds.py."""
 
 import ast
-import csv
 import re
 from pathlib import Path
 
 import pytest
 
 from tests import traces
+from tracekit.database.names import _MACROS, spellings
 
 QUERIES = Path(__file__).parents[1] / "queries"
 FILES = sorted(QUERIES.rglob("*.sql"))
@@ -67,25 +67,31 @@ def test_no_number_that_judges_stands_in_a_query(file):
     assert [n for n in compared + large + parts if n not in known.get(name, [])] == []
 
 
-def test_each_rank_of_kernel_patterns_has_one_class():
-    rows = list(csv.DictReader((QUERIES / "views" / "kernel_patterns.csv").open()))
-    ranks = [int(row["rank"]) for row in rows]
-    assert ranks == sorted(ranks)
-    assert set(ranks) == set(range(1, ranks[-1] + 1))
-    assert len({(row["rank"], row["class"]) for row in rows}) == ranks[-1]
-    assert all(row["known_from"] for row in rows)
-    assert len({row["pattern"] for row in rows}) == len(rows)
+def test_spellings_have_known_facets_and_kinds_a_source_and_no_twin():
+    rows = spellings()
+    assert {row.facet for row in rows} == {*_MACROS, "trait"}
+    kinds = {row.meaning for row in rows if row.facet == "kind"}
+    assert {kind for row in rows for kind in row.kinds.split()} <= kinds
+    assert all(row.source and re.compile(row.pattern) for row in rows)
+    assert len({(row.facet, row.kinds, row.meaning, row.pattern) for row in rows}) == len(rows)
 
 
-def test_kernels_are_known_by_the_table_of_patterns(tmp_path):
+def test_a_rank_of_kernel_classes_has_one_class():
+    classes = [row for row in spellings() if row.facet == "class"]
+    ranks = sorted({row.rank for row in classes})
+    assert ranks == list(range(1, ranks[-1] + 1))
+    assert len({(row.rank, row.meaning) for row in classes}) == ranks[-1]
+
+
+def test_the_spelling_of_the_lowest_rank_tells_a_kernel_s_class(tmp_path):
     names = ["ncclDevKernel", "TRITON_POI_fused", "sgemm_norm", "convert_f16", "cuConv2d", "what"]
     with traces.load(
         tmp_path, [traces.gpu_op(i, 1, i, name=n) for i, n in enumerate(names)]
     ) as run:
         known = run.fetch("""
-            SELECT k.name, k.class, arg_min(p.class, rank)
-            FROM kernels AS k LEFT JOIN kernel_patterns AS p
-              ON regexp_matches(k.name, '(?i)' || pattern)
+            SELECT k.name, k.class, arg_min(p.meaning, rank)
+            FROM kernels AS k LEFT JOIN spelling AS p
+              ON facet = 'class' AND regexp_matches(k.name, pattern)
             GROUP BY ALL ORDER BY ALL
         """)[1]
     assert [name for name, *_ in known] == sorted(names)
@@ -96,11 +102,11 @@ def test_kernels_are_known_by_the_table_of_patterns(tmp_path):
 def sql_in_python() -> dict[str, str]:
     """SQL strings in the package's modules, by file, line and column.
 
-    constants.py is left out: it generates SQL from Python's tables.
+    constants.py and names.py are left out: they generate SQL from tables.
     """
     found = {}
     for path in (QUERIES.parent / "tracekit").rglob("*.py"):
-        if path.name == "constants.py":
+        if path.name in ("constants.py", "names.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):

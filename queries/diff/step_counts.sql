@@ -26,7 +26,7 @@ counted AS (
     SELECT trace_id, 'allocations', NULL, name, start_ns, 1 FROM runtime_calls WHERE activity = 'allocation'
     UNION ALL
     SELECT trace_id, 'compiled_regions', NULL, name, start_ns, 1 FROM slices
-    WHERE starts_with(name, 'Torch-Compiled Region')
+    WHERE has(traits, 'compiled_region')
     UNION ALL
     SELECT trace_id, 'kernels', op.class, op.name, coalesce(launch_start_ns, op.start_ns), 1
     FROM gpu_ops AS op LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE op.kind = 'kernel'

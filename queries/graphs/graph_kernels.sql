@@ -21,7 +21,7 @@ SELECT
     sum(g.dur_ns)
     / nullif(sum(sum(g.dur_ns)) OVER (PARTITION BY g.trace_id, g.device_id), 0) AS share_of_graphs
 FROM gpu_op_launch AS l JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-WHERE contains(launch_name, 'GraphLaunch') AND l.trace_id = coalesce(getvariable('trace'), l.trace_id)
+WHERE is_graph AND l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 GROUP BY g.trace_id, g.device_id, launch_name, g.name, g.class
 ORDER BY total_ns DESC, g.name, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -13,10 +13,9 @@
 -- doubts: no_compiled_code
 -- The slices' names: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo, _functorch and _inductor.
 WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled_part(kind, name) AS part
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled AS part
     FROM slices
-    WHERE kind IN ('cpu_op', 'annotation', 'python') AND compiled_part(kind, name) IS NOT NULL
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE compiled IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 outer_slice AS (SELECT * FROM outermost('named', of_name := TRUE)),
 inclusive AS (

@@ -33,8 +33,8 @@
 -- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
 WITH operator AS MATERIALIZED (
     SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
-           is_metadata_operator(o.name) AS is_view, is_calling_operator(o.name) AS is_frame,
-           is_allocating_operator(o.name) AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
+           has(o.traits, 'metadata') AS is_view, has(o.traits, 'calling') AS is_frame,
+           has(o.traits, 'allocating') AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
     FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
     WHERE h.trace_id = coalesce(getvariable('trace'), h.trace_id)
 ),
@@ -61,8 +61,7 @@ limited AS (
 -- Calls of collectives on any thread, and what they call in Python, such as Work.wait.
 collective AS MATERIALIZED (
     SELECT trace_id, event_id, start_ns, end_ns FROM slices
-    WHERE label_id IN (SELECT label_id FROM slice_label WHERE is_collective_call(kind, name))
-      AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE has(traits, 'collective_call') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 waiting AS (
     SELECT trace_id, event_id FROM collective
@@ -80,7 +79,7 @@ role AS (
     UNION ALL
     -- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
     SELECT trace_id, event_id, NULL, 'compute', NULL FROM annotations
-    WHERE side = 'host' AND name LIKE '## Call CompiledFxGraph%'
+    WHERE has(traits, 'compiled_graph')
 ),
 step AS (SELECT trace_id, name, start_ns, end_ns FROM steps),
 win AS (
@@ -147,14 +146,17 @@ launched AS (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_
 evidence AS (
     SELECT trace_id, string_agg(DISTINCT sign, ', ' ORDER BY sign) AS signs
     FROM (
-        SELECT trace_id, device_sign(kind, name) AS sign FROM slices
-        WHERE label_id IN (SELECT label_id FROM slice_label WHERE device_sign(kind, name) IS NOT NULL)
+        SELECT trace_id, regexp_extract(name, '^(triton_[a-z]+_|[A-Za-z_:]+)') AS sign FROM slices
+        WHERE has(traits, 'device_only')
         UNION ALL
-        SELECT trace_id, 'allocations on a device' FROM memory_events WHERE is_device_type(device_type)
+        SELECT trace_id, 'allocations on a device' FROM memory_events
+        -- c10::DeviceType of memory that is neither the host's (0) nor none's (14, meta).
+        WHERE device_type NOT IN (0, 14)
         UNION ALL
         -- A listed GPU may be unused, and a backend is one of several unless it stands alone.
-        SELECT trace_id, 'backend ' || device_backend(metadata) FROM trace
-        WHERE device_backend(metadata) IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)
+        SELECT trace_id, 'backend ' || nullif(regexp_extract(metadata->'distributedInfo'->>'backend',
+            '^(cuda:)?(nccl|rccl|xccl|hccl)$', 2), '') AS sign FROM trace
+        WHERE sign IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)
     ) GROUP BY trace_id
 )
 SELECT

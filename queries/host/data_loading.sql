@@ -11,8 +11,7 @@
 WITH input AS (
     SELECT trace_id, event_id, pid, tid, 'input' AS name, s.name AS source, start_ns, end_ns, dur_ns
     FROM slices AS s
-    WHERE kind IN ('annotation', 'python', 'cpu_op') AND host_activity(kind, s.name) = 'input'
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE activity = 'input' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 fetched AS (SELECT * FROM outermost('input', of_name := TRUE)),
 stepped AS (

@@ -27,8 +27,10 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (
-    SELECT l.*, o.start_ns, o.dur_ns, o.name, o.class FROM gpu_op_launch AS l
+    SELECT l.*, o.start_ns, o.dur_ns, o.class, has(n.traits, 'inductor') AS is_compiled
+    FROM gpu_op_launch AS l
     JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
+    LEFT JOIN gpu_op_name AS n ON o.kind = n.kind AND o.name = n.name
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
 queue AS (
@@ -48,9 +50,9 @@ delay AS (
            count(*) FILTER (
                launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns)
            ) AS late_ops,
-           count(*) FILTER (contains(launch_name, 'GraphLaunch')) / n AS graph_share,
+           count(*) FILTER (is_graph) / n AS graph_share,
            count(*) FILTER (is_fusable) AS fusable,
-           count(*) FILTER (is_fusable AND is_inductor_kernel(name)) / nullif(fusable, 0) AS compiled_share
+           count(*) FILTER (is_fusable AND is_compiled) / nullif(fusable, 0) AS compiled_share
     FROM (
         SELECT *, kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
             AS is_fusable FROM linked

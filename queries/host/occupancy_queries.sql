@@ -11,7 +11,7 @@
 -- doubts: no_runtime_calls
 WITH call AS (
     SELECT trace_id, event_id, name, dur_ns FROM runtime_calls
-    WHERE is_runtime_query(name) AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE call = 'query' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 costed AS (FROM costed_calls('call'))
 SELECT trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,

@@ -22,7 +22,8 @@ inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outerm
 SELECT
     trace_id, name, count(*) AS count, sum(self_ns)::BIGINT AS self_ns, any_value(total_ns) AS total_ns,
     sum(self_ns)::BIGINT // count(*) AS self_per_call_ns, coalesce(sum(gpu_ops), 0)::BIGINT AS gpu_ops,
-    coalesce(sum(launches), 0) / count(*) AS launches_per_call, is_metadata_operator(name) AS is_metadata
+    coalesce(sum(launches), 0) / count(*) AS launches_per_call,
+    has(any_value(traits), 'metadata') AS is_metadata
 FROM cpu_ops JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, name)
 LEFT JOIN launched USING (trace_id, event_id)
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)

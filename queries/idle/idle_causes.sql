@@ -14,7 +14,7 @@
 -- column gaps (count): gaps to which this cause contributed
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 -- views/timeline.sql defines gaps and whether the host was late for them, views/host.sql (host_segment) what
--- the launching thread did at each instant, host_activity() in views/names.sql the activity of a slice by its
+-- the launching thread did at each instant, the tables in queries/names the activity of a slice by its
 -- name, and views/parts.sql the share of each window.
 -- `launch` is the call that launched the op which ended the gap, `launch_latency` the time from its return
 -- to the op's start. `untraced`: the thread's innermost open slice was a range that the user annotated, or no

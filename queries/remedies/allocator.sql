@@ -17,11 +17,10 @@
 -- empties the cache; one inside an operator makes room for its result.
 -- https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 WITH named AS (
-    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns, contains(name, 'Free') AS frees,
+    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns, call <> 'allocate' AS frees,
            dur_ns >= thresholds().one_off_ratio * median(dur_ns) OVER (PARTITION BY trace_id, name) AS is_far
     FROM runtime_calls
-    WHERE activity = 'allocation' AND trace_id = coalesce(getvariable('trace'), trace_id)
-        AND regexp_matches(name, '^(cuda|hip)(Malloc|Free)$|^cuMem(Create|Release|Map|Unmap|SetAccess)')
+    WHERE has(traits, 'device_memory') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 launched AS (
     SELECT trace_id, pid, tid, launch_start_ns AS at_ns,

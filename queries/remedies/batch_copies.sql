@@ -43,12 +43,9 @@ copy AS MATERIALIZED (
 call AS (SELECT trace_id, launch_id AS event_id FROM copy),
 site AS MATERIALIZED (FROM places_of('call')),
 -- The operators whose only work is to copy, with all that they call.
-named AS (SELECT label_id FROM slice_label WHERE kind = 'cpu_op'
-    AND regexp_matches(name, '^aten::_?(to|to_copy|copy|copy_from|cuda|clone|contiguous|zero|fill|zeros|'
-        || 'zeros_like|new_zeros|tensor)_?$')),
 copying AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices SEMI JOIN named USING (label_id)
-    WHERE trace_id IN (SELECT trace_id FROM copy)
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
+    WHERE has(traits, 'moves_or_fills') AND trace_id IN (SELECT trace_id FROM copy)
 ),
 operator AS MATERIALIZED (FROM outermost('copying')),
 placed AS (

@@ -20,7 +20,7 @@ WITH kernel AS MATERIALIZED (
            coalesce(nullif(regexp_extract(name, 'batched_transpose|\w+(?i:nhwc)\w*'), ''), name) AS kernel
     FROM kernels AS k LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
     WHERE k.trace_id = coalesce(getvariable('trace'), k.trace_id)
-        AND regexp_matches(name, '(?i)nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|^batched_transpose_\d+x\d+_')
+        AND name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'layout_change'))
 ),
 call AS (SELECT trace_id, event_id FROM kernel WHERE event_id IS NOT NULL),
 place AS (FROM places_of('call')),

@@ -57,10 +57,9 @@ rate AS (
 ),
 call AS (SELECT trace_id, launch_id AS event_id FROM small),
 site AS (FROM places_of('call')),
-named AS (SELECT label_id FROM slice_label WHERE kind = 'cpu_op' AND is_collective_call(kind, name)),
 calling AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices SEMI JOIN named USING (label_id)
-    WHERE trace_id IN (SELECT trace_id FROM small)
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
+    WHERE kind = 'cpu_op' AND has(traits, 'collective_call') AND trace_id IN (SELECT trace_id FROM small)
 ),
 operator AS (FROM outermost('calling')),
 spare AS MATERIALIZED (

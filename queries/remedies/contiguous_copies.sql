@@ -57,7 +57,7 @@ shaped AS (
     FROM found AS f JOIN place AS p ON f.trace_id = p.trace_id AND f.event_id = p.event_id
     JOIN gpu_ops AS g ON f.trace_id = g.trace_id AND f.gpu_op_id = g.event_id
     JOIN event_row AS e ON f.trace_id = e.trace_id AND f.copy_id = e.event_id
-    WHERE NOT is_backward_operator(place)
+    WHERE place NOT IN (SELECT name FROM slice_label WHERE has(traits, 'backward'))
 )
 SELECT trace_id, place, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,
        event_id, pid, tid, start_ns, dur_ns, 0 AS factor

@@ -16,8 +16,8 @@ WITH launched AS (
     SELECT trace_id, launch_id, any_value(k.name) AS kernel
     FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
-      -- CUDA's and HIP's calls, of a run that captures no graphs: one that does has chosen what to leave out.
-      AND regexp_matches(launch_name, '^(cuda|hip|cu[A-Z])') AND NOT contains(launch_name, 'GraphLaunch')
+      -- Of a run that captures no graphs: one that does has chosen what to leave out.
+      AND can_be_captured AND NOT is_graph
       AND trace_id NOT IN (SELECT trace_id FROM graph_captures)
     GROUP BY ALL
 ),

@@ -14,17 +14,18 @@
 -- The size of what a mask selects is known only when the device has computed it; indexing with a mask calls
 -- nonzero.
 WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, has_data_dependent_size(name) AS is_sized
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns,
+           has(traits, 'data_dependent_size') AS is_sized
     FROM slices
     WHERE kind = 'cpu_op' AND trace_id = coalesce(getvariable('trace'), trace_id)
-        AND (has_data_dependent_size(name)
+        AND (has(traits, 'data_dependent_size')
             OR name IN ('aten::index', 'aten::index_put_', 'aten::_index_put_impl_', 'aten::where'))
 ),
 sized AS (SELECT * FROM named WHERE is_sized),
 -- Printing a tensor asks for sizes, too; not to print it is another remedy's.
 printed AS (
     SELECT trace_id, pid, tid, start_ns, end_ns FROM slices
-    WHERE kind = 'python' AND is_tensor_text(name) AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE has(traits, 'tensor_text') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 asked AS (FROM outermost('named')),
 waiting AS (

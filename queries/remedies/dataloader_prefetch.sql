@@ -15,8 +15,7 @@
 -- persistent_workers)
 WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices
-    WHERE kind IN ('annotation', 'cpu_op') AND is_prefetched_input(name)
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE has(traits, 'prefetched_input') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 place AS (FROM places_of('fetched')),
 counted AS (

@@ -16,9 +16,7 @@
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
-    WHERE (kind IN ('annotation', 'cpu_op') AND contains(name, '_SingleProcessDataLoaderIter.__next__')
-        OR kind = 'python' AND regexp_matches(name, '(^|/)torch/utils/data/_utils/fetch\.py\(\d+\): fetch$'))
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE has(traits, 'own_input') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 -- A worker process cannot easily load with the device.
 loading AS (

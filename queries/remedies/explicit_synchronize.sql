@@ -16,16 +16,15 @@
 -- capture.
 -- https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
 WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM syncs
-    WHERE side = 'host' AND regexp_matches(name, '^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize')
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, call FROM runtime_calls
+    WHERE activity = 'sync' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 site AS (FROM call_site('named')),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
 own AS (
     SELECT n.*, module FROM named AS n LEFT JOIN site AS s USING (trace_id, event_id)
-    WHERE cpu_op IS NULL OR regexp_matches(cpu_op, '^Optimizer\.')
-        OR regexp_matches(python_line, '^<built-in .*[ _]synchronize')
+    WHERE cpu_op IS NULL OR starts_with(cpu_op, 'Optimizer.')
+        OR python_line IN (SELECT name FROM slice_label WHERE has(traits, 'synchronizes'))
 ),
 launched AS (
     SELECT trace_id, pid, tid, launch_start_ns AS start_ns, event_id
@@ -33,8 +32,8 @@ launched AS (
 ),
 call AS (
     SELECT o.*,
-           CASE WHEN contains(o.name, 'Event') THEN 'waits for an event'
-               WHEN contains(o.name, 'Stream') THEN 'waits for a stream'
+           CASE WHEN o.call = 'wait_event' THEN 'waits for an event'
+               WHEN o.call = 'wait_stream' THEN 'waits for a stream'
                ELSE 'waits for the whole device' END
            || if(copy_kind = 'DtoH', ', after a copy to the host', '') AS detail
     FROM own AS o

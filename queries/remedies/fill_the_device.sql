@@ -22,7 +22,7 @@ WITH grid AS (
         WHEN waves > 1 THEN waves / ceil(waves) END AS filled
     FROM kernel_grids()
     WHERE class IN ('gemm', 'convolution', 'attention')
-        AND NOT regexp_matches(name, '(?i)split_?k_?reduce')
+        AND name NOT IN (SELECT name FROM gpu_op_name WHERE has(traits, 'split_k_sum'))
 ),
 kernel AS MATERIALIZED (
     SELECT k.trace_id, k.event_id AS gpu_op_id, l.launch_id AS event_id, k.name, k.start_ns, k.dur_ns,

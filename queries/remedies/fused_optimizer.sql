@@ -28,7 +28,7 @@ step AS MATERIALIZED (
     WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
 ),
 launched AS MATERIALIZED (
-    SELECT s.trace_id, s.event_id AS step_id, l.event_id, l.device_id, l.launch_id, l.launch_name,
+    SELECT s.trace_id, s.event_id AS step_id, l.event_id, l.device_id, l.launch_id, l.is_graph,
            h.cpu_op_id
     FROM gpu_op_launch AS l ASOF JOIN step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
@@ -36,7 +36,7 @@ launched AS MATERIALIZED (
     WHERE l.launch_start_ns < s.end_ns
 ),
 worked AS MATERIALIZED (
-    SELECT n.*, o.name, o.args FROM launched AS n JOIN slices AS o
+    SELECT n.*, o.name, o.compiled, o.args FROM launched AS n JOIN slices AS o
       ON n.trace_id = o.trace_id AND n.cpu_op_id = o.event_id
 ),
 -- One pass of the optimizer over the parameters is one operator for each of them, or one foreach operator.
@@ -44,8 +44,8 @@ pass AS (
     SELECT trace_id, step_id, name, count(DISTINCT launch_id) AS launches,
            count(DISTINCT cpu_op_id) AS calls, contains(name, '_foreach_') AS is_foreach,
            contains(name, '_fused_') OR starts_with(name, 'triton_')
-               OR compiled_part('cpu_op', name) IS NOT NULL
-               OR bool_or(contains(launch_name, 'GraphLaunch')) AS is_fused
+               OR bool_or(compiled IS NOT NULL)
+               OR bool_or(is_graph) AS is_fused
     FROM worked GROUP BY trace_id, step_id, name
 ),
 shape AS (

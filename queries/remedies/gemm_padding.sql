@@ -28,9 +28,10 @@ WITH product AS MATERIALIZED (
 ),
 kernel AS (
     SELECT p.trace_id, p.event_id, g.event_id AS gpu_op_id, g.start_ns, g.dur_ns,
-           regexp_matches(name, '_align[12](\D|$)') AS is_unaligned
+           coalesce(has(n.traits, 'unaligned'), FALSE) AS is_unaligned
     FROM (SELECT trace_id, event_id, unnest(gpu_op_ids) AS gpu_op_id FROM product) AS p
     JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
+    LEFT JOIN gpu_op_name AS n ON g.kind = n.kind AND g.name = n.name
     WHERE g.class = 'gemm'
 ),
 padded AS (

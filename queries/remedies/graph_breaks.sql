@@ -17,13 +17,10 @@
 -- Its function is named after the line, torch_dynamo_resume_in_NAME_at_LINE:
 -- https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/resume_execution.py
 WITH part AS MATERIALIZED (
-    SELECT trace_id, event_id, pid, tid, s.name, start_ns, end_ns, dur_ns, part
-    FROM slices AS s JOIN (SELECT label_id, compiled_part(kind, name) AS part FROM slice_label
-        WHERE kind IN ('cpu_op', 'annotation', 'python') AND compiled_part(kind, name) IS NOT NULL
-    ) USING (label_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled AS part, traits
+    FROM slices AS s WHERE compiled IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-region AS MATERIALIZED (FROM part WHERE starts_with(name, 'Torch-Compiled Region')),
+region AS MATERIALIZED (FROM part WHERE has(traits, 'compiled_region')),
 tree AS (FROM nested('region')),
 inner_region AS MATERIALIZED (
     SELECT r.*, depth FROM region AS r JOIN tree USING (trace_id, event_id) WHERE parent_id IS NOT NULL
@@ -31,7 +28,7 @@ inner_region AS MATERIALIZED (
 resumed AS MATERIALIZED (
     SELECT label_id,
            regexp_replace(name, '\(\d+\): torch_dynamo_resume_in_(.*)_at_(\d+)$', '(\2): \1') AS line
-    FROM slice_label WHERE kind = 'python' AND contains(name, ': torch_dynamo_resume_in_')
+    FROM slice_label WHERE has(traits, 'resumed')
 ),
 -- The frame of the function that resumes is in its region, or just around it.
 frame AS (

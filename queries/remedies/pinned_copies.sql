@@ -24,7 +24,7 @@ WITH copy AS (
     JOIN (SELECT * EXCLUDE (device_id) FROM gpu_op_launch) AS l USING (trace_id, event_id)
     LEFT JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
     WHERE copy_kind IN ('HtoD', 'DtoH') AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
-        AND NOT contains(launch_name, 'GraphLaunch')
+        AND NOT is_graph
 ),
 -- A copy takes a fixed time and one by its size: the smallest tells the former, the largest the latter.
 pinned AS (
@@ -42,7 +42,7 @@ synced AS (
     SELECT c.trace_id, copy_id, min(w.start_ns) AS sync_ns, arg_min(w.dur_ns, w.start_ns) AS sync_dur_ns
     FROM copy AS c
     JOIN (SELECT trace_id, event_id, end_ns FROM slices
-        WHERE kind = 'cpu_op' AND regexp_matches(name, '^aten::(copy_|_to_copy|to)$')) AS o
+        WHERE has(traits, 'copies')) AS o
         ON c.trace_id = o.trace_id AND c.cpu_op_id = o.event_id
     JOIN (SELECT trace_id, pid, tid, start_ns, dur_ns FROM syncs WHERE side = 'host') AS w
         ON c.trace_id = w.trace_id AND c.pid = w.pid AND c.tid = w.tid

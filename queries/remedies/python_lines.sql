@@ -23,15 +23,15 @@ WITH RECURSIVE span AS (
 ),
 frame AS (
     SELECT trace_id, event_id, name FROM slices
-    SEMI JOIN (SELECT label_id FROM slice_label WHERE kind = 'python' AND is_program_line(name)
-        AND activity = 'python' AND NOT is_thread_wait(name)) USING (label_id)
+    SEMI JOIN (SELECT label_id FROM slice_label WHERE is_program_line(traits)
+        AND activity = 'python' AND NOT has(traits, 'thread_wait')) USING (label_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 beneath AS (
     SELECT s.trace_id, s.event_id, h.parent_id, h.self_ns FROM slices AS s
     SEMI JOIN (SELECT label_id FROM slice_label WHERE activity = 'python' AND (kind = 'annotation'
-        OR kind = 'python' AND NOT is_program_line(name) AND NOT is_thread_wait(name)
-            AND NOT regexp_matches(name, 'torch|Tensor|Parameter|PyCapsule|of type object|^nn\.Module: ')))
+        OR kind = 'python' AND NOT is_program_line(traits) AND NOT has(traits, 'thread_wait')
+            AND NOT has(traits, 'of_torch')))
         USING (label_id)
     JOIN host_slice AS h ON s.trace_id = h.trace_id AND s.event_id = h.event_id
     WHERE s.trace_id IN (SELECT trace_id FROM frame)

@@ -45,11 +45,11 @@ weight AS MATERIALIZED (
 ),
 learning AS (
     SELECT DISTINCT trace_id FROM slices
-    WHERE kind IN ('cpu_op', 'annotation') AND (is_backward_operator(name) OR starts_with(name, 'Optimizer.'))
+    WHERE has(traits, 'backward') OR kind IN ('cpu_op', 'annotation') AND starts_with(name, 'Optimizer.')
 ),
 update_step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
-    FROM slices WHERE starts_with(name, 'Optimizer.step#') AND kind IN ('cpu_op', 'annotation')
+    FROM slices WHERE has(traits, 'optimizer_step')
 ),
 site AS (FROM call_site('weight')),
 place AS (FROM places_of('weight')),

@@ -16,7 +16,7 @@
 -- Those in operators whose result's size depends on values are another remedy's, except in a print.
 WITH named AS (
     SELECT trace_id, pid, tid, start_ns, end_ns, kind FROM slices
-    WHERE (kind = 'cpu_op' AND has_data_dependent_size(name) OR kind = 'python' AND is_tensor_text(name))
+    WHERE (has(traits, 'data_dependent_size') OR has(traits, 'tensor_text'))
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 sized AS (FROM named WHERE kind = 'cpu_op'),
@@ -43,7 +43,7 @@ reading AS (
 SELECT trace_id, place, if(is_printed, 'a tensor is printed', cpu_op) AS detail, 'host' AS target,
        event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call JOIN place USING (trace_id, event_id)
-WHERE is_printed OR cpu_op IN ('aten::_local_scalar_dense', 'aten::item', 'aten::is_nonzero', 'aten::equal')
-    OR (regexp_matches(cpu_op, '^aten::(copy_|_to_copy|to)$')
+WHERE is_printed OR cpu_op IN (SELECT name FROM slice_label WHERE has(traits, 'reads_device'))
+    OR (cpu_op IN (SELECT name FROM slice_label WHERE has(traits, 'copies'))
         AND (trace_id, cpu_op_id) IN (SELECT (trace_id, cpu_op_id) FROM reading))
 ORDER BY trace_id, place, start_ns

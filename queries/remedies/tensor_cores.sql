@@ -44,7 +44,7 @@ kernel AS MATERIALIZED (
     SELECT h.*, g.start_ns, g.dur_ns
     FROM held AS h JOIN gpu_ops AS g ON h.trace_id = g.trace_id AND h.gpu_op_id = g.event_id
     WHERE bound = 'math' AND factor < 1
-        AND regexp_matches(g.name, '(?i)sgemm|scudnn|f32f32_f32f32|ffma|simt|^Cijk_\w*?_SB_|fp32')
+        AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
 ),
 place AS (FROM places_of('kernel')),
 placed AS (

@@ -16,12 +16,11 @@
 -- https://docs.pytorch.org/docs/stable/torch.compiler.html
 -- Measured on 180 models: PyTorch 2, ASPLOS 2024, https://docs.pytorch.org/assets/pytorch2-2.pdf
 WITH named AS (
-    -- Names are few, events are many.
-    SELECT label_id, kind, is_module_frame(name) AS is_module, compiled_part(kind, name) AS part,
-           starts_with(name, 'autograd::engine::evaluate_function') AS is_backward,
+    SELECT label_id, kind, has(traits, 'module') AS is_module, compiled AS part,
+           has(traits, 'autograd_node') AS is_backward,
            -- Fused optimizers are another remedy, and collectives and input are no work of a module.
-           is_collective_call(kind, name) OR activity = 'input'
-               OR regexp_matches(name, '^Optimizer\.|AccumulateGrad|^torch\.distributed\.') AS is_apart
+           has(traits, 'collective_call') OR activity = 'input'
+               OR has(traits, 'apart_from_modules') AS is_apart
     FROM slice_label WHERE kind IN ('cpu_op', 'annotation', 'python')
 ),
 frame AS MATERIALIZED (
@@ -64,7 +63,7 @@ outer_part AS MATERIALIZED (FROM outermost('part')),
 launched AS MATERIALIZED (
     SELECT l.trace_id, launch_id, any_value(l.pid) AS pid, any_value(l.tid) AS tid,
            any_value(launch_start_ns) AS start_ns, any_value(launch_end_ns) AS end_ns,
-           bool_or(contains(launch_name, 'GraphLaunch')) AS is_graph
+           bool_or(is_graph) AS is_graph
     FROM gpu_op_launch AS l
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
     GROUP BY l.trace_id, launch_id

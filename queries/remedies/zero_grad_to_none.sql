@@ -15,9 +15,7 @@
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-        AND (kind IN ('annotation', 'cpu_op') AND starts_with(name, 'Optimizer.zero_grad#')
-            OR kind = 'python' AND regexp_matches(name,
-                '(^|/)torch/(optim/optimizer|nn/modules/module)\.py\(\d+\): zero_grad$'))
+        AND has(traits, 'zero_grad')
 ),
 zeroing AS (FROM outermost('named')),
 filling AS (

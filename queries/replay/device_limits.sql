@@ -35,11 +35,13 @@ op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name, roof,
            -- The roof is that of the whole operator: a change of layout inside a convolution is not math.
            CASE WHEN op.activity <> 'compute' THEN 'kind'
-                WHEN roof = 'math' AND NOT is_bound_by_bytes(class, op.name) OR roof <> 'math' THEN 'roofline'
+                WHEN roof = 'math' AND NOT is_bound_by_bytes(class, n.traits) OR roof <> 'math'
+                    THEN 'roofline'
                 WHEN dur_ns < coalesce(getvariable('short_ns'), thresholds().launch_floor_ns) THEN 'duration'
-                WHEN is_bound_by_bytes(class, op.name) THEN 'class' END AS known_by,
-           op.activity, op.class
-    FROM gpu_ops AS op LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id
+                WHEN is_bound_by_bytes(class, n.traits) THEN 'class' END AS known_by,
+           op.activity, op.class, coalesce(has(n.traits, 'latent_attention'), FALSE) AS is_latent
+    FROM gpu_ops AS op LEFT JOIN gpu_op_name AS n ON op.kind = n.kind AND op.name = n.name
+    LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id
     WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
 ),
 -- What limits the other launches of a kernel.
@@ -68,7 +70,7 @@ other AS MATERIALIZED (FROM op ANTI JOIN sibling USING (trace_id, event_id) WHER
 server_step AS (
     SELECT trace_id, pid, tid, start_ns, end_ns, prompt_tokens(name) AS prompt,
            prompt + generated_tokens(name) AS tokens
-    FROM annotations WHERE side = 'host' AND is_server_step(name)
+    FROM annotations WHERE side = 'host' AND has(traits, 'server_step')
 ),
 -- With few tokens, matrix products take as long as reading the weights. Attention to one token of each
 -- request takes as long as reading its cache, unless many heads share that (multi-head latent attention).
@@ -81,7 +83,7 @@ token AS (
     WHERE l.launch_start_ns < s.end_ns
       AND s.tokens <= thresholds().few_tokens_share
           * coalesce(p.flop_per_s['bf16'], p.flop_per_s['fp16']) / p.memory_bytes_per_s
-      AND (o.class <> 'attention' OR s.prompt = 0 AND NOT is_latent_attention(o.name))
+      AND (o.class <> 'attention' OR s.prompt = 0 AND NOT o.is_latent)
 ),
 small AS (
     SELECT o.trace_id, o.event_id FROM other AS o

@@ -17,7 +17,7 @@
 SELECT
     op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, l.launch_id, l.pid, l.tid,
     l.launch_start_ns, l.launch_end_ns,
-    contains(l.launch_name, 'GraphLaunch') AS is_graph, l.is_blocking
+    l.is_graph, l.is_blocking
 FROM gpu_ops AS op LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
 WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
 ORDER BY op.trace_id, op.device_id, op.stream, op.start_ns, op.event_id

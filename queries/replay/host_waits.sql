@@ -21,7 +21,7 @@ WITH recorded AS (
     FROM event_waits GROUP BY trace_id, correlation
 ),
 waiting AS (
-    SELECT *, coalesce(activity = 'allocation', FALSE) AND NOT is_synchronizing_free(name) AS is_maybe
+    SELECT *, coalesce(activity = 'allocation', FALSE) AND call <> 'free_waiting' AS is_maybe
     FROM runtime_calls
     WHERE activity IN ('sync', 'allocation') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
@@ -29,9 +29,9 @@ waiting AS (
 call AS (FROM outermost('waiting'))
 SELECT
     c.trace_id, c.event_id, c.name AS call, c.activity AS cause, pid, tid, start_ns, dur_ns,
-    CASE WHEN is_maybe OR (contains(c.name, 'Event') AND r.record_ns IS NULL) THEN 'maybe'
-        WHEN contains(c.name, 'Event') THEN 'event'
-         WHEN contains(c.name, 'Stream') OR contains(c.name, 'Queue') THEN 'stream'
+    CASE WHEN is_maybe OR (c.call = 'wait_event' AND r.record_ns IS NULL) THEN 'maybe'
+        WHEN c.call = 'wait_event' THEN 'event'
+         WHEN c.call = 'wait_stream' THEN 'stream'
              ELSE 'device' END AS scope,
     r.stream, coalesce(r.record_ns, start_ns) AS until_ns
 FROM call AS c LEFT JOIN recorded AS r ON c.trace_id = r.trace_id AND c.correlation = r.correlation

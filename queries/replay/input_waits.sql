@@ -9,6 +9,6 @@
 -- doubts: no_data_loading
 SELECT trace_id, event_id, pid, tid, start_ns, dur_ns
 FROM slices
-WHERE kind = 'annotation' AND is_prefetched_input(name)
+WHERE kind = 'annotation' AND has(traits, 'prefetched_input')
     AND trace_id = coalesce(getvariable('trace'), trace_id)
 ORDER BY trace_id, pid, tid, start_ns

@@ -15,6 +15,6 @@ SELECT
     any_value(w.wait_on_stream) AS wait_on_stream, min(w.record_ns) AS until_ns
 FROM runtime_calls AS c LEFT JOIN event_waits AS w ON c.trace_id = w.trace_id
     AND c.correlation = w.correlation
-WHERE is_stream_wait(c.name) AND c.trace_id = coalesce(getvariable('trace'), c.trace_id)
+WHERE c.call = 'stream_wait' AND c.trace_id = coalesce(getvariable('trace'), c.trace_id)
 GROUP BY c.trace_id, c.event_id, c.pid, c.tid, c.start_ns
 ORDER BY c.trace_id, c.pid, c.tid, c.start_ns

@@ -10,7 +10,7 @@
 -- doubts: no_stacks
 WITH waiting AS (
     SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns, end_ns FROM slices
-    WHERE kind = 'python' AND is_thread_wait(name) AND dur_ns > 0
+    WHERE has(traits, 'thread_wait') AND dur_ns > 0
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 )
 SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM outermost('waiting')

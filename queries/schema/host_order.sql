@@ -14,14 +14,15 @@ WITH names AS (
         | (enum_code(activity)::BIGINT << $activity_shift)
         | CASE WHEN kind = 'cpu_op' THEN $op_flag ELSE 0 END
         | CASE WHEN kind = 'python' THEN $python_flag ELSE 0 END
-        | CASE WHEN kind = 'python' AND is_module_frame(name) THEN $module_flag ELSE 0 END
+        | CASE WHEN has(traits, 'module') THEN $module_flag ELSE 0 END
         | CASE WHEN activity IN ('input', 'compilation') THEN $covering_flag ELSE 0 END AS ranked
     FROM slice_label WHERE activity IS NOT NULL
 ),
 -- Operators that compute on the host beside a device: long ones that launch nothing.
 long_operator AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns FROM slices
-    WHERE label_id IN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op' AND is_computing_operator(name))
+    WHERE label_id IN (
+        SELECT label_id FROM slice_label WHERE kind = 'cpu_op' AND is_computing_operator(name, work, traits))
       AND dur_ns > thresholds().long_host_work_ns AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
 ),
 computing AS (

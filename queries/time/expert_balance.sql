@@ -44,8 +44,9 @@
 -- times at one place has the number of tokens, clocks and neighbours as causes too. Split sizes are by rank,
 -- not by expert.
 WITH kernel AS MATERIALIZED (
-    SELECT trace_id, event_id, device_id, activity, name, dur_ns, start_ns, cpu_op, module, module_id, step,
-           CASE WHEN contains(launch_name, 'GraphLaunch') THEN launch_id END AS replay_id
+    SELECT trace_id, event_id, device_id, activity, class, name, dur_ns, start_ns, cpu_op, module,
+           module_id, step,
+           CASE WHEN is_graph THEN launch_id END AS replay_id
     FROM gpu_op_origin WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 site AS (SELECT trace_id, event_id, cpu_op FROM graph_sites() WHERE cpu_op IS NOT NULL),
@@ -53,11 +54,13 @@ called AS MATERIALIZED (
     SELECT k.* REPLACE (CASE WHEN replay_id IS NULL THEN k.cpu_op ELSE s.cpu_op END AS cpu_op)
     FROM kernel AS k LEFT JOIN site AS s USING (trace_id, event_id)
 ),
--- Names are few, kernels are many.
+expert_operator AS (SELECT name FROM slice_label WHERE has(traits, 'expert_operator')),
 known AS MATERIALIZED (
-    SELECT name, cpu_op, coalesce(expert_part(name), CASE WHEN is_expert_operator(cpu_op)
-               THEN CASE kernel_class(name) WHEN 'gemm' THEN 'experts' ELSE 'routing' END END) AS part
-    FROM (SELECT DISTINCT name, cpu_op FROM called WHERE activity = 'compute') WHERE part IS NOT NULL
+    SELECT c.name, cpu_op, coalesce(expert, CASE WHEN cpu_op IN (FROM expert_operator)
+               THEN CASE class WHEN 'gemm' THEN 'experts' ELSE 'routing' END END) AS part
+    FROM (SELECT DISTINCT name, class, cpu_op FROM called WHERE activity = 'compute') AS c
+    JOIN gpu_op_name AS n ON n.kind = 'kernel' AND c.name = n.name
+    WHERE part IS NOT NULL
 ),
 compute AS MATERIALIZED (
     SELECT c.*, part FROM called AS c JOIN known AS n
@@ -66,7 +69,7 @@ compute AS MATERIALIZED (
 ),
 exchange AS (
     SELECT trace_id, event_id, sent_sizes, received_sizes FROM collectives()
-    WHERE is_expert_exchange(name)
+    WHERE name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'expert_exchange'))
        OR type = 'alltoall' AND (sent_sizes IS NOT NULL OR received_sizes IS NOT NULL
            OR trace_id IN (SELECT trace_id FROM compute WHERE part = 'experts'))
 ),

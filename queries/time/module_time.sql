@@ -28,7 +28,7 @@ inner_cost AS (
 ),
 forward_op AS (
     SELECT trace_id, event_id, sequence_number, start_ns FROM cpu_ops
-    WHERE sequence_number IS NOT NULL AND NOT is_backward_operator(name)
+    WHERE sequence_number IS NOT NULL AND NOT has(traits, 'backward')
         AND trace_id IN (SELECT trace_id FROM frame)
 ),
 site AS (FROM call_site('forward_op')),
@@ -40,7 +40,7 @@ forward AS (
 ),
 backward_op AS (
     SELECT trace_id, pid, tid, start_ns, end_ns, sequence_number FROM cpu_ops
-    WHERE sequence_number IS NOT NULL AND starts_with(name, 'autograd::engine::evaluate_function')
+    WHERE sequence_number IS NOT NULL AND has(traits, 'autograd_node')
 ),
 backward_cost AS (FROM launched_inside('backward_op')),
 backward AS (

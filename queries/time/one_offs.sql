@@ -66,12 +66,13 @@ beside AS (
       ON l.thread = n.thread AND n.segment BETWEEN l.segment - 1 AND l.segment + 1
 ),
 named AS (
-    SELECT b.thread, b.segment, any_value(e.name) FILTER (side = -1) AS before,
-           any_value(e.name) FILTER (side = 0) AS name,
-           any_value(event_kind(e.category, e.name)) FILTER (side = 0) AS slice_kind,
-           any_value(e.name) FILTER (side = 1) AS after
+    SELECT b.thread, b.segment, any_value(n.name) FILTER (side = -1) AS before,
+           any_value(n.name) FILTER (side = 0) AS name,
+           any_value(n.kind) FILTER (side = 0) AS slice_kind, any_value(n.call) FILTER (side = 0) AS call,
+           any_value(n.name) FILTER (side = 1) AS after
     FROM beside AS b JOIN thread USING (thread)
-    LEFT JOIN event AS e ON e.trace_id = thread.trace_id AND e.event_id = b.event_id
+    LEFT JOIN event_row AS e ON e.trace_id = thread.trace_id AND e.event_id = b.event_id
+    LEFT JOIN slice_label AS n USING (label_id)
     GROUP BY b.thread, b.segment
 ),
 stretch AS (
@@ -83,7 +84,7 @@ stretch AS (
     FROM long AS l JOIN usual AS u USING (thread, activity_code) JOIN named USING (thread, segment)
     LEFT JOIN stepped USING (trace_id)
     -- A graph's launch takes longer than a kernel's.
-    WHERE coalesce(name NOT LIKE '%GraphLaunch%', TRUE)
+    WHERE coalesce(call <> 'launch_graph', TRUE)
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
 ),
 -- Ranges.
@@ -91,7 +92,7 @@ ranged AS (
     SELECT a.trace_id, a.event_id, a.pid, a.tid, a.start_ns, a.end_ns, a.name, folded_name(a.name) AS alike,
            t.ns AS span_ns
     FROM annotations AS a JOIN thread AS t USING (trace_id, pid, tid)
-    WHERE a.side = 'host' AND a.name NOT LIKE 'ProfilerStep#%'
+    WHERE a.side = 'host' AND NOT has(a.traits, 'step')
 ),
 range AS (
     SELECT trace_id, 'range' AS kind, event_id, pid, tid, start_ns, end_ns, 'untraced' AS activity,
@@ -109,7 +110,7 @@ captured AS (
     FROM graph_captures AS b LEFT JOIN runtime_calls AS c
       ON c.trace_id = b.trace_id AND c.pid = b.pid AND c.tid = b.tid AND c.start_ns >= b.end_ns
         AND c.start_ns < b.end_ns + thresholds().after_capture_ns
-        AND regexp_matches(c.name, 'Graph(Instantiate|GetNodes|Destroy|Upload)')
+        AND c.call IN ('instantiate_graph', 'manage_graph')
     WHERE b.trace_id IN (SELECT trace_id FROM span)
     GROUP BY ALL
 ),

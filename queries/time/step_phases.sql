@@ -20,16 +20,16 @@
 -- Names: torch/csrc/autograd/engine.cpp and torch/optim/optimizer.py in https://github.com/pytorch/pytorch
 WITH mark AS (
     SELECT trace_id, pid, tid, start_ns, end_ns,
-           CASE WHEN is_backward_operator(name) THEN 'backward'
+           CASE WHEN kind = 'cpu_op' AND has(traits, 'backward') THEN 'backward'
                WHEN kind IN ('cpu_op', 'python') THEN 'forward'
-               WHEN starts_with(name, 'Optimizer.step#') THEN 'optimizer'
-               WHEN starts_with(name, 'Optimizer.zero_grad#') THEN 'zero_grad'
+               WHEN has(traits, 'optimizer_step') THEN 'optimizer'
+               WHEN has(traits, 'zero_grad') THEN 'zero_grad'
                WHEN regexp_matches(name, '(?i)backward') THEN 'backward' ELSE 'forward' END AS name
     FROM slices
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND dur_ns > 0 AND CASE kind
-        WHEN 'cpu_op' THEN is_backward_operator(name) OR args->>'Sequence number' IS NOT NULL
-        WHEN 'python' THEN is_module_frame(name)
-        WHEN 'annotation' THEN regexp_matches(name, '^Optimizer\.(step|zero_grad)#')
+        WHEN 'cpu_op' THEN has(traits, 'backward') OR args->>'Sequence number' IS NOT NULL
+        WHEN 'python' THEN has(traits, 'module')
+        WHEN 'annotation' THEN has(traits, 'optimizer_step') OR has(traits, 'zero_grad')
             OR regexp_matches(name, '(?i)\bforward\b') <> regexp_matches(name, '(?i)\bbackward\b') END
 ),
 computing AS (FROM mark WHERE name IN ('forward', 'backward')),

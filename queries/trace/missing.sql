@@ -3,27 +3,31 @@
 -- column trace_id (id): the trace
 -- column code (text): what is missing
 -- column message (text): what that is, and how to record it
-WITH named AS (
-    SELECT trace_id, phase, category, name, event_kind(category, name) AS kind, shaped FROM (
-        SELECT trace_id, phase, category, name,
-               bool_or(lower(category) IN ('cpu_op', 'operator') AND contains(args, '"Input Dims"')) AS shaped
-        FROM event WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
-    )
+WITH shaped AS (
+    SELECT DISTINCT trace_id FROM event_row
+    WHERE label_id IN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op')
+        AND contains(args, '"Input Dims"')
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+named AS (
+    SELECT trace_id, phase, l.name, coalesce(s.kind, event_kind(category, l.name)) AS kind, activity, call,
+           class, compiled, traits
+    FROM label AS l LEFT JOIN slice_label AS s USING (label_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 seen AS (
     SELECT
-        trace_id, bool_or(shaped) AS no_shapes,
-        bool_or(kind = 'python' AND is_module_frame(name)) AS no_modules,
+        trace_id, trace_id IN (FROM shaped) AS no_shapes,
+        coalesce(bool_or(has(traits, 'module')), FALSE) AS no_modules,
         bool_or(kind = 'annotation') AS no_annotations, bool_or(kind = 'cpu_op') AS no_operators,
         bool_or(kind IN ('runtime', 'driver')) AS no_runtime_calls,
-        bool_or(kind IN ('cpu_op', 'annotation')
-            AND compiled_part(kind, name) IS NOT NULL) AS no_compiled_code,
-        bool_or(kind IN ('cpu_op', 'annotation', 'python')
-            AND host_activity(kind, name) = 'input') AS no_data_loading,
+        coalesce(bool_or(kind IN ('cpu_op', 'annotation') AND compiled IS NOT NULL), FALSE)
+            AS no_compiled_code,
+        coalesce(bool_or(activity = 'input'), FALSE) AS no_data_loading,
         bool_or(phase = 'i' AND name = '[memory]') AS no_memory_events,
         bool_or(kind IN ('memcpy', 'memset')) AS no_copies,
-        bool_or(kind = 'kernel' AND kernel_class(name) = 'communication') AS no_communication,
-        bool_or(kind IN ('runtime', 'driver') AND contains(name, 'GraphLaunch')) AS no_graphs,
+        coalesce(bool_or(class = 'communication'), FALSE) AS no_communication,
+        coalesce(bool_or(call = 'launch_graph'), FALSE) AS no_graphs,
         bool_or(kind = 'counter_range' OR phase = 'C') AS no_counters,
         trace_id IN (SELECT trace_id FROM device_peaks WHERE hardware IS NOT NULL) AS unknown_device,
         trace_id IN (SELECT a.trace_id FROM jobs AS a

@@ -1,6 +1,7 @@
--- The meaning of each slice label: the kind of event, the host's activity, the kernel's class. Each distinct
--- name is matched once. Without a category, what has a device, a stream and a correlation is a kernel, unless
--- its name says otherwise.
+-- What each slice's label means, looked up once for each distinct name: the kind of event; the host's
+-- activity and what a runtime or driver call does; a kernel's class and its part in a mixture of experts; an
+-- operator's kind of work; the part of torch.compile; and traits. Without a category, what has a device, a
+-- stream and a correlation is a kernel, unless its name says otherwise.
 CREATE OR REPLACE TABLE slice_label AS
 WITH on_device AS (
     SELECT label_id FROM event_row
@@ -15,14 +16,25 @@ slice AS (
 ),
 meaning AS (
     SELECT
-        kind, name,
-        CASE WHEN kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver')
-            THEN host_activity(kind, name) END::host_activity AS activity,
-        CASE WHEN kind = 'kernel' THEN coalesce(kernel_class(name), 'other') END AS class
-    FROM (SELECT DISTINCT kind, name FROM slice)
+        kind, n.name,
+        CASE WHEN kind IN ('runtime', 'driver') THEN call_of(text) END AS call,
+        CASE WHEN call IS NOT NULL THEN activity_of_call(call)
+             WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, text)
+             END::host_activity AS activity,
+        CASE WHEN kind = 'kernel' THEN kernel_class(text) END AS class,
+        CASE WHEN kind = 'kernel' THEN expert_part(text) END AS expert,
+        CASE WHEN kind = 'cpu_op' THEN work_kind(text) END AS work,
+        coalesce(compiled_part(kind, text),
+            CASE WHEN call IS NULL AND activity = 'compilation' THEN 'compilation' END) AS compiled,
+        traits_of(kind, text) AS traits
+    FROM (SELECT DISTINCT kind, name, coalesce(name, '') AS text FROM slice) AS n
 )
-SELECT label_id, kind, s.name, activity, class
+SELECT label_id, kind, s.name, activity, call, class, expert, work, compiled, traits
 FROM slice AS s JOIN meaning AS m USING (kind) WHERE s.name IS NOT DISTINCT FROM m.name;
+
+-- The distinct names of GPU ops with their traits.
+CREATE OR REPLACE VIEW gpu_op_name AS
+SELECT DISTINCT kind, name, expert, traits FROM slice_label WHERE kind IN ('kernel', 'memcpy', 'memset');
 
 -- Every event with a start and a duration, from any vendor. Events with negative, missing or absurd times
 -- stay in `event` and are left out here, so that sums do not contain them. `pid` or `tid` is -1 where the
@@ -32,7 +44,7 @@ SELECT
     trace_id, event_id, kind, name,
     coalesce(pid, -1) AS pid, coalesce(tid, -1) AS tid,
     ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, dur_ns,
-    correlation, external_id, device_id, stream, args, label_id, activity, class
+    correlation, external_id, device_id, stream, args, label_id, activity, call, class, work, compiled, traits
 FROM event_row JOIN slice_label USING (label_id)
 WHERE dur_ns BETWEEN 0 AND thresholds().late_time_ns
   AND ts_ns BETWEEN -thresholds().late_time_ns AND thresholds().late_time_ns;
@@ -41,13 +53,13 @@ CREATE OR REPLACE VIEW cpu_ops AS
 SELECT
     trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, external_id,
     TRY_CAST(args->>'Sequence number' AS BIGINT) AS sequence_number,
-    args->'Input Dims' AS input_dims, args->'Input type' AS input_types, args
+    args->'Input Dims' AS input_dims, args->'Input type' AS input_types, args, work, traits
 FROM slices WHERE kind = 'cpu_op';
 
 -- All runtime and driver calls.
 CREATE OR REPLACE VIEW runtime_calls AS
 SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, correlation, external_id, label_id,
-       activity, args
+       activity, call, traits, args
 FROM slices WHERE kind IN ('runtime', 'driver');
 
 -- Calls that enqueue work for a device: `launched_kind` is kernel, graph, memcpy or memset. (`activity` is
@@ -55,10 +67,7 @@ FROM slices WHERE kind IN ('runtime', 'driver');
 CREATE OR REPLACE VIEW launches AS
 SELECT *, activity AS launched_kind FROM (
     SELECT * REPLACE (
-        CASE WHEN contains(name, 'GraphLaunch') THEN 'graph'
-             WHEN regexp_matches(name, '(?i)memcpy') THEN 'memcpy'
-             WHEN regexp_matches(name, '(?i)memset') THEN 'memset'
-             ELSE 'kernel' END AS activity
+        launched_by(call) AS activity
     )
     FROM runtime_calls WHERE is_launch(activity)
 );
@@ -83,7 +92,7 @@ CREATE OR REPLACE VIEW event_waits AS
 SELECT s.trace_id, s.event_id, s.correlation, s.stream,
        TRY_CAST(s.args->>'wait_on_stream' AS BIGINT) AS wait_on_stream,
        r.start_ns AS record_ns
-FROM slices AS s LEFT JOIN (SELECT * FROM runtime_calls WHERE contains(name, 'EventRecord')) AS r
+FROM slices AS s LEFT JOIN (SELECT * FROM runtime_calls WHERE call = 'record_event') AS r
   ON s.trace_id = r.trace_id AND TRY_CAST(s.args->>'wait_on_cuda_event_record_corr_id' AS BIGINT)
       = r.correlation
 WHERE s.kind = 'device_sync';
@@ -92,7 +101,7 @@ WHERE s.kind = 'device_sync';
 CREATE OR REPLACE VIEW python_frames AS
 SELECT
     trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns,
-    is_module_frame(name) AS is_module,
+    has(traits, 'module') AS is_module,
     TRY_CAST(args->>'Python id' AS BIGINT) AS python_id,
     TRY_CAST(args->>'Python parent id' AS BIGINT) AS python_parent_id
 FROM slices WHERE kind = 'python';
@@ -100,7 +109,7 @@ FROM slices WHERE kind = 'python';
 -- record_function ranges: on the host (side 'host'), and their counterparts on the device's streams.
 CREATE OR REPLACE VIEW annotations AS
 SELECT trace_id, event_id, CASE kind WHEN 'annotation' THEN 'host' ELSE 'device' END AS side,
-       name, pid, tid, start_ns, end_ns, dur_ns, external_id
+       name, pid, tid, start_ns, end_ns, dur_ns, external_id, traits
 FROM slices WHERE kind IN ('annotation', 'gpu_annotation');
 
 -- The profiler's steps, as the host ran them, one row each. Marks of the same name that overlap in time
@@ -110,7 +119,7 @@ CREATE OR REPLACE VIEW steps AS
 WITH mark AS (
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns,
            {'start': start_ns, 'length': -dur_ns, 'pid': pid, 'tid': tid, 'id': event_id} AS place
-    FROM annotations WHERE side = 'host' AND name LIKE 'ProfilerStep#%' AND dur_ns > 0
+    FROM annotations WHERE side = 'host' AND has(traits, 'step') AND dur_ns > 0
 ),
 opening AS (
     SELECT *, (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, name ORDER BY place

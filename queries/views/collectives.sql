@@ -1,18 +1,5 @@
 -- Communication between devices: one row per collective kernel, with what the trace records about it.
 
--- The type of a collective, from any spelling of its name; NULL where the name does not tell.
-CREATE OR REPLACE MACRO collective_type(name) AS CASE
-    WHEN regexp_matches(name, '(?i)all_?reduce|cross_device_reduce|quick_?reduce|lamport') THEN 'allreduce'
-    WHEN regexp_matches(name, '(?i)reduce_?scatter') THEN 'reducescatter'
-    WHEN regexp_matches(name, '(?i)all_?gather') THEN 'allgather'
-    WHEN regexp_matches(name, '(?i)all_?to_?all|dispatch|combine') THEN 'alltoall'
-    WHEN regexp_matches(name, '(?i)broadcast') THEN 'broadcast'
-    WHEN regexp_matches(name, '(?i)send_?recv|^send|^recv|p2p') THEN 'sendrecv'
-    WHEN regexp_matches(name, '(?i)scatter') THEN 'scatter'
-    WHEN regexp_matches(name, '(?i)gather') THEN 'gather'
-    WHEN regexp_matches(name, '(?i)barrier') THEN 'barrier'
-    WHEN regexp_matches(name, '(?i)(^|_)reduce(_|$)') THEN 'reduce' END;
-
 -- The word, out of the alternatives of a regular expression, that a kernel's name has between underscores.
 CREATE OR REPLACE MACRO part_of_name(name, words) AS
     upper(nullif(regexp_extract(name, '(?i)_(' || words || ')(_|$|\()', 1), ''));
@@ -48,7 +35,7 @@ CREATE OR REPLACE MACRO collectives() AS TABLE
 WITH scope AS (
     -- Ranges that the framework opens around collectives: the last one opened around the launch has the type.
     SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
-    WHERE kind IN ('cpu_op', 'annotation') AND is_collective_range(name)
+    WHERE has(traits, 'collective_range')
 ),
 told AS (
     SELECT

@@ -69,7 +69,8 @@ WITH call AS (
 )
 SELECT
     op.trace_id, op.event_id, op.kind, op.device_id, op.stream,
-    launch_id, pid, tid, n.name AS launch_name, call.start_ns AS launch_start_ns,
+    launch_id, pid, tid, n.name AS launch_name, n.call = 'launch_graph' AS is_graph,
+    has(n.traits, 'can_be_captured') AS can_be_captured, call.start_ns AS launch_start_ns,
     call.end_ns AS launch_end_ns,
     op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,

@@ -4,11 +4,9 @@
 -- https://docs.nvidia.com/cuda/cuda-c-programming-guide/#creating-a-graph-using-stream-capture
 CREATE OR REPLACE VIEW graph_captures AS
 SELECT trace_id, capture_id, pid, tid, start_ns, end_ns FROM (
-    SELECT trace_id, pid, tid, event_id AS capture_id, start_ns, contains(name, 'BeginCapture') AS begins,
+    SELECT trace_id, pid, tid, event_id AS capture_id, start_ns, call = 'begin_capture' AS begins,
            lead(end_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns, event_id) AS end_ns
-    -- Names are few, calls are many.
-    FROM runtime_calls
-    SEMI JOIN (SELECT label_id FROM slice_label WHERE is_capture_border(name)) USING (label_id)
+    FROM runtime_calls WHERE call IN ('begin_capture', 'end_capture')
 )
 WHERE begins AND end_ns IS NOT NULL;
 
@@ -37,7 +35,7 @@ SELECT g.trace_id, l.launch_id, g.device_id, g.event_id, g.name, g.dur_ns, l.lau
 FROM gpu_op_launch AS l
 JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
 JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
-WHERE contains(l.launch_name, 'GraphLaunch') AND g.kind = 'kernel';
+WHERE l.is_graph AND g.kind = 'kernel';
 
 -- Each kernel of a graph's replay with the captured launch that it came from, in its own trace or in another
 -- one of the database. A replay belongs to a capture of as many launches if the kernels' names agree, place
@@ -128,8 +126,11 @@ JOIN site AS s ON t.capture_trace_id = s.trace_id AND t.capture_id = s.capture_i
 CREATE OR REPLACE MACRO replayed_work_of(worked) AS TABLE
 WITH run AS (
     SELECT trace_id, launch_id, device_id, capture_trace_id, cpu_op_id, sum(dur_ns)::BIGINT AS busy_ns,
-           list(event_id ORDER BY place) AS gpu_op_ids, bool_or(is_tf32_kernel(name)) AS is_tf32
-    FROM graph_sites() WHERE cpu_op_id IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+           list(event_id ORDER BY place) AS gpu_op_ids, bool_or(is_tf32) AS is_tf32
+    FROM graph_sites()
+    LEFT JOIN (SELECT name, has(traits, 'tf32') AS is_tf32 FROM gpu_op_name WHERE kind = 'kernel')
+        USING (name)
+    WHERE cpu_op_id IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
 )
 SELECT r.trace_id, r.launch_id, o.name, o.dims, is_matrix, flops, read_bytes, written_bytes, r.device_id,

@@ -86,10 +86,10 @@ SELECT
     arg_min(o.name, level) FILTER (k = 'cpu_op') AS cpu_op,
     arg_min(o.event_id, level) FILTER (k = 'python') AS python_id,
     arg_min(o.name, level) FILTER (k = 'python') AS python_line,
-    arg_min(module_name(o.name), level) FILTER (k = 'python' AND is_module_frame(o.name)) AS module
+    arg_min(module_name(o.name), level) FILTER (k = 'python' AND is_module) AS module
 FROM around AS a
 LEFT JOIN (
-    SELECT trace_id, event_id, name, kind AS k FROM slices
+    SELECT trace_id, event_id, name, kind AS k, has(traits, 'module') AS is_module FROM slices
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ) AS o ON a.trace_id = o.trace_id AND a.parent_id = o.event_id
 GROUP BY a.trace_id, a.event_id;

@@ -3,9 +3,10 @@
 
 CREATE OR REPLACE VIEW gpu_op_origin AS
 SELECT
-    op.trace_id, op.event_id, op.kind, op.activity, op.name, op.device_id, op.stream, op.start_ns, op.end_ns,
-    op.dur_ns,
-    l.launch_id, l.launch_name, l.launch_start_ns, l.launch_end_ns, l.launch_delay_ns, l.queue_wait_ns,
+    op.trace_id, op.event_id, op.kind, op.activity, op.class, op.name, op.device_id, op.stream, op.start_ns,
+    op.end_ns, op.dur_ns,
+    l.launch_id, l.launch_name, l.launch_start_ns, l.launch_end_ns, l.is_graph, l.launch_delay_ns,
+    l.queue_wait_ns,
     o.event_id AS cpu_op_id, o.name AS cpu_op, m.event_id AS module_id, module_name(m.name) AS module,
     p.event_id AS python_id, p.name AS python_line,
     CASE WHEN l.launch_start_ns < s.end_ns THEN s.step END AS step

@@ -8,6 +8,32 @@
 -- Elementwise work and reductions count one operation an element, softmax 5, normalization 8, twice that
 -- backward: a convention without effect on what limits them, which is bytes.
 
+-- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL if it is
+-- not a tensor.
+CREATE OR REPLACE MACRO element_bytes(type) AS CASE
+    WHEN type IN ('float', 'int', 'unsigned int', 'c10::UInt32', 'c10::complex<c10::Half>') THEN 4
+    WHEN type IN ('c10::BFloat16', 'c10::Half', 'short int', 'short', 'unsigned short', 'c10::UInt16') THEN 2
+    WHEN type IN ('double', 'long int', 'long', 'long long', 'unsigned long', 'c10::complex<float>') THEN 8
+    WHEN type IN ('bool', 'unsigned char', 'signed char', 'char', 'c10::qint8', 'c10::quint8')
+        OR type LIKE 'c10::Float8%' OR type LIKE 'c10::Float4%' THEN 1
+    WHEN type = 'c10::complex<double>' THEN 16 END;
+
+-- The name of the peak (hardware.toml) with which a matrix product of such elements is compared. Only the
+-- kernel tells in which format fp32 is multiplied: see the trait tf32.
+CREATE OR REPLACE MACRO peak_name(type) AS CASE
+    WHEN type = 'c10::BFloat16' THEN 'bf16' WHEN type = 'c10::Half' THEN 'fp16'
+        WHEN type = 'float' THEN 'fp32'
+        WHEN type = 'double' THEN 'fp64'
+    WHEN type LIKE 'c10::Float8%' THEN 'fp8' WHEN type LIKE 'c10::Float4%' THEN 'fp4'
+    WHEN type IN ('signed char', 'char', 'unsigned char') THEN 'int8' END;
+
+-- What limits an operator on a CPU that does this work in this time: math or memory-bandwidth. NULL: not
+-- known, or so little work that its dispatch takes the time. CPUs' peaks are not known, so intensity decides.
+CREATE OR REPLACE MACRO host_limit(flops, bytes, ns) AS CASE
+    WHEN flops >= thresholds().host_flop_per_byte * bytes
+        THEN CASE WHEN flops >= thresholds().host_work_per_ns * ns THEN 'math' END
+    WHEN bytes >= thresholds().host_work_per_ns * ns THEN 'memory-bandwidth' END;
+
 -- A recorded list of shapes and of other texts. A list of tensors has NULL dimensions.
 CREATE OR REPLACE MACRO shapes_of(dims) AS from_json(dims, '[["BIGINT"]]');
 CREATE OR REPLACE MACRO texts_of(texts) AS from_json(texts, '["VARCHAR"]');
@@ -54,11 +80,16 @@ CREATE OR REPLACE MACRO settings_of(name) AS CASE
         THEN MAP {'causal': 6}
     WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN MAP {'causal': 12} END;
 
+-- How many tensors an operator of this kind reads; any further tensor of an elementwise one is the output
+-- argument.
+CREATE OR REPLACE MACRO operand_count(kind, traits) AS CASE
+    WHEN kind NOT IN ('elementwise', 'comparison') THEN 99
+    WHEN has(traits, 'one_operand') THEN 1 WHEN has(traits, 'three_operands') THEN 3 ELSE 2 END;
+
 -- Operators whose work follows from their inputs, by name: names are few, calls are many.
 CREATE OR REPLACE TABLE operator_name AS
-SELECT name, kind, operand_count(name, kind) AS operands_read, settings_of(name) AS setting
-FROM (SELECT DISTINCT name, work_kind(name) AS kind FROM slice_label WHERE slice_label.kind = 'cpu_op')
-WHERE kind IS NOT NULL;
+SELECT name, work AS kind, operand_count(work, traits) AS operands_read, settings_of(name) AS setting
+FROM (SELECT DISTINCT name, work, traits FROM slice_label WHERE kind = 'cpu_op' AND work IS NOT NULL);
 
 -- Their calls, where the inputs were recorded.
 -- With `also_captures`, those of other traces as well that captured graphs.
@@ -319,14 +350,15 @@ op AS MATERIALIZED (
     WHERE n.parent_id IS NOT NULL
 ),
 -- Names are few, ops are many.
-kernel AS (SELECT name, is_tf32_kernel(name) AS is_tf32 FROM (SELECT DISTINCT name FROM op)),
 named AS MATERIALIZED (
     SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns, bool_or(is_tf32) AS is_tf32,
            any_value(event_id) AS gpu_op_id, min(start_ns) AS first_ns, any_value(stream) AS stream,
            bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
            -- Copies over a bus are not compared with the device's memory bandwidth: see memory_traffic.
            bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
-    FROM op JOIN kernel USING (name) GROUP BY key
+    FROM op LEFT JOIN (SELECT name, bool_or(has(traits, 'tf32')) AS is_tf32 FROM gpu_op_name GROUP BY name)
+        USING (name)
+    GROUP BY key
 ),
 -- Most operators launch one op, whose time needs no union.
 several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key)),

@@ -45,9 +45,9 @@ class Remedy:
     blind: tuple[str, ...] = ()
     """Codes of what a trace may lack (queries/trace/missing.sql), without which the remedy cannot
     be looked for."""
-    seen: str = ""
-    """A regular expression that the name of some event matches where the remedy applies: its query
-    is not asked of other traces."""
+    when: str = "TRUE"
+    """A condition in SQL on the table slice_label: the remedy is looked for where it holds for some
+    name."""
     once: tuple[str, ...] = ()
     """The causes of one-off events that it answers."""
     in_loops: bool = False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tracekit.advice.catalogue import Remedy, catalogue
@@ -101,20 +99,12 @@ def _potential(priced: Priced) -> int:
     return -priced.place.at_most_ns
 
 
-@lru_cache(maxsize=1)
-def _seen(names: str) -> set[str]:
-    """The remedies whose signs are among the names in a database."""
-    return {
-        name for name, remedy in catalogue().items() if re.search(remedy.seen, names, re.MULTILINE)
-    }
-
-
 def _applicable(
     replay: Replay, findings: Sequence[tuple[str, str, str]]
 ) -> tuple[list[Remedy], list[Unlooked]]:
     """The remedies to look for, and those that cannot be looked for in this trace."""
     database = replay.database
-    seen = _seen(database.labels())
+    possible = database.possible({each.name: each.when for each in catalogue().values()})
     missing = {
         row["code"]: row["message"] for row in database.ask("missing", trace=replay.trace_id)
     }
@@ -124,7 +114,7 @@ def _applicable(
     for remedy in catalogue().values():
         if not remedy.has_query or (not replay.graph.ops and "no_gpu_ops" in remedy.codes):
             continue
-        if remedy.name not in seen:
+        if remedy.name not in possible:
             continue
         lacking = [missing[code] for code in remedy.blind if code in missing]
         if lacking:

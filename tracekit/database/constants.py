@@ -1,15 +1,13 @@
-"""Constants that Python and SQL share, as SQL macros: thresholds, causes, kernel-name patterns."""
+"""Constants that Python and SQL share, as SQL macros: thresholds, causes, names."""
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import fields
 from functools import cache
-from importlib.resources import files
-from itertools import groupby
 
 from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES
+from tracekit.database import names
 from tracekit.thresholds import QueryThresholds, Thresholds
 
 
@@ -35,38 +33,9 @@ def macros() -> str:
     judged = ", ".join(f"'{name}': {value}" for name, value in thresholds().items())
     causes = ", ".join(f"'{name}'" for name in CAUSES)
     renamed = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in CAUSE_OF_ACTIVITY.items())
-    return f"""{_kernel_class()}
+    return f"""{names.macros()}
 CREATE OR REPLACE MACRO thresholds() AS {{{judged}}};
 CREATE OR REPLACE MACRO causes() AS [{causes}];
 CREATE OR REPLACE MACRO cause_number(cause) AS (list_position(causes(), cause) - 1)::TINYINT;
 CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity {renamed} ELSE activity END;
 """
-
-
-def _kernel_class() -> str:
-    """The macro kernel_class() and the view kernel_patterns.
-
-    The patterns of each rank are joined into one constant regular expression, which DuckDB compiles
-    once per query; it compiles any other expression once per row.
-    """
-    file = files("tracekit.queries") / "views" / "kernel_patterns.csv"
-    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-    whens = []
-    for _, group in groupby(rows, key=lambda row: row["rank"]):
-        same = list(group)
-        pattern = _text("(?i)" + "|".join(row["pattern"] for row in same))
-        whens.append(f"WHEN regexp_matches(name, {pattern}) THEN {_text(same[0]['class'])}")
-    listed = ", ".join(
-        f"({row['rank']}, {_text(row['class'])}, {_text(row['pattern'])}, {_text(source)})"
-        for row in rows
-        for source in [row["known_from"]]
-    )
-    return f"""
-CREATE OR REPLACE MACRO kernel_class(name) AS CASE {" ".join(whens)} ELSE 'other' END;
-CREATE OR REPLACE VIEW kernel_patterns AS
-FROM (VALUES {listed}) AS pattern(rank, class, pattern, known_from);
-"""
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -142,14 +142,15 @@ class Reader:
         rows = self.fetch(f"FROM ({query}) WHERE trace_id = {trace_id:d}")[1]
         return [row[1:] for row in rows]
 
-    def labels(self) -> str:
-        """The names of all events, categories and threads, one a line."""
+    def possible(self, conditions: Mapping[str, str]) -> set[str]:
+        """Which of these conditions on the table slice_label hold for some name, by their keys."""
 
-        def ask() -> str:
-            _, rows = self.fetch("SELECT DISTINCT name FROM label")
-            return "\n".join(str(name) for (name,) in rows)
+        def ask() -> set[str]:
+            asked = ", ".join(f"bool_or({condition})" for condition in conditions.values())
+            _, rows = self.fetch(f"SELECT {asked} FROM slice_label")
+            return {name for name, holds in zip(conditions, rows[0], strict=True) if holds}
 
-        return self.once("labels", ask)
+        return self.once("possible", ask)
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """What `make` returns: while answers are shared, what it returned first for this key."""

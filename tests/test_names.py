@@ -1,0 +1,40 @@
+"""A vendor's spellings are one file of queries/names: its traces are judged like CUDA's."""
+
+import gzip
+import json
+
+import pytest
+
+import tracekit
+from tests.conftest import OWN_TRACES
+
+ASCEND = {
+    "kernel": "npu_kernel",
+    "cuda_runtime": "npu_runtime",
+    "cudaLaunchKernel": "aclrtLaunchKernel",
+    "cudaMemcpyAsync": "aclrtMemcpyAsync",
+    "cudaMemsetAsync": "aclrtMemsetAsync",
+    "cudaStreamSynchronize": "aclrtSynchronizeStream",
+    "cudaDeviceSynchronize": "aclrtSynchronizeDevice",
+    "cudaEventSynchronize": "aclrtSynchronizeEvent",
+    "cudaMalloc": "aclrtMalloc",
+    "cudaFree": "aclrtFree",
+    "cudaEventRecord": "aclrtRecordEvent",
+    "cudaStreamWaitEvent": "aclrtStreamWaitEvent",
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in OWN_TRACES.glob("simulated-*")))
+def test_a_trace_of_an_npu_is_judged_like_the_same_trace_of_a_gpu(name, tmp_path):
+    with gzip.open(OWN_TRACES / name) as file:
+        trace = json.load(file)
+    for event in trace["traceEvents"]:
+        event |= {key: ASCEND.get(event.get(key), event.get(key)) for key in ("cat", "name")}
+    (tmp_path / "npu.json").write_text(json.dumps(trace))
+    with tracekit.load(OWN_TRACES / name) as gpu, tracekit.load(tmp_path / "npu.json") as npu:
+        calls = "SELECT call, count(*) FROM runtime_calls GROUP BY ALL ORDER BY ALL"
+        assert npu.fetch(calls) == gpu.fetch(calls)
+        ours, theirs = npu.verdict(), gpu.verdict()
+        assert ours.verdict == theirs.verdict
+        assert ours.gpu == theirs.gpu
+        assert ours.idle == theirs.idle
