@@ -232,13 +232,13 @@ def test_any_type_can_be_printed_or_is_refused_in_one_line(run, trace):
         assert len(done.stderr.splitlines()) == done.returncode // 2
 
 
-def test_an_input_is_never_overwritten(run, trace, tmp_path):
-    before = trace.read_bytes()
-    for command in (["load", "t.json", "-o", "t.json"], ["export", "t.json", "-o", "./t.json"]):
-        done = run(*command)
-        assert done.returncode == 2
-        assert "is also an input" in done.stderr
-    assert trace.read_bytes() == before
+def test_the_name_of_an_output_cannot_control_the_terminal(run, trace, tmp_path):
+    name = "a\x1b[2Jb.json"
+    for command in (["export"], ["export", "--format", "collapsed"], ["annotate"]):
+        done = run(*command, "t.json", "-o", name)
+        assert (done.returncode, (tmp_path / name).is_file()) == (0, True)
+        assert "a\N{REPLACEMENT CHARACTER}[2Jb.json: " in done.stdout
+        (tmp_path / name).unlink()
 
 
 def test_results_are_written_to_files_only(run, trace, tmp_path):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.commands.opening import files_named
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable
@@ -121,12 +122,15 @@ def ask(
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
     """
     from tracekit.commands.query import pair
+    from tracekit.files import require_no_input
     from tracekit.ingest.resources import Resources
     from tracekit.lake.asking import ask_ranks
     from tracekit.reporters import rows
 
     asked = rows.Limits(timeout_s, max_rows)
     resources = Resources(**limits)
+    if output is not None:
+        require_no_input(output, files_named([target], resources))
     given = dict(pair(each) for each in parameters)
     with (
         TemporaryDirectory(prefix="tracekit-lake-", dir=resources.temp_dir) as folder,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import is_url
+from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, TABLES, is_url
 
 _HIDDEN = ".writing-"
 
@@ -219,6 +219,14 @@ class RemoteStorage:
             self.fs.invalidate_cache()
             found = self.fs.find(self._full(folder), detail=True)
         return found
+
+
+def local_files(lake: Storage) -> Iterator[str]:
+    """The paths of a lake's own files, if they are on this machine."""
+    if isinstance(lake, LocalStorage):
+        yield lake.uri(MARK)
+        for folder in (TABLES, MANIFESTS, ARCHIVES):
+            yield from (lake.uri(each.path) for each in lake.listed(folder))
 
 
 def storage(root: str) -> Storage:
