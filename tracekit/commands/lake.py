@@ -151,12 +151,17 @@ def ask(
     help="Leave files younger than this many hours: an addition that still runs may need them.",
 )
 def clean(target: str, hours: float) -> None:
-    """Remove the files of ranks that were replaced or not finished."""
+    """Remove the files of ranks that were replaced or not finished, and tell their names.
+
+    Links are not followed, and files that a lake does not name so are left.
+    """
     from tracekit.lake.cleaning import clean as library
 
     done = library(target, hours)
     young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
-    click.echo(f"{printable(target)}: removed {done.files:,} files{young}")
+    for path in done.removed:
+        click.echo(f"removed  {printable(path)}")
+    click.echo(f"{printable(target)}: removed {len(done.removed):,} files{young}")
 
 
 @lake.command()
