@@ -321,6 +321,33 @@ def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys, t
         assert (said.out, said.err.strip()) == ("", expected)
 
 
+INTERRUPTED_IMPORT = """
+import os, runpy, signal, sys
+module, sys.argv[1:] = sys.argv[1], ["analyze", "t.json"]
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+{at_exit}
+runpy.run_module("tracekit", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "tracekit.commands.lake", "duckdb", "at exit"])
+def test_ctrl_c_while_modules_are_imported_or_python_ends_prints_nothing(module, trace, tmp_path):
+    at_exit = "import atexit; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+    program = INTERRUPTED_IMPORT.format(at_exit=at_exit if module == "at exit" else "")
+    done = subprocess.run(
+        [sys.executable, "-c", program, module],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.stderr.strip() == ""
+    assert done.returncode == (0 if module == "at exit" else 130)
+    assert module == "at exit" or done.stdout == ""
+
+
 def test_ctrl_c_after_a_load_was_published_says_that_it_was(trace, monkeypatch, capsys, tmp_path):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -106,8 +106,7 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
     Folders with the same prefix that dead processes left are removed first.
     """
-    for each in parent.glob(_literally(prefix) + "*"):
-        _remove_abandoned(each)
+    remove_abandoned(parent, prefix)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     lock = FileLock(folder / _LOCK)
     try:
@@ -119,6 +118,12 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
         except KeyboardInterrupt:
             _remove(folder, lock)
             raise
+
+
+def remove_abandoned(parent: Path, prefix: str) -> None:
+    """Removes the work folders with this prefix whose processes are gone."""
+    for each in parent.glob(_literally(prefix) + "*"):
+        _remove_abandoned(each)
 
 
 def _remove(folder: Path, lock: FileLock) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tracekit.capture.recorder import Recorder
 from tracekit.errors import TracekitError
-from tracekit.files import written_whole
+from tracekit.files import work_folder, written_whole
 
 _DATABASE = ".duckdb"
 _ENDINGS = (".json", ".json.gz", ".json.zst", _DATABASE)
@@ -46,8 +46,9 @@ def save(
             say then, or when the compressed trace is larger than `max_mb`.
     """
     is_database = output.suffix == _DATABASE
-    with tempfile.TemporaryDirectory() as folder:
-        raw = Path(folder) / "trace.json"
+    # Also in the place of what a killed process left.
+    with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
+        raw = folder / "trace.json"
         recorder.export(raw, is_cut=is_cut)
         if nothing and not has_work(raw):
             raise TracekitError(nothing)
