@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import tracekit
 from tracekit import TracekitError
 from tracekit.capture.profile import profile, profile_script
 from tracekit.capture.usercode import no_unseen_end
@@ -124,6 +125,64 @@ def test_a_step_that_changes_folders_is_recorded_where_it_was_asked(here):
     (here / "moves.py").write_text(f"{WORK}out = {str(here / 'out')!r}\n{code}")
     assert capture("moves:step", "out/t.json.gz", OPTIONS).path == "out/t.json.gz"
     assert [each.name for each in (here / "out").iterdir()] == ["t.json.gz"]
+
+
+RECORDERS = {
+    "script": lambda output: profile_script("s.py", (), output),
+    "step": lambda output: capture("works:step", output, OPTIONS),
+}
+
+
+@pytest.fixture(params=RECORDERS)
+def record(request, here):
+    """Records a script, or the step of a module."""
+    (here / "beside.py").write_text("import torch\ndef work(): torch.ones(2).sin()\n")
+    (here / "s.py").write_text("import beside\nbeside.work()\n")
+    (here / "works.py").write_text("import beside\nstep = beside.work\n")
+    return RECORDERS[request.param]
+
+
+def test_a_recording_is_written_as_its_name_ends(record, here):
+    for output, begins in (
+        ("t.json", b'{"tracekit"'),
+        ("t.json.gz", b"\x1f\x8b"),
+        ("t.json.zst", b"\x28\xb5\x2f\xfd"),
+        ("t.duckdb", None),
+    ):
+        record(output)
+        assert begins is None or (here / output).read_bytes().startswith(begins)
+        opened = tracekit.load if begins else tracekit.open_database
+        with opened(here / output) as run:
+            assert run.fetch("SELECT count(*) > 0 FROM cpu_ops WHERE name = 'aten::sin'")[1] == [
+                (True,)
+            ]
+
+
+def test_a_recording_replaces_neither_its_program_nor_a_loaded_database(record, here):
+    record("t.json.gz"), record("recorded.duckdb")
+    tracekit.load("t.json.gz", "loaded.duckdb").close()
+    (here / "script.json").symlink_to("s.py"), (here / "module.json").hardlink_to("works.py")
+    (here / "module.duckdb").hardlink_to("beside.py")
+    (here / "link.json").symlink_to("t.txt"), (here / "base.json").hardlink_to("loaded.duckdb")
+    before = {each.name: each.read_bytes() for each in here.iterdir() if each.is_file()}
+    used = "script.json" if record is RECORDERS["script"] else "module.json"
+    for output, said in (
+        ("s.py", "must end in .json, .json.gz, .json.zst or .duckdb"),
+        ("t.txt", "must end in"),
+        ("t.gz", "must end in"),
+        ("-", "must end in"),
+        ("link.json", "must end in"),
+        ("script.json", "is also an input" if used == "script.json" else "must end in"),
+        (used, "is also an input"),
+        ("module.duckdb", "is also an input"),
+        ("loaded.duckdb", "is a database that no recording made"),
+        ("base.json", "is a database that no recording made"),
+    ):
+        with pytest.raises(TracekitError, match=said):
+            record(output)
+    after = {each.name: each.read_bytes() for each in here.iterdir() if each.is_file()}
+    assert after == before
+    record("recorded.duckdb")
 
 
 def test_an_output_that_cannot_be_written_is_said_before_the_code_runs(here):

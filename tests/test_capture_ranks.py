@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tracekit import TracekitError
-from tracekit.capture.recorder import of_rank
+from tracekit.capture.output import of_rank
 from tracekit.capture.workload import Options, capture
 
 ALONE = SimpleNamespace(distributed=SimpleNamespace(is_available=lambda: False))

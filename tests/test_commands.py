@@ -232,13 +232,13 @@ def test_any_type_can_be_printed_or_is_refused_in_one_line(run, trace):
         assert len(done.stderr.splitlines()) == done.returncode // 2
 
 
-def test_an_input_is_never_overwritten(run, trace, tmp_path):
-    before = trace.read_bytes()
-    for command in (["load", "t.json", "-o", "t.json"], ["export", "t.json", "-o", "./t.json"]):
-        done = run(*command)
-        assert done.returncode == 2
-        assert "is also an input" in done.stderr
-    assert trace.read_bytes() == before
+def test_the_name_of_an_output_cannot_control_the_terminal(run, trace, tmp_path):
+    name = "a\x1b[2Jb.json"
+    for command in (["export"], ["export", "--format", "collapsed"], ["annotate"]):
+        done = run(*command, "t.json", "-o", name)
+        assert (done.returncode, (tmp_path / name).is_file()) == (0, True)
+        assert "a\N{REPLACEMENT CHARACTER}[2Jb.json: " in done.stdout
+        (tmp_path / name).unlink()
 
 
 def test_results_are_written_to_files_only(run, trace, tmp_path):
@@ -319,6 +319,33 @@ def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys, t
         assert exit.value.code == 130
         said = capsys.readouterr()
         assert (said.out, said.err.strip()) == ("", expected)
+
+
+INTERRUPTED_IMPORT = """
+import os, runpy, signal, sys
+module, sys.argv[1:] = sys.argv[1], ["analyze", "t.json"]
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+{at_exit}
+runpy.run_module("tracekit", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "tracekit.commands.lake", "duckdb", "at exit"])
+def test_ctrl_c_while_modules_are_imported_or_python_ends_prints_nothing(module, trace, tmp_path):
+    at_exit = "import atexit; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+    program = INTERRUPTED_IMPORT.format(at_exit=at_exit if module == "at exit" else "")
+    done = subprocess.run(
+        [sys.executable, "-c", program, module],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.stderr.strip() == ""
+    assert done.returncode == (0 if module == "at exit" else 130)
+    assert module == "at exit" or done.stdout == ""
 
 
 def test_ctrl_c_after_a_load_was_published_says_that_it_was(trace, monkeypatch, capsys, tmp_path):

@@ -62,9 +62,51 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(tmp_path):
     add(lake, path)
     (rank,) = visible(storage(str(lake)))
     files = len(list(lake.rglob("*.parquet")))
-    assert clean(str(lake)).files == 0
+    assert not clean(str(lake)).removed
     done = clean(str(lake), 0)
-    assert (done.files, done.kept_young) == (files - len(rank.files), 0)
+    assert (len(done.removed), done.kept_young) == (files - len(rank.files), 0)
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
+
+
+def test_clean_leaves_what_is_not_the_lakes_own_and_names_what_it_removes(tmp_path, run):
+    path = write_rank(tmp_path / "run", 0)
+    lake, elsewhere = tmp_path / "lake", tmp_path / "elsewhere"
+    add(lake, path)
+    path.write_text(path.read_text().replace("sgemm", "dgemm"))
+    add(lake, path)
+    (rank,) = visible(storage(str(lake)))
+    ours = [each.relative_to(lake) for each in lake.rglob("*.parquet")]
+    replaced = {str(each) for each in ours} - {rank.path(table) for table in rank.files}
+    token = "0" * 32
+    like_ours = f"tables/trace/run=run/rank=0/trace_id=1/{token}.parquet"
+    (elsewhere / "run=run/rank=0/trace_id=1").mkdir(parents=True)
+    theirs = [
+        lake / "tables/mine/notes.txt",
+        lake / "tables/trace/notes.parquet",
+        lake / "archives/notes.json",
+        lake / "manifests/notes.txt",
+        elsewhere / like_ours.removeprefix("tables/trace/"),
+        elsewhere / f"{token}.json",
+    ]
+    unfinished = [f"archives/{token}.json", f"manifests/run=run/.writing-{token}", like_ours]
+    for each in (*theirs, *(lake / each for each in unfinished)):
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.write_text("{}")
+    (lake / "tables/other").symlink_to(elsewhere)
+    (lake / f"tables/trace/run=run/rank=0/trace_id=1/{'1' * 32}.parquet").symlink_to(theirs[0])
+    done = run("lake", "clean", "lake", "--older-than", "0")
+    *removed, last = done.stdout.splitlines()
+    assert {each.removeprefix("removed  ") for each in removed} == {*unfinished, *replaced}
+    assert last == f"lake: removed {len(unfinished) + len(replaced)} files"
+    for folder in ("tables", "archives"):
+        (lake / folder).rename(tmp_path / folder)
+        (lake / folder).symlink_to(elsewhere)
+    assert run("lake", "clean", "lake", "--older-than", "0").stdout == "lake: removed 0 files\n"
+    for folder in ("tables", "archives"):
+        (lake / folder).unlink()
+        (tmp_path / folder).rename(lake / folder)
+    assert all(each.read_text() == "{}" for each in theirs)
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
 
@@ -91,7 +133,7 @@ def test_half_a_rank_is_not_seen_and_does_no_harm(tmp_path, monkeypatch):
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT rank FROM trace")[1] == [(0,)]
     assert statuses(add(lake, path)) == ["added"]
-    assert clean(str(lake), 0).files == 7
+    assert len(clean(str(lake), 0).removed) == 7
     assert seen(lake) == [("run", "rank=0"), ("run", "rank=1")]
 
 

@@ -73,7 +73,7 @@ def test_too_few_steps_are_said(tmp_path):
 @pytest.mark.parametrize(
     ("output", "given", "said"),
     [
-        ("run.txt", {}, "must end in .duckdb"),
+        ("run.txt", {}, "must end in .json, "),
         ("run.json.gz", {"steps": 0}, "at least one step"),
         ("run.json.gz", {"steps": 1, "warmup": 0}, "one to warm up"),
     ],
@@ -117,18 +117,27 @@ def test_each_rank_of_a_script_writes_its_own_file(script, run, tmp_path):
     assert {each.name for each in tmp_path.glob("t.*")} == {"t.rank0.json.gz", "t.rank1.json.gz"}
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["nosuch.py"], "nosuch.py: no such file"),
-        (["app/main.py", "--", "3"], "app/main.py: ended with status 3"),
-        (["app/main.py", "--", "x"], "app/main.py: failed: ValueError: invalid literal"),
-        (["matmul-add", "--", "x"], "only a script takes arguments: x"),
-    ],
-)
-def test_a_script_that_fails_is_reported_in_one_line(arguments, said, script, run, tmp_path):
-    done = run("capture", *arguments)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(f"tracekit: {said}")
+def test_a_script_that_fails_passes_on_its_status_and_its_traceback(script, run, tmp_path):
+    at = 'File "app/main.py", line 7, in <module>'
+    for arguments, status, traced, said in (
+        (["nosuch.py"], 2, False, "nosuch.py: no such file"),
+        (["app/main.py", "--", "7"], 7, False, "app/main.py: ended with status 7"),
+        (["app/main.py", "--", "x"], 1, True, "app/main.py: failed: ValueError: invalid literal"),
+        (["matmul-add", "--", "x"], 2, False, "only a script takes arguments: x"),
+    ):
+        done = run("capture", *arguments)
+        assert done.returncode == status
+        assert (at in done.stderr) == ("Traceback" in done.stderr) == traced
+        assert "tracekit/capture" not in done.stderr
+        assert done.stderr.splitlines()[-1].startswith(f"tracekit: {said}")
     assert not list(tmp_path.glob("*.json.gz"))
+
+
+def test_a_trace_on_standard_output_is_all_that_is_written_there(script, run, tmp_path):
+    forks = "import os, sys\nif child := os.fork(): os.waitpid(child, 0)\nelse: sys.exit()\n"
+    (tmp_path / script).write_text(forks + SCRIPT)
+    done = run("capture", script, "-o", "-", "--", "0")
+    assert done.returncode == 0, done.stderr
+    assert "aten::cos" in {event.get("name") for event in json.loads(done.stdout)["traceEvents"]}
+    assert done.stderr.splitlines()[-2:] == ["given ['0']", "-: recorded"]
+    assert [each.name for each in tmp_path.iterdir()] == ["app"]

@@ -260,6 +260,27 @@ def test_only_abandoned_work_folders_are_removed(tmp_path):
     }  # fmt: skip
 
 
+def test_the_next_start_removes_what_a_killed_process_spilled_and_nothing_else(tmp_path):
+    trace(tmp_path, "a")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+
+    def run(program: str) -> int:
+        return subprocess.run(
+            [sys.executable, "-c", f"import os, tracekit\n{program}"],
+            cwd=tmp_path, check=False, timeout=300, env=os.environ | {"TMPDIR": str(temporary)},
+        ).returncode  # fmt: skip
+
+    (temporary / "theirs").mkdir()
+    with files.work_folder(temporary, "tracekit-spill-") as used:
+        killed = "tracekit.load('a.json', 'run.duckdb'); os.kill(os.getpid(), 9)"
+        assert run(killed) == -signal.SIGKILL
+        assert len([*temporary.iterdir()]) == 3
+        # It reads a database, and spills nothing itself.
+        assert run("tracekit.open_database('run.duckdb').close()") == 0
+        assert {*temporary.iterdir()} == {used, temporary / "theirs"}
+
+
 def test_the_spill_directory_is_private_and_has_an_unpredictable_name(tmp_path):
     from tracekit.database.connection import spill_directory
 

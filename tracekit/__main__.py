@@ -1,5 +1,25 @@
-"""python -m tracekit"""
+"""Where the command line starts: `tracekit`, and `python -m tracekit`."""
 
-from tracekit.commands import main
+import signal
+import sys
 
-main()
+from tracekit.errors import is_interrupt
+
+
+def main() -> None:
+    """Imports the command line and runs it. Ctrl-C ends it with status 130 and no traceback, also
+    while modules are imported and while Python ends."""
+    try:
+        from tracekit.commands import main as run
+
+        run()
+    except BaseException as error:
+        if isinstance(error, SystemExit) or not is_interrupt(error):
+            raise
+        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    main()

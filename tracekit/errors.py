@@ -6,8 +6,10 @@ from __future__ import annotations
 class TracekitError(Exception):
     """An error for the user: one line that says what is wrong, where, and what to do.
 
-    The command line prints it on standard error and exits with status 2.
+    The command line prints it on standard error and exits with `status`.
     """
+
+    status = 2
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -54,6 +54,7 @@ def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator
     partial = target.with_name(target.name + ".partial")
     if partial.is_symlink() or (partial.exists() and not partial.is_file()):
         raise TracekitError(f"{output}: cannot be written: {partial.name} is not an ordinary file")
+    require_no_input(partial, inputs)
     try:
         yield partial
         partial.replace(target)
@@ -62,19 +63,24 @@ def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator
 
 
 @contextmanager
-def sole_writer(output: str | Path, on_wait: Callable[[], object] | None = None) -> Iterator[None]:
+def sole_writer(
+    output: str | Path,
+    on_wait: Callable[[], object] | None = None,
+    inputs: Iterable[str | Path] = (),
+) -> Iterator[None]:
     """Locks `output` against other writers while the block runs.
 
     If another process has the lock, this calls `on_wait` and waits. The system releases the lock of
     a process that dies. Readers need no lock.
 
     Raises:
-        TracekitError: when `output` cannot be written.
+        TracekitError: when `output` cannot be written, or is one of `inputs`.
     """
-    target = _checked(output, ())
+    target = _checked(output, inputs)
     path = target.with_name(f".{target.name}{_LOCK}")
-    # Check first: FileLock would create the folder.
+    # FileLock would create the folder, and empty the file.
     require_writable(output)
+    require_no_input(path, inputs)
     lock = FileLock(path, poll_interval=_POLL_S)
     try:
         try:
@@ -100,8 +106,7 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
     Folders with the same prefix that dead processes left are removed first.
     """
-    for each in parent.glob(_literally(prefix) + "*"):
-        _remove_abandoned(each)
+    remove_abandoned(parent, prefix)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     lock = FileLock(folder / _LOCK)
     try:
@@ -113,6 +118,12 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
         except KeyboardInterrupt:
             _remove(folder, lock)
             raise
+
+
+def remove_abandoned(parent: Path, prefix: str) -> None:
+    """Removes the work folders with this prefix whose processes are gone."""
+    for each in parent.glob(_literally(prefix) + "*"):
+        _remove_abandoned(each)
 
 
 def _remove(folder: Path, lock: FileLock) -> None:
@@ -139,33 +150,58 @@ def _literally(text: str) -> str:
 
 
 def is_standard_output(output: str | Path) -> bool:
-    """Whether this is /dev/stdout or another path to the device of standard output."""
+    """Whether this is -, /dev/stdout or another path to the device of standard output."""
+    if str(output) == "-":
+        return True
     with suppress(OSError, ValueError):
         return is_device(output) and os.path.samestat(Path(output).stat(), os.fstat(1))
     return False
 
 
 def is_device(output: str | Path) -> bool:
-    """Whether this is a pipe, a terminal or the like, or a path such as /dev/stdout: a file that
+    """Whether this is -, a pipe, a terminal or the like, or a path such as /dev/stdout: a file that
     cannot be replaced by another."""
     path = Path(output)
-    if str(path).startswith(_STREAMS):
+    if str(output) == "-" or str(path).startswith(_STREAMS):
         return True
     with suppress(OSError, ValueError):
         return path.exists() and not path.is_file() and not path.is_dir()
     return False
 
 
-def require_writable(output: str | Path) -> None:
-    """Checks before long work that `output` can be written.
+def require_writable(output: str | Path, inputs: Iterable[str | Path] = ()) -> None:
+    """Checks before long work that `output` can be written, and is none of `inputs`.
 
     Raises:
-        TracekitError: when it cannot.
+        TracekitError: when it cannot, or is one.
     """
-    folder = _checked(output, ()).parent
+    folder = _checked(output, inputs).parent
     if not os.access(folder, os.W_OK):
         reason = "the directory cannot be written to" if folder.is_dir() else "no such directory"
         raise TracekitError(f"{output}: cannot be written: {reason}")
+
+
+def require_no_input(output: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Checks that `output` is none of the files `inputs`, under whatever name: links to a file are
+    the file, and - is standard input or output.
+
+    Raises:
+        TracekitError: when it is one.
+    """
+    target = _state(output, 1)
+    if target is None or not stat.S_ISREG(target.st_mode):
+        return
+    for each in inputs:
+        state = _state(each, 0)
+        if state is not None and os.path.samestat(target, state):
+            raise TracekitError(f"{output}: is also an input; write to another file")
+
+
+def _state(file: str | Path, standard: int) -> os.stat_result | None:
+    try:
+        return os.fstat(standard) if str(file) == "-" else Path(file).stat()
+    except (OSError, ValueError):
+        return None
 
 
 def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
@@ -175,12 +211,11 @@ def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
             raise TracekitError(f"{output}: is a directory, not a file to write")
         if is_device(output) or (target.exists() and not target.is_file()):
             raise TracekitError(f"{output}: is not an ordinary file; give a file to write")
-        if any(target == Path(each).resolve() for each in inputs):
-            raise TracekitError(f"{output}: is also an input; write to another file")
     except (OSError, RuntimeError, ValueError) as error:
         # A loop of links, a name that is too long, or a name with a zero byte.
         reason = getattr(error, "strerror", None) or "the path is not valid"
         raise TracekitError(f"{output}: cannot be written: {reason}") from error
+    require_no_input(output, inputs)
     return target
 
 

@@ -291,7 +291,7 @@ def load(
     job = Job(paths, devices, resources, resume, on_bad is not None, progress)
     if database is None:
         name = str(given[0]) if len(given) == 1 else f"{len(paths)} traces"
-        loaded = Database(into_memory(job), name)
+        loaded = Database(into_memory(job), name, job.inputs)
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
@@ -335,4 +335,4 @@ def open_database(
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
     config: Config = {} if limit_mb is None else {"memory_limit": f"{limit_mb}MB"}
-    return Database(connect_reading(path, config, path, spill_mb), str(path))
+    return Database(connect_reading(path, config, path, spill_mb), str(path), [path])

@@ -7,7 +7,6 @@ metadata adds the length of a step with the profiler and without it.
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
@@ -16,15 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tracekit.capture.recorder import (
+from tracekit.capture.output import (
     NO_WORK,
-    Recorder,
     check_place,
-    compress,
-    has_work,
     of_rank,
     published,
+    require_ending,
+    save,
 )
+from tracekit.capture.recorder import Recorder
 from tracekit.capture.usercode import exit_status, is_deferred, kept_streams, named, run_script
 from tracekit.capture.workload import import_torch
 from tracekit.errors import TracekitError
@@ -41,12 +40,12 @@ class profile(ContextDecorator):
                 train(batch)
                 run.step()
 
-    `output` ends in .duckdb, .json or .json.gz; in a distributed run each rank writes its own file
-    (run.rank3.duckdb). With `steps`, the profiler records that many steps, after `warmup` steps
-    that are timed without it and one step that absorbs its startup; `step()` marks the end of a
-    step. Without `steps`, it records the whole block. A block that fails writes nothing; a block
-    that ends by sys.exit(0) writes its trace. Only the process that entered the block writes: a
-    forked child records nothing.
+    `output` ends in .duckdb, .json, .json.gz or .json.zst; a database that was loaded is not
+    replaced. In a distributed run each rank writes its own file (run.rank3.duckdb). With `steps`,
+    the profiler records that many steps, after `warmup` steps that are timed without it and one
+    step that absorbs its startup; `step()` marks the end of a step. Without `steps`, it records the
+    whole block. A block that fails writes nothing; a block that ends by sys.exit(0) writes its
+    trace. Only the process that entered the block writes: a forked child records nothing.
 
     Raises:
         TracekitError: when PyTorch is missing, the output cannot be written, RANK and WORLD_SIZE
@@ -66,8 +65,7 @@ class profile(ContextDecorator):
     ) -> None:
         if steps is not None and (steps < 1 or warmup < 1):
             raise TracekitError("profile needs at least one step to record and one to warm up")
-        if not str(output).endswith((".duckdb", ".json", ".json.gz")):
-            raise TracekitError(f"{output}: the name must end in .duckdb, .json.gz or .json")
+        require_ending(output)
         self.output = Path(output)
         self.steps = steps
         self.warmup = warmup
@@ -76,6 +74,8 @@ class profile(ContextDecorator):
         """The error for a recording without work; if empty, such a recording is written."""
         self.max_mb: float | None = None
         """The largest trace to write, compressed; a larger one is an error."""
+        self.script: str | None = None
+        """The file of the code that runs, if no module has it."""
         self.yields = False
         """Whether another profiler that starts ends this one, instead of failing."""
         self._recorded = {
@@ -95,7 +95,7 @@ class profile(ContextDecorator):
     def __enter__(self) -> profile:
         torch = import_torch()
         path = of_rank(self.output, torch)
-        check_place(path)
+        check_place(path, self.script)
         schedule = None
         if self.steps is not None:
             schedule = torch.profiler.schedule(
@@ -184,24 +184,15 @@ class profile(ContextDecorator):
                 f"{needed} (warmup={self.warmup}, and one for the profiler's startup)"
             )
         self.facts = {"torch": self._torch.__version__, "workload": _SCRIPT} | self._lengths()
-        with published(self._target) as beside, tempfile.TemporaryDirectory() as folder:
-            raw = Path(folder) / "trace.json"
-            self._recorder.export(raw, is_cut=self._is_cut)
-            if self.nothing and not has_work(raw):
-                raise TracekitError(self.nothing)
-            is_database = self.path.suffix == ".duckdb"
-            packed = raw.with_name(self.path.stem + ".json.gz") if is_database else beside
-            compress(raw, packed, self.facts)
-            size_mb = packed.stat().st_size / 1e6
-            if self.max_mb is not None and size_mb > self.max_mb:
-                raise TracekitError(
-                    f"{self.output}: the trace takes {size_mb:.1f} MB, more than "
-                    f"max_mb={self.max_mb:g}: it is not kept"
-                )
-            if is_database:
-                from tracekit.run import load
-
-                load(packed, beside).close()
+        with published(self._target, self.script) as beside:
+            save(
+                self._recorder,
+                self.facts,
+                beside,
+                nothing=self.nothing,
+                is_cut=self._is_cut,
+                max_mb=self.max_mb,
+            )
 
     def _lengths(self) -> dict[str, Any]:
         """The lengths of a step without the profiler and with it, in ns."""
@@ -231,7 +222,8 @@ def profile_script(
     if not Path(script).is_file():
         raise TracekitError(f"{script}: no such file")
     recording = profile(output, **options)
-    recording.nothing = NO_WORK
+    # The script may change the working directory.
+    recording.nothing, recording.script = NO_WORK, str(Path(script).absolute())
     with named(script), kept_streams(), recording:
         run_script(script, arguments)
     return recording.path

@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import json
 import mmap
 import os
-import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from gzip import open as open_gzip
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
 from tracekit.errors import TracekitError, first_line
-from tracekit.files import written_whole
 
 # An attribute of torch.autograd.profiler that is set while a profiler of any thread runs.
 _FLAG = "_is_profiler_enabled"
 # How long a profiler of another thread waits for a session that yields.
 _LONGEST_STEP_S = 30
 _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
-NO_WORK = (
-    "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
-    "not record other processes or threads; --stacks records Python itself"
-)
 # As long as "ProfilerStep".
 _PARTIAL = "partial step"
-# Matches any event but the ones that the profiler writes for a run without operators or a device.
-_WORK = re.compile(rb'"cat": "(?!Trace"|overhead"|user_annotation")')
 
 
 class Recorder:
@@ -272,21 +261,6 @@ def _let_children_exit() -> None:
 _children_exit = False
 
 
-def has_work(exported: Path) -> bool:
-    """Whether a trace that torch wrote holds more than the profiler's own events."""
-    with exported.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        return _WORK.search(text) is not None
-
-
-def compress(exported: Path, output: Path, facts: dict[str, Any]) -> None:
-    """Copies the trace with `facts` as one more top-level key, without parsing the trace."""
-    member = b'{"tracekit": ' + json.dumps(facts).encode() + b","
-    with exported.open("rb") as source, open_gzip(output, "wb", compresslevel=6) as sink:
-        head = source.read(4096).lstrip()
-        sink.write(member + head.removeprefix(b"{"))
-        shutil.copyfileobj(source, sink)
-
-
 def _rename(exported: Path, name: str, start: str) -> None:
     """Replaces the start of a name in a trace that torch wrote, by text of the same length."""
     whole = f'"{name}"'.encode()
@@ -295,87 +269,3 @@ def _rename(exported: Path, name: str, start: str) -> None:
         while at >= 0:
             text[at + 1 : at + 1 + len(start)] = start.encode()
             at = text.find(whole, at)
-
-
-class _Discarded(Exception):
-    pass
-
-
-def check_place(output: Path) -> None:
-    """Checks right away that `output` can be written, and leaves nothing behind.
-
-    Raises:
-        TracekitError: when `output` cannot be written.
-    """
-    with _writing(output), suppress(_Discarded), written_whole(output):
-        raise _Discarded
-
-
-@contextmanager
-def published(output: Path) -> Iterator[Path]:
-    """Like `written_whole`, but first recreates the folder, which the user's code may have removed.
-
-    Raises:
-        TracekitError: when `output` cannot be written.
-    """
-    with _writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(output) as beside:
-            yield beside
-
-
-@contextmanager
-def _writing(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
-
-
-def of_rank(output: Path, torch: Any) -> Path:
-    """`output`, with the rank before its suffix if the run has several ranks.
-
-    Raises:
-        TracekitError: when RANK and WORLD_SIZE are not values that torchrun sets.
-    """
-    rank, world = rank_and_world(torch)
-    if world == 1:
-        return output
-    stem, dot, ending = output.name.partition(".")
-    return output.with_name(f"{stem}.rank{rank}{dot}{ending}")
-
-
-def rank_and_world(torch: Any) -> tuple[int, int]:
-    """The rank of this process and the number of ranks, as torch.distributed or torchrun say.
-
-    Raises:
-        TracekitError: when RANK and WORLD_SIZE are not values that torchrun sets.
-    """
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        rank, world = distributed.get_rank(), distributed.get_world_size()
-    else:
-        world, rank = _count("WORLD_SIZE", 1), _count("RANK", None)
-        if rank is None and world == 1:
-            rank = 0
-    if rank is None:
-        raise TracekitError(
-            f"WORLD_SIZE is {world}, but RANK is not set: set both, as torchrun does"
-        )
-    if not 0 <= rank < world:
-        raise TracekitError(
-            f"RANK is {rank} and WORLD_SIZE is {world}: RANK must be from 0 to WORLD_SIZE - 1"
-        )
-    return rank, world
-
-
-def _count(name: str, default: int | None) -> int | None:
-    text = os.environ.get(name)
-    if text is None:
-        return default
-    # No run has a number of processes with more digits than this.
-    if not re.fullmatch("[0-9]{1,9}", text.strip()):
-        raise TracekitError(
-            f"{name} is {text[:40]!r} in the environment: set it to a whole number, or unset it"
-        )
-    return int(text)

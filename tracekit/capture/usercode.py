@@ -170,13 +170,23 @@ def exit_status(error: SystemExit) -> int:
     return error.code if isinstance(error.code, int) else _FAILED
 
 
+class ScriptFailed(TracekitError):
+    """A script failed, or exited with a status other than 0, which is its `status`."""
+
+    def __init__(self, message: str, status: int = _FAILED) -> None:
+        self.status = status
+        super().__init__(message)
+
+
 def run_script(script: str, arguments: Sequence[str]) -> None:
-    """Runs a script as `python SCRIPT ARGUMENTS` would; returns if it exits with status 0.
+    """Runs a script as `python SCRIPT ARGUMENTS` would; returns if it exits with status 0. The
+    traceback of one that fails is printed.
 
     A child process that the script forked ends here, by SystemExit.
 
     Raises:
-        TracekitError: when the script fails, or exits with another status.
+        ScriptFailed: when the script fails, or exits with another status.
+        TracekitError: when it runs a profiler itself.
     """
     owner = os.getpid()
     before, path = sys.argv, sys.path[:]
@@ -191,15 +201,26 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
             raise
         if exit_status(error) != 0:
             with_what = "status " * isinstance(error.code, int) + str(error.code)
-            raise TracekitError(f"{script}: ended with {with_what}") from error
+            raise ScriptFailed(f"{script}: ended with {with_what}", exit_status(error)) from error
     except TracekitError:
         raise
     except BaseException as error:
-        raise TracekitError(f"{script}: failed: {first_line(error)}") from error
+        _print_traceback(script, error)
+        raise ScriptFailed(f"{script}: failed: {first_line(error)}") from error
     finally:
         sys.argv, sys.path[:] = before, path
     if os.getpid() != owner:
         raise SystemExit(0)
+
+
+def _print_traceback(script: str, error: BaseException) -> None:
+    """Prints it as Python would, from the script's own frames on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != script:
+        frames = frames.tb_next
+    # The script may have closed the stream, or replaced the hook.
+    with suppress(Exception):
+        sys.excepthook(type(error), error.with_traceback(frames), frames)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import importlib
 import os
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,17 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.capture.recorder import (
+from tracekit.capture.output import (
     NO_WORK,
-    Recorder,
     check_place,
-    compress,
-    has_work,
     of_rank,
     published,
+    require_ending,
+    save,
+    sources,
 )
+from tracekit.capture.recorder import Recorder
 from tracekit.capture.usercode import find_step, kept_streams, named
 from tracekit.errors import TracekitError, first_line
+from tracekit.files import require_no_input
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Captured:
 
 
 def capture(target: str, output: str | Path, options: Options | None = None) -> Captured:
-    """Profiles `target` and writes a Kineto trace, gzip-compressed, to `output`.
+    """Profiles `target` and writes a Kineto trace, or a database, to `output`, as its name ends.
 
     `target` is a workload's name or `package.module:function`; a function is called once per step.
     The warm-up runs without the profiler. Then the same steps are timed without the profiler and
@@ -116,12 +117,15 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
             runs a profiler itself or runs no operator, or the output cannot be written.
     """
     options = options or Options()
+    require_ending(output)
     asked = of_rank(Path(output), import_torch())
     # The code may change the working directory.
     path = asked.absolute()
     check_place(path)
     with kept_streams():
         runnable = prepare(target, options)
+        # The code is imported, so its files are known.
+        require_no_input(path, sources())
         recorder = _recorder(runnable, options)
         with _reported(target), recorder.alone():
             unprofiled_ns = _unprofiled_ns(runnable, options)
@@ -135,7 +139,7 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
 def record(
     runnable: Runnable, output: Path, options: Options, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """Profiles the active steps of a warmed-up workload and writes the trace, gzip-compressed.
+    """Profiles the active steps of a warmed-up workload and writes the trace.
 
     `facts` go into the trace's metadata beside the workload's own; returns all of them.
 
@@ -182,12 +186,7 @@ def _profiled(
 
 
 def _write(recorder: Recorder, facts: dict[str, Any], output: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        exported = Path(folder) / "trace.json"
-        recorder.export(exported)
-        if not has_work(exported):
-            raise TracekitError(f"{facts['workload']}: {NO_WORK}")
-        compress(exported, output, facts)
+    save(recorder, facts, output, nothing=f"{facts['workload']}: {NO_WORK}")
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def main() -> None:
         status = cli.main(standalone_mode=False) or 0
         sys.stdout.flush()
     except TracekitError as error:
-        status = _INTERRUPTED if is_interrupt(error) else _complain(str(error))
+        status = _INTERRUPTED if is_interrupt(error) else _complain(str(error), error.status)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         status = 0
@@ -171,6 +171,6 @@ def _exit(status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _complain(message: str) -> int:
+def _complain(message: str, status: int = _FAILED) -> int:
     click.echo("tracekit: " + printable(" ".join(message.split("\n"))), err=True)
-    return _FAILED
+    return status

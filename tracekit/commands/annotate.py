@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
+from tracekit.commands.opening import files_named
 from tracekit.commands.options import resource_options
+from tracekit.text import printable
 
 
 @click.command()
@@ -27,7 +29,9 @@ def annotate(trace: str, output: str, **limits: Any) -> None:
     from tracekit.ingest.resources import Resources
     from tracekit.perfetto.annotate import annotate
 
-    require_writable(output)
-    events, traces = annotate(trace, output, Resources(**limits))
+    resources = Resources(**limits)
+    require_writable(output, files_named([trace], resources))
+    events, traces = annotate(trace, output, resources)
     of = "" if traces == 1 else f" to {traces} traces"
-    click.echo(f"{output}: {events:,} events added{of}; open it in https://ui.perfetto.dev")
+    name = printable(output)
+    click.echo(f"{name}: {events:,} events added{of}; open it in https://ui.perfetto.dev")

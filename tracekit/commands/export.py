@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tracekit.commands.opening import open_given
+from tracekit.text import printable
 
 
 @click.command()
@@ -35,11 +36,12 @@ def export(source: str, output: str, form: str, weight: str | None, trace_id: in
 
     if form == "trace" and weight is not None:
         raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
-    with open_given(source, Resources()) as opened:
+    name = printable(output)
+    with open_given(source, Resources(), output) as opened:
         if form == "trace":
-            click.echo(f"{output}: {opened.export(output, trace_id):,} events")
+            click.echo(f"{name}: {opened.export(output, trace_id):,} events")
             return
         from tracekit.reporters import stacks
 
         count = stacks.write(opened, form, output, weight or "host", trace_id)
-    click.echo(f"{output}: {count:,} stacks", err=output == "-")
+    click.echo(f"{name}: {count:,} stacks", err=output == "-")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.commands.opening import files_named
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable
@@ -121,12 +122,15 @@ def ask(
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
     """
     from tracekit.commands.query import pair
+    from tracekit.files import require_no_input
     from tracekit.ingest.resources import Resources
     from tracekit.lake.asking import ask_ranks
     from tracekit.reporters import rows
 
     asked = rows.Limits(timeout_s, max_rows)
     resources = Resources(**limits)
+    if output is not None:
+        require_no_input(output, files_named([target], resources))
     given = dict(pair(each) for each in parameters)
     with (
         TemporaryDirectory(prefix="tracekit-lake-", dir=resources.temp_dir) as folder,
@@ -147,12 +151,17 @@ def ask(
     help="Leave files younger than this many hours: an addition that still runs may need them.",
 )
 def clean(target: str, hours: float) -> None:
-    """Remove the files of ranks that were replaced or not finished."""
+    """Remove the files of ranks that were replaced or not finished, and tell their names.
+
+    Links are not followed, and files that a lake does not name so are left.
+    """
     from tracekit.lake.cleaning import clean as library
 
     done = library(target, hours)
     young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
-    click.echo(f"{printable(target)}: removed {done.files:,} files{young}")
+    for path in done.removed:
+        click.echo(f"removed  {printable(path)}")
+    click.echo(f"{printable(target)}: removed {len(done.removed):,} files{young}")
 
 
 @lake.command()

@@ -72,7 +72,7 @@ def query(
     asked = rows.Limits(timeout_s, max_rows)
     values = dict(pair(each) for each in parameters)
     chosen = question.chosen([each.strip() for each in columns.split(",")] if columns else [])
-    with open_given(arguments[1], Resources(**limits)) as database:
+    with open_given(arguments[1], Resources(**limits), output) as database:
         variables = question.checked(values)
         statement = database.shown_sql(question, variables)
         count = rows.render(database, statement, variables, form, output, chosen, asked)

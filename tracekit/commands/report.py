@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tracekit.commands.opening import open_given
+from tracekit.commands.opening import files_named, open_given
 from tracekit.commands.options import resource_options, threshold_option, window_option
 from tracekit.errors import TracekitError
 
@@ -54,7 +54,8 @@ def report(
     except ImportError as error:
         raise TracekitError(f"reports need {error.name}: pip install 'tracekit[report]'") from error
 
-    require_writable(output)
+    resources = Resources(**limits)
+    require_writable(output, files_named(runs, resources))
     judged = Thresholds().updated(thresholds)
     if len(runs) == 2 or trace_ids:
         if window or trace_id is not None:
@@ -63,7 +64,7 @@ def report(
             reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
         return
     one = len(runs) == 1
-    with open_given(runs[0], Resources(**limits)) if one else load(runs, **limits) as database:
+    with open_given(runs[0], resources) if one else load(runs, **limits) as database:
         if trace_id is not None or len(database.trace_ids()) == 1:
             reports.write_trace(database, output, trace_id, window, judged)
         elif sweep := sweep_in(database):

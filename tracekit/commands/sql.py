@@ -40,7 +40,7 @@ def sql(
     from tracekit.reporters import rows
 
     asked = rows.Limits(timeout_s, max_rows)
-    with open_given(source, Resources(**limits)) as database:
+    with open_given(source, Resources(**limits), output) as database:
         database.require_select(statement)
         rows.render(database, statement, {}, form, output, limits=asked)
 

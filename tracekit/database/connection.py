@@ -15,7 +15,7 @@ import duckdb
 from tracekit.database import stored
 from tracekit.database.sandbox import Config, forbid_files, limit_spilling, reading
 from tracekit.errors import TracekitError
-from tracekit.files import work_folder
+from tracekit.files import remove_abandoned, work_folder
 
 _DUCKDB_MAGIC = b"DUCK"
 _SPILL_PREFIX = "tracekit-spill-"
@@ -61,6 +61,12 @@ def spill_directory(path: str | Path, folder: str | Path | None = None) -> str:
     root = _spill_root(Path(folder or tempfile.gettempdir()), os.getpid())
     name = hashlib.sha256(str(Path(path).resolve()).encode("utf-8", "surrogateescape")).hexdigest()
     return str(root / name[:16])
+
+
+@cache
+def _remove_spilled() -> None:
+    """Removes, once a process, what others spilled that were killed: it would fill the disk."""
+    remove_abandoned(Path(tempfile.gettempdir()), _SPILL_PREFIX)
 
 
 @cache
@@ -143,6 +149,7 @@ def connect_partial(path: Path) -> duckdb.DuckDBPyConnection:
 def _connected(
     path: str | Path, config: Config, name: str | Path, *, read_only: bool
 ) -> duckdb.DuckDBPyConnection:
+    _remove_spilled()
     try:
         return duckdb.connect(str(path), read_only=read_only, config=config)
     except (duckdb.Error, UnicodeError) as error:

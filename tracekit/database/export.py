@@ -33,7 +33,7 @@ def export(database: Reader, output: str | Path, trace: int | None = None) -> in
         ids = ", ".join(str(row[0]) for row in traces)
         raise TracekitError(f"{database.name}: choose a trace by its trace_id: {ids}")
     trace_id, form, metadata = chosen[0]
-    with written_whole(output, [database.name]) as beside, opened(beside) as sink:
+    with written_whole(output, database.inputs) as beside, opened(beside) as sink:
         head, tail = _frame(form, metadata)
         sink.write(head)
         count = _write_events(database, trace_id, sink)

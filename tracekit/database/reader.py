@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import duckdb
@@ -54,9 +55,15 @@ class Reader:
     # The number of running queries on all databases of this process: a file may be open twice.
     _running: ClassVar[int] = 0
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        name: str,
+        inputs: Sequence[str | Path] = (),
+    ) -> None:
         self._connection = connection
         self.name = name
+        self._inputs = inputs
         self._kept: Kept | None = None
         self._shared: Shared | None = None
         # After Ctrl-C, threads that are still at work end with their next query.
@@ -72,6 +79,11 @@ class Reader:
         # A query that could not be stopped still uses the connection.
         if not work_is_left_running():
             self._connection.close()
+
+    @property
+    def inputs(self) -> Iterable[str | Path]:
+        """The files that were read, which no output may replace; - is standard input."""
+        return self._inputs
 
     def ask(self, name: str, **parameters: Value) -> list[dict[str, Any]]:
         """The rows of the named query as dictionaries: for small results, without Polars.

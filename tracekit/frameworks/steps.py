@@ -17,8 +17,8 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
+from tracekit.capture.output import rank_and_world
 from tracekit.capture.profile import profile
-from tracekit.capture.recorder import rank_and_world
 from tracekit.capture.workload import import_torch
 from tracekit.errors import TracekitError, first_line
 from tracekit.frameworks.judging import judge, verdict_paths

@@ -107,7 +107,7 @@ def into_file(
     Raises:
         TracekitError: when nothing can be loaded, or the file cannot be written.
     """
-    with sole_writer(database, on_wait):
+    with sole_writer(database, on_wait, job.inputs):
         _into_file(job, database, append)
 
 
@@ -122,7 +122,7 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
     if base is not None:
         # Before any trace is read.
         require_database(base)
-    with (resumable if job.resume else written_whole)(database, job.paths) as beside:
+    with (resumable if job.resume else written_whole)(database, job.inputs) as beside:
         if beside.exists():
             require_same(beside, base, job.paths)
         elif job.resume:
@@ -192,6 +192,12 @@ class Job:
     loaded: int = 0
     stopped: bool = False
     cursors: set[duckdb.DuckDBPyConnection] = field(default_factory=set)
+
+    @property
+    def inputs(self) -> list[str | Path]:
+        """All files that it reads."""
+        hardware = self.resources.hardware
+        return [*self.paths, *([] if hardware is None else [hardware])]
 
     @property
     def errors(self) -> list[TracekitError]:

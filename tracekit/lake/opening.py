@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tracekit.ingest.resources import Resources
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
@@ -15,14 +18,36 @@ if TYPE_CHECKING:
 _MOST_JOINED = 64
 
 
-def open_given(path: str, resources: Resources) -> Database:
-    """Opens a lake or a part of one, a database, or a trace.
+def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Path]:
+    """The files that the paths of traces, databases and lakes name, and the file of device peaks.
 
     Raises:
-        TracekitError: when it cannot be read.
+        TracekitError: for a directory or pattern without a trace.
     """
+    from tracekit.lake.layout import may_be_lake, selection
+    from tracekit.lake.storage import local_files, storage
+    from tracekit.trace.source import trace_paths
+
+    if resources.hardware is not None:
+        yield resources.hardware
+    for path in paths:
+        if may_be_lake(path):
+            yield from local_files(storage(selection(path).root))
+        else:
+            yield from trace_paths([path])
+
+
+def open_given(path: str, resources: Resources, output: str | None = None) -> Database:
+    """Opens a lake or a part of one, a database, or a trace, whose answers go to `output`.
+
+    Raises:
+        TracekitError: when it cannot be read, or `output` is one of its files.
+    """
+    from tracekit.files import require_no_input
     from tracekit.lake.layout import may_be_lake
 
+    if output is not None:
+        require_no_input(output, files_named([path], resources))
     if may_be_lake(path):
         from tracekit.lake.reading import open_lake
 

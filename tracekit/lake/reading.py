@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -17,7 +18,7 @@ from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import create_tables, record_peaks
 from tracekit.lake import summaries, verdicts
 from tracekit.lake.layout import MANIFESTS, MARK, Rank, Selection, read_manifest, selection
-from tracekit.lake.storage import RemoteStorage, Storage, storage
+from tracekit.lake.storage import RemoteStorage, Storage, local_files, storage
 from tracekit.lake.writing import stored_tables
 from tracekit.run import Database
 from tracekit.verdict.analyze import gather
@@ -72,10 +73,18 @@ class Lake(Database):
     """The traces of a lake, or of a part of it, as one database."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, name: str, ranks: Sequence[Rank]
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        name: str,
+        chosen: Sequence[tuple[Rank, Storage]],
     ) -> None:
         super().__init__(connection, name)
-        self.ranks = list(ranks)
+        self.ranks = [rank for rank, _ in chosen]
+        self._lakes = {lake.root: lake for _, lake in chosen}
+
+    @property
+    def inputs(self) -> Iterable[str | Path]:
+        return (path for lake in self._lakes.values() for path in local_files(lake))
 
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
         return summaries.answered(question, given) or question.sql
@@ -139,10 +148,11 @@ def open_pairs(
                 f"{lake.root}: {other.name} of {other.run!r} and {rank.name} of {rank.run!r} have "
                 "the same number: run `tracekit lake add` on one of them again"
             )
-    ranks = [rank for rank, _ in opened.values()]
+    pairs = list(opened.values())
     if name is None:
-        name = f"{chosen[0][1].root}/run={ranks[0].run}/{ranks[0].name}"
-    return Lake(_connected(list(opened.values()), resources), name, ranks)
+        rank, lake = pairs[0]
+        name = f"{lake.root}/run={rank.run}/{rank.name}"
+    return Lake(_connected(pairs, resources), name, pairs)
 
 
 def _connected(

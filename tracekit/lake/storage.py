@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import is_url
+from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, TABLES, is_url
 
-_HIDDEN = ".writing-"
+# Begins the name of a file that is not whole yet.
+HIDDEN = ".writing-"
 
 
 class StorageError(TracekitError, OSError):
@@ -67,7 +69,8 @@ class Storage(Protocol):
         """Copies a local file."""
 
     def listed(self, folder: str) -> Iterator[StoredFile]:
-        """All files below a folder, unfinished ones included."""
+        """All files below a folder, unfinished ones included, but no links and nothing behind
+        them."""
 
     def remove(self, paths: Iterable[str]) -> None: ...
 
@@ -98,8 +101,8 @@ class LocalStorage:
     def read_all(self, folder: str) -> dict[str, bytes]:
         found = {}
         with reached(self.root):
-            for each in sorted(self._paths(folder)):
-                if each.endswith(".json") and not Path(each).name.startswith(_HIDDEN):
+            for each in sorted(self.local_paths(folder)):
+                if each.endswith(".json") and not Path(each).name.startswith(HIDDEN):
                     # A manifest may be replaced or removed meanwhile.
                     with suppress(FileNotFoundError):
                         found[self._inside(each)] = Path(each).read_bytes()
@@ -116,7 +119,7 @@ class LocalStorage:
     @contextmanager
     def _beside(self, path: str) -> Iterator[Path]:
         target = self._folder / path
-        beside = target.with_name(f"{_HIDDEN}{uuid.uuid4().hex}")
+        beside = target.with_name(f"{HIDDEN}{uuid.uuid4().hex}")
         with reached(self.root):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -128,9 +131,11 @@ class LocalStorage:
 
     def listed(self, folder: str) -> Iterator[StoredFile]:
         now = time.time()
-        for each in self._paths(folder):
+        for each in [] if (self._folder / folder).is_symlink() else self.local_paths(folder):
             with suppress(FileNotFoundError):
-                yield StoredFile(self._inside(each), now - Path(each).lstat().st_mtime)
+                found = Path(each).lstat()
+                if stat.S_ISREG(found.st_mode):
+                    yield StoredFile(self._inside(each), now - found.st_mtime)
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -150,7 +155,8 @@ class LocalStorage:
     def holds(self, url: str) -> bool:
         return not is_url(url) and Path(url).is_relative_to(self._folder)
 
-    def _paths(self, folder: str) -> Iterator[str]:
+    def local_paths(self, folder: str) -> Iterator[str]:
+        """The paths of all files below a folder."""
         for where, _, names in os.walk(self._folder / folder):
             yield from (str(Path(where) / name) for name in names)
 
@@ -219,6 +225,14 @@ class RemoteStorage:
             self.fs.invalidate_cache()
             found = self.fs.find(self._full(folder), detail=True)
         return found
+
+
+def local_files(lake: Storage) -> Iterator[str]:
+    """The paths of a lake's own files, if they are on this machine."""
+    if isinstance(lake, LocalStorage):
+        yield lake.uri(MARK)
+        for folder in (TABLES, MANIFESTS, ARCHIVES):
+            yield from lake.local_paths(folder)
 
 
 def storage(root: str) -> Storage:

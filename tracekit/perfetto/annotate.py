@@ -51,7 +51,7 @@ def annotate(
             return _joined(database, output), len(trace_ids)
         process = Process("tracekit")
         draw(database, trace_ids[0], process)
-    with written_whole(output, [name]) as beside, opened(beside) as sink:
+    with written_whole(output, database.inputs) as beside, opened(beside) as sink:
         _spliced(name, block(process.events), sink)
     return len(process.events), 1
 
@@ -103,7 +103,7 @@ def _joined(database: Database, output: str | Path) -> int:
             )
             draw(database, each.trace, process)
             added += process.events
-    with written_whole(output, [database.name]) as beside, opened(beside) as sink:
+    with written_whole(output, database.inputs) as beside, opened(beside) as sink:
         sink.write(b'{"traceEvents": [' + block(added))
         before = b""
         for each in given:

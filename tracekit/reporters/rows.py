@@ -23,7 +23,7 @@ from rich.text import Text
 
 from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
-from tracekit.files import is_device, is_standard_output, written_whole
+from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
 from tracekit.reporters import paging
 from tracekit.reporters.page import console
 from tracekit.text import printable
@@ -108,10 +108,12 @@ def render(
         count = write(sys.stdout.buffer)
         sys.stdout.flush()
     elif is_device(output):
+        # A path such as /dev/fd/3 may lead to a file.
+        require_no_input(output, database.inputs)
         with Path(output).open("wb") as sink:
             count = write(sink)
     else:
-        with written_whole(output) as beside, beside.open("wb") as sink:
+        with written_whole(output, database.inputs) as beside, beside.open("wb") as sink:
             count = write(sink)
     if count == limits.rows:
         print(f"only the first {count:,} rows (--max-rows); there may be more", file=sys.stderr)

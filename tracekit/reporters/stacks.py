@@ -54,11 +54,11 @@ def write(
         text = _speedscope(threads, database.name, first)
     else:
         text = _folded(threads)
-    if output == "-" or is_standard_output(output):
+    if is_standard_output(output):
         _write_all(text, sys.stdout.buffer)
         sys.stdout.flush()
     else:
-        with written_whole(output, [database.name]) as beside, Path(beside).open("wb") as sink:
+        with written_whole(output, database.inputs) as beside, Path(beside).open("wb") as sink:
             _write_all(text, sink)
     return sum(map(len, threads.values()))
 

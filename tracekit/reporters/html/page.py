@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -90,13 +90,13 @@ def page(title: str, views: Sequence[View]) -> str:
     )
 
 
-def write(output: str | Path, text: str) -> None:
+def write(output: str | Path, text: str, inputs: Iterable[str | Path]) -> None:
     """Writes a page, completely or not at all.
 
     Raises:
-        TracekitError: when `output` cannot be written.
+        TracekitError: when `output` cannot be written, or is one of `inputs`.
     """
-    with written_whole(output) as beside:
+    with written_whole(output, inputs) as beside:
         beside.write_text(text, encoding="utf-8")
 
 

@@ -43,7 +43,7 @@ def write_trace(
     """
     subject = Subject(database, database.only(trace_id), window, thresholds)
     view = trace_view(subject)
-    write(output, page(f"{subject.analysis.verdict.regime}: {view.title}", [view]))
+    write(output, page(f"{subject.analysis.verdict.regime}: {view.title}", [view]), database.inputs)
     return subject.analysis
 
 
@@ -64,7 +64,7 @@ def write_diff(
     with database.keeping():
         found, view = diff_view(database, a, b, [run.analysis for run in runs])
         pages = {each.name: each for each in map(trace_view, runs)}
-    write(output, page(f"{found.a} and {found.b}", [view, *pages.values()]))
+    write(output, page(f"{found.a} and {found.b}", [view, *pages.values()]), database.inputs)
     return found
 
 
@@ -74,7 +74,7 @@ def write_sweep(found: Sweep, output: str | Path) -> None:
     Raises:
         TracekitError: when `output` cannot be written.
     """
-    write(output, page(f"Sweep: {found.database}", [sweep_view(found)]))
+    write(output, page(f"Sweep: {found.database}", [sweep_view(found)]), [found.database])
 
 
 def write_ranks(
@@ -107,7 +107,7 @@ def write_ranks(
         ]
         first = ranks_view(database, analyses)
         text = with_pages(first, subjects.values())
-    write(output, text)
+    write(output, text, database.inputs)
     return analyses
 
 

@@ -1,0 +1,234 @@
+"""Where a recording goes: to a trace, a database or standard output, never over its program."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tracekit.capture.recorder import Recorder
+from tracekit.errors import TracekitError
+from tracekit.files import work_folder, written_whole
+
+_DATABASE = ".duckdb"
+_ENDINGS = (".json", ".json.gz", ".json.zst", _DATABASE)
+# In the facts of a trace that was recorded right into a database.
+_AS = "recorded_as"
+NO_WORK = (
+    "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
+    "not record other processes or threads; --stacks records Python itself"
+)
+# Matches any event but the ones that the profiler writes for a run without operators or a device.
+_WORK = re.compile(rb'"cat": "(?!Trace"|overhead"|user_annotation")')
+
+
+def save(
+    recorder: Recorder,
+    facts: dict[str, Any],
+    output: Path,
+    *,
+    nothing: str = "",
+    is_cut: bool = False,
+    max_mb: float | None = None,
+) -> None:
+    """Writes the trace of a finished session with `facts`, in the form that the name asks for.
+
+    Raises:
+        TracekitError: when it cannot be exported, when it holds no work and `nothing` is what to
+            say then, or when the compressed trace is larger than `max_mb`.
+    """
+    is_database = output.suffix == _DATABASE
+    # Also in the place of what a killed process left.
+    with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
+        raw = folder / "trace.json"
+        recorder.export(raw, is_cut=is_cut)
+        if nothing and not has_work(raw):
+            raise TracekitError(nothing)
+        packed = raw.with_name(output.stem + ".json.gz") if is_database else output
+        _pack(raw, packed, facts | {_AS: _DATABASE} if is_database else facts)
+        size_mb = packed.stat().st_size / 1e6
+        if max_mb is not None and size_mb > max_mb:
+            raise TracekitError(
+                f"{output.name}: the trace takes {size_mb:.1f} MB, more than max_mb={max_mb:g}: it "
+                "is not kept"
+            )
+        if is_database:
+            from tracekit.run import load
+
+            load(packed, output).close()
+
+
+def has_work(exported: Path) -> bool:
+    """Whether a trace that torch wrote holds more than the profiler's own events."""
+    with exported.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return _WORK.search(text) is not None
+
+
+def _pack(exported: Path, output: Path, facts: dict[str, Any]) -> None:
+    """Copies the trace with `facts` as one more top-level key, without parsing the trace."""
+    from tracekit.database.export import opened
+
+    member = b'{"tracekit": ' + json.dumps(facts).encode() + b","
+    with exported.open("rb") as source, opened(output) as sink:
+        head = source.read(4096).lstrip()
+        sink.write(member + head.removeprefix(b"{"))
+        shutil.copyfileobj(source, sink)
+
+
+@contextmanager
+def to_standard_output() -> Iterator[Path]:
+    """A path to record to; what is written there goes to standard output at the end.
+
+    Until then, what the code prints goes to standard error.
+    """
+    sys.stdout.flush()
+    owner, kept = os.getpid(), os.dup(1)
+    os.dup2(2, 1)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        yield folder / "trace.json"
+        # In a distributed run, the rank is in its name.
+        (written,) = folder.iterdir()
+        with written.open("rb") as source, os.fdopen(kept, "wb", closefd=False) as sink:
+            shutil.copyfileobj(source, sink)
+    finally:
+        # A child that the code forked may end here, too.
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def require_ending(output: str | Path) -> None:
+    """Checks that a name says how to write a recording.
+
+    Raises:
+        TracekitError: when it does not.
+    """
+    if not str(output).endswith(_ENDINGS):
+        *others, last = _ENDINGS
+        raise TracekitError(f"{output}: the name must end in {', '.join(others)} or {last}")
+
+
+class _Discarded(Exception):
+    pass
+
+
+def check_place(output: Path, script: str | None = None) -> None:
+    """Checks right away that `output` can be written, and leaves nothing behind.
+
+    Raises:
+        TracekitError: when `output` cannot be written, is a source of the program, or is a database
+            that no recording made.
+    """
+    with _writing(output), suppress(_Discarded), written_whole(output, sources(script)):
+        require_ending(output.resolve())
+        _require_replaceable(output)
+        raise _Discarded
+
+
+@contextmanager
+def published(output: Path, script: str | None = None) -> Iterator[Path]:
+    """Like `written_whole`, but first recreates the folder, which the user's code may have removed.
+
+    Raises:
+        TracekitError: when `output` cannot be written, or is a source of the program.
+    """
+    with _writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(output, sources(script)) as beside:
+            yield beside
+
+
+def sources(script: str | None = None) -> Iterator[str]:
+    """The files of the program: `script`, and all modules that are imported."""
+    if script is not None:
+        yield script
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str):
+            yield file
+
+
+def _require_replaceable(output: Path) -> None:
+    """Refuses a database that was loaded: its traces may be nowhere else."""
+    from tracekit.database.connection import is_database
+
+    if not is_database(output):
+        return
+    from tracekit.run import open_database
+
+    recorded = "SELECT bool_and(metadata->>'$.tracekit.recorded_as' = '.duckdb') FROM trace"
+    with suppress(TracekitError), open_database(output) as database:
+        if database.fetch(recorded)[1] == [(True,)]:
+            return
+    raise TracekitError(
+        f"{output}: is a database that no recording made: remove it, or write to another file"
+    )
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+def of_rank(output: Path, torch: Any) -> Path:
+    """`output`, with the rank before its suffix if the run has several ranks.
+
+    Raises:
+        TracekitError: when RANK and WORLD_SIZE are not values that torchrun sets.
+    """
+    rank, world = rank_and_world(torch)
+    if world == 1:
+        return output
+    stem, dot, ending = output.name.partition(".")
+    return output.with_name(f"{stem}.rank{rank}{dot}{ending}")
+
+
+def rank_and_world(torch: Any) -> tuple[int, int]:
+    """The rank of this process and the number of ranks, as torch.distributed or torchrun say.
+
+    Raises:
+        TracekitError: when RANK and WORLD_SIZE are not values that torchrun sets.
+    """
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        rank, world = distributed.get_rank(), distributed.get_world_size()
+    else:
+        world, rank = _count("WORLD_SIZE", 1), _count("RANK", None)
+        if rank is None and world == 1:
+            rank = 0
+    if rank is None:
+        raise TracekitError(
+            f"WORLD_SIZE is {world}, but RANK is not set: set both, as torchrun does"
+        )
+    if not 0 <= rank < world:
+        raise TracekitError(
+            f"RANK is {rank} and WORLD_SIZE is {world}: RANK must be from 0 to WORLD_SIZE - 1"
+        )
+    return rank, world
+
+
+def _count(name: str, default: int | None) -> int | None:
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    # No run has a number of processes with more digits than this.
+    if not re.fullmatch("[0-9]{1,9}", text.strip()):
+        raise TracekitError(
+            f"{name} is {text[:40]!r} in the environment: set it to a whole number, or unset it"
+        )
+    return int(text)
