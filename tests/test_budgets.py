@@ -1,6 +1,7 @@
 """Budgets for steps, held by the pytest plugin, which pytest runs in a process of its own."""
 
 import importlib
+import itertools
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from tests.conftest import own_trace_names, trace_file
 from tracekit.budgets import stored
 from tracekit.budgets.checking import broken, changes, check_budget
 from tracekit.budgets.figures import COUNTS, figures_of
+from tracekit.budgets.holding import StepBudget
 from tracekit.errors import TracekitError
 
 # An installed plugin is there by itself.
@@ -46,9 +48,9 @@ STEP = """
 def tried(tmp_path):
     """Writes a test file, runs pytest on it, and returns what it printed and its exit status."""
 
-    def run(tests, *options, operators=3):
+    def run(tests, *options, operators=3, file="test_step.py"):
         text = dedent(STEP.format(operators=operators)) + dedent(tests)
-        (tmp_path / "test_step.py").write_text(text)
+        (tmp_path / file).write_text(text)
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider",
              "--strict-markers", *options, "."],
@@ -99,14 +101,14 @@ def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
 
     output, status = tried(TESTS, "--tracekit-update")
     assert (status, "2 passed" in output) == (0, True)
-    base = stored.read(tmp_path / "tracekit_baselines" / "test_stored.json")
+    base = stored.read(stored.file_of("test_step.py::test_stored", tmp_path))
     assert base.names["operators"]["aten::neg"] == 3
 
     output, status = tried(TESTS, operators=5)
     assert (status, "2 failed" in output) == (1, True)
     assert "operators: 5 a step, budget 3" in output
     assert "+2 aten::neg (operators: 3 before)" in output
-    left = list((tmp_path / ".tracekit").glob("*stored.json.gz"))
+    left = list((tmp_path / ".tracekit").glob("*stored-*.json.gz"))
     with tracekit.load(left[0]) as run:
         assert run.ask("step_counts")
 
@@ -117,6 +119,50 @@ def test_a_step_that_takes_as_much_as_before_or_less_passes(tried):
     assert tried(TESTS, "--tracekit-update")[1] == 0
     assert tried(TESTS)[1] == 0
     assert tried(TESTS, operators=2)[1] == 0
+
+
+@pytest.mark.slow
+def test_tests_of_one_name_in_two_files_keep_figures_of_their_own(tried, tmp_path):
+    """Also where two workers store them at once."""
+    pytest.importorskip("torch")
+    pytest.importorskip("xdist")
+    tests = TESTS.partition("@pytest.mark.tracekit\n")[2]
+    tests = f"    @pytest.mark.tracekit\n{tests}"
+    (tmp_path / "test_b.py").write_text(dedent(STEP.format(operators=30)) + dedent(tests))
+    output, status = tried(tests, "--tracekit-update", "-n2", file="test_a.py")
+    assert (status, "2 passed" in output) == (0, True), output
+    assert len(list((tmp_path / "tracekit_baselines").iterdir())) == 2
+    output, _ = tried(tests, operators=20, file="test_a.py")
+    assert "operators: 20 a step, budget 3" in output
+    assert "1 failed, 1 passed" in output
+
+
+def test_no_two_tests_share_a_file_of_figures(tmp_path):
+    tests = ["test_a.py::test_step", "test_b.py::test_step", "test_a.py::test_Step",
+             "test_a.py::A::test_step", "test_a.py::A-test_step", "test_a.py::test_step[a/b]",
+             "test_a.py::test_step[a b]", "test_a.py::test_step[a-b]", "test_a.py::test_step[A-b]",
+             "test_a.py::test_step[*.py-1]", "test_a.py::test_step[x.py-1]", "test_a.py::1]",
+             f"test_a.py::test_step[{'x' * 400}]", f"test_a.py::test_step[{'x' * 401}]",
+             ]  # fmt: skip
+    files = [stored.file_of(test, tmp_path) for test in tests]
+    assert len({each.name.casefold() for each in files}) == len(tests)
+    assert {each.parent for each in files} == {tmp_path / "tracekit_baselines"}
+    assert max(len(each.name) for each in files) < 255
+    # Wherever pytest is started.
+    assert stored.file_of("tests/deep/test_a.py::test_step", tmp_path) == files[0]
+
+
+def test_figures_under_a_name_that_tests_shared_are_asked_for_again(tmp_path):
+    former = tmp_path / "tracekit_baselines" / "test_step-a-b.json"
+    stored.require_no_former("test_a.py::test_step[a/b]", tmp_path)
+    former.parent.mkdir()
+    former.write_text("{}")
+    for budget in ({}, {"time": 1.2}):
+        step = StepBudget(
+            "test_a.py::test_step[a/b]", tmp_path, tmp_path / "leave", budget, update=False
+        )
+        with pytest.raises(TracekitError, match=r"several tests may share this file.*again"):
+            step(lambda: None)
 
 
 def test_the_plugin_imports_nothing_until_it_is_used():
@@ -194,9 +240,36 @@ def test_stored_figures_come_back_and_changes_are_named(figures, tmp_path):
     assert changes(figures, base) == [f"-2 {name} ({figure}: {count + 2:,g} before)"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "other"}', "\x00"])
+SOUND = {"schema": "tracekit/step/1", "counts": {"operators": 3}, "kernels_by_class": {},
+         "names": {}, "regime": "unknown", "host_share": None, "step_ns": 5, "device": "CPU",
+         "why": []}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"schema": "other"}', "\x00", "[" * 100_000]
+    + [
+        json.dumps(SOUND | {name: value})
+        for name, values in {
+            "counts": [None, [], 3, {"operators": "3"}, {"operators": None}, {"other": 3},
+                       {"operators": float("nan")}, {"operators": float("inf")},
+                       {"operators": 10**400}],
+            "kernels_by_class": [None, "x", {"gemm": True}],
+            "names": [None, 3, {"operators": 3}, {"operators": {"aten::mm": "1"}}],
+            "regime": [None, 3],
+            "host_share": ["0.5", -1],
+            "step_ns": ["5", 0, True, 10**400],
+            "device": [None, 3],
+            "other": [3],
+        }.items()
+        for value in values
+    ],
+    ids=itertools.count(),
+)  # fmt: skip
 def test_a_file_that_holds_no_figures_is_named(tmp_path, text):
     path = Path(tmp_path / "step.json")
+    path.write_text(json.dumps(SOUND))
+    assert stored.read(path)
     path.write_text(text)
     with pytest.raises(TracekitError, match="run it again"):
         stored.read(path)

@@ -8,14 +8,16 @@ import struct
 import threading
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
 import zstandard
 from click.testing import CliRunner
+from filelock import FileLock, Timeout
 
 import tracekit
-from tests import ranks_simulated
+from tests import perfetto_page, ranks_simulated
 from tests.atoms import MS
 from tests.conftest import trace_file, trace_names
 from tests.ranks_simulated import Job
@@ -251,7 +253,7 @@ def server(tmp_path):
         yield server
         thread.join(1)
         if thread.is_alive():
-            asked(server, "GET", server.path)
+            asked(server, "GET", server.path, Origin=UI)
         thread.join()
 
 
@@ -261,7 +263,7 @@ def test_a_connection_that_asks_nothing_or_breaks_off_delays_nobody(server, capf
             leaving.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         begin = time.monotonic()
-        assert asked(server, "GET", server.path)[0] == 200
+        assert asked(server, "GET", server.path, Origin=UI)[0] == 200
         assert time.monotonic() - begin < 5
     assert capfd.readouterr().err == ""
 
@@ -276,11 +278,13 @@ def asked(server, method, path, **headers):
 def test_perfettos_page_gets_the_file_once_and_nobody_else_anything(server):
     assert server.url == f"{UI}/#!/?url=http://127.0.0.1:{server.server_port}{server.path}"
     for method, path, headers in (
-        ("GET", "/", {}),
-        ("GET", "/a%20b.json.gz", {}),
-        ("GET", server.path + "/..", {}),
+        ("GET", "/", {"Origin": UI}),
+        ("GET", "/a%20b.json.gz", {"Origin": UI}),
+        ("GET", server.path + "/..", {"Origin": UI}),
+        ("GET", server.path, {}),
+        ("HEAD", server.path, {}),
         ("GET", server.path, {"Origin": "https://example.org"}),
-        ("GET", server.path, {"Host": "example.org:9001"}),
+        ("GET", server.path, {"Origin": UI, "Host": "example.org:9001"}),
         ("OPTIONS", server.path, {"Origin": "null"}),
     ):
         assert asked(server, method, path, **headers)[0] == 404
@@ -292,9 +296,44 @@ def test_perfettos_page_gets_the_file_once_and_nobody_else_anything(server):
         assert len(body) == (500_000 if method == "GET" else 0)
 
 
-def test_a_taken_port_is_named(server, tmp_path):
-    with pytest.raises(TracekitError, match="is taken"):
+def test_a_server_that_nobody_asks_ends_and_says_so(tmp_path):
+    file = tmp_path / "t.json.gz"
+    file.write_bytes(b"trace")
+    said = r"not asked for the trace in 0\.1 s: .*annotate"
+    with TraceServer(file, port=0) as server, pytest.raises(TracekitError, match=said):
+        server.serve_once(0.1)
+
+
+def test_a_page_that_reads_slowly_or_comes_again_is_waited_for(tmp_path):
+    file = tmp_path / "t.json.gz"
+    file.write_bytes(bytes(20_000_000))
+    with TraceServer(file, port=0) as server, ThreadPoolExecutor(1) as thread:
+        serving = thread.submit(server.serve_once, 0.5)
+        with socket.create_connection(("127.0.0.1", server.server_port)) as slow:
+            head = f"GET {server.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: {UI}\r\n\r\n"
+            slow.sendall(head.encode())
+            time.sleep(0.8)
+            assert not serving.done()
+        assert len(asked(server, "GET", server.path, Origin=UI)[2]) == 20_000_000
+        serving.result(5)
+
+
+def test_a_taken_port_is_named_with_another_way_to_open_the_trace(server, tmp_path):
+    with pytest.raises(TracekitError, match=r"is taken.*drag the file that `tracekit annotate "):
         TraceServer(server.file, server.server_port)
+
+
+def test_tests_of_the_page_take_turns_at_the_port_and_skip_where_it_is_taken(
+    server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(perfetto_page, "PORT_LOCK", tmp_path / "port.lock")
+    with perfetto_page.turn(), pytest.raises(Timeout):
+        FileLock(perfetto_page.PORT_LOCK).acquire(timeout=0)
+    monkeypatch.setattr(perfetto_page, "PORT", server.server_port)
+    with pytest.raises(pytest.skip.Exception, match=f"port {server.server_port} is taken"):
+        perfetto_page.require_port()
+    # The lock is free again.
+    FileLock(perfetto_page.PORT_LOCK).acquire(timeout=0)
 
 
 def test_bandwidth_over_time_has_the_bytes_of_the_operators(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from tests import ranks_simulated
 from tests.atoms import MS
 from tests.conftest import OWN_TRACES, trace_file, trace_names
-from tests.perfetto_page import perfetto
+from tests.perfetto_page import perfetto, require_port
 from tests.ranks_simulated import Job
 from tests.test_perfetto import SMALL, added
 from tracekit.perfetto.annotate import annotate
@@ -44,6 +44,11 @@ COLLECTIVES = """
 def page():
     with perfetto() as found:
         yield found
+
+
+@pytest.fixture(autouse=True)
+def _port(page):
+    require_port()
 
 
 @pytest.mark.sampled(44)

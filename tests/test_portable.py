@@ -169,3 +169,16 @@ def test_a_release_checks_its_tag_and_builds_with_make(tmp_path, monkeypatch):
     (tried,) = [each["run"] for each in jobs["try"]["steps"] if each.get("name") == "try"]
     trace = re.search(r"GITHUB_WORKSPACE/(\S+?)\"", tried)[1]
     assert (root / trace).exists()
+
+
+def test_workflows_run_actions_by_their_commit_and_publish_from_an_environment():
+    root = Path(__file__).parents[1]
+    workflows = [*(root / ".github").rglob("*.y*ml"), root / "examples" / "github-actions.yml"]
+    used = re.findall(r"uses: (.*)", "\n".join(each.read_text() for each in workflows))
+    assert used
+    assert [each for each in used if not re.fullmatch(r"\S+@[0-9a-f]{40} # v[\d.]+", each)] == []
+    yaml = pytest.importorskip("yaml")
+    for workflow in workflows:
+        for name, job in yaml.safe_load(workflow.read_text())["jobs"].items():
+            may_publish = "id-token" in job.get("permissions", {})
+            assert may_publish <= ("environment" in job), (workflow, name)

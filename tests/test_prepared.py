@@ -1,6 +1,10 @@
-"""The prepared copy of the vocabulary gives the database that its SQL gives, and is optional."""
+"""The prepared copy of the vocabulary gives the database that its SQL gives, and is optional.
+
+It and the page's script are read from the user's cache only where nobody else can have written."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -8,6 +12,7 @@ import pytest
 
 import tracekit
 from tests import traces
+from tracekit import files
 from tracekit.database import prepared, stored
 
 TRACE = json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]})
@@ -16,7 +21,7 @@ TRACE = json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
-    monkeypatch.setattr(prepared, "user_cache_path", lambda name: folder)
+    monkeypatch.setattr(files, "user_cache_path", lambda name: folder)
     return folder
 
 
@@ -91,3 +96,47 @@ def test_a_database_that_holds_something_is_left_alone(cache: Path) -> None:
         connection.execute("CREATE TABLE a (b INTEGER)")
         assert not prepared.create_all(connection)
         assert [each.name for each in stored.entries(connection, "memory")] == ["a"]
+
+
+@pytest.fixture
+def script(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """The page's script, as a new process gets it; bundling takes no time."""
+    pytest.importorskip("vl_convert")
+    from tracekit.reporters.html import page
+
+    monkeypatch.setattr(page.vl_convert, "javascript_bundle", lambda: "bundle")
+    return page.vega.__wrapped__
+
+
+@pytest.mark.skipif(os.name != "posix", reason="on Windows, user folders are private")
+@pytest.mark.parametrize("others", ["write the file", "own the file", "own the folder"])
+def test_what_others_can_have_written_is_not_read_from_the_cache(
+    cache: Path, script: Callable[[], str], others: str
+) -> None:
+    if others != "write the file" and os.getuid():
+        pytest.skip("only root can give a file to another user")
+    cache.mkdir(mode=0o775)
+    before = os.umask(0o002)
+    try:
+        assert script() == "bundle"
+        with duckdb.connect() as connection:
+            assert prepared.create_all(connection)
+    finally:
+        os.umask(before)
+    assert cache.stat().st_mode & 0o777 == 0o700
+    stored_script, copy = sorted(cache.iterdir(), key=lambda each: each.suffix, reverse=True)
+    assert [each.stat().st_mode & 0o777 for each in (stored_script, copy)] == [0o600, 0o600]
+    stored_script.write_text("cached")
+    assert script() == "cached"
+    with duckdb.connect(str(copy)) as connection:
+        connection.execute("CREATE TABLE foreign_table (a INTEGER)")
+    for each in [cache] if others == "own the folder" else [stored_script, copy]:
+        if others == "write the file":
+            each.chmod(0o664)
+        else:
+            os.chown(each, 12345, -1)
+    assert script() == "bundle"
+    with duckdb.connect() as connection:
+        if not prepared.create_all(connection):
+            prepared.create_from_sql(connection)
+        assert stored.entries(connection, "memory") == stored.ours()

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
 
 from tracekit.errors import TracekitError
 
@@ -124,6 +125,35 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
     """Removes the work folders with this prefix whose processes are gone."""
     for each in parent.glob(_literally(prefix) + "*"):
         _remove_abandoned(each)
+
+
+def own_cache() -> Path | None:
+    """The user's cache folder, which only this user can write to; None where there is none.
+
+    Use a file in it only if `is_own` says so: others may have put it there before.
+    """
+    try:
+        folder = user_cache_path("tracekit")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid == _USER:
+            folder.chmod(0o700)
+        return folder if is_own(folder) else None
+    except (OSError, RuntimeError):
+        return None
+
+
+def is_own(path: Path) -> bool:
+    """Whether this is there, and only this user can have written it. On Windows, user folders are
+    private."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    # A hard link may be to any file of the user.
+    is_linked = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+    return os.name == "nt" or (
+        found.st_uid == _USER and not found.st_mode & 0o022 and not is_linked
+    )
 
 
 def _remove(folder: Path, lock: FileLock) -> None:

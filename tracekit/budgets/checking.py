@@ -37,15 +37,16 @@ def check_budget(budget: Mapping[str, Any]) -> None:
         if name == "regime":
             is_sound = value in ("overhead-bound", "compute-bound")
         elif name == "kernels_by_class":
-            is_sound = isinstance(value, Mapping) and all(map(_is_number, value.values()))
+            is_sound = isinstance(value, Mapping) and all(map(is_number, value.values()))
         else:
-            is_sound = _is_number(value)
+            is_sound = is_number(value)
         if not is_sound:
             raise TracekitError(f"the budget {name}={value!r} is not one that can be held")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+def is_number(value: object) -> bool:
+    """Whether this is a finite number that a figure can have."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def broken(figures: Figures, budget: Mapping[str, Any], base: Figures | None) -> list[Broken]:

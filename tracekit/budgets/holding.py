@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,6 @@ from tracekit.budgets import stored
 from tracekit.budgets.checking import broken, changes, check_budget
 from tracekit.budgets.figures import Figures, figures_of
 from tracekit.errors import TracekitError
-
-_UNSAFE = re.compile(r"[^\w.-]+")
 
 
 class OverBudget(AssertionError):
@@ -49,18 +46,20 @@ class StepBudget:
         Raises:
             OverBudget: when the step is over its budget; the message says by how much, what changed
                 and where its trace is.
-            TracekitError: when the budget names an unknown figure, or the step cannot be recorded.
+            TracekitError: when the budget names an unknown figure, the step cannot be recorded, or
+                the stored figures cannot be read.
         """
         __tracebackhide__ = True
         from tracekit.capture.profile import profile
         from tracekit.run import load
 
         check_budget(self.budget)
-        name = _UNSAFE.sub("-", self.test).strip("-")
-        base_file = self.beside / "tracekit_baselines" / f"{name.rpartition('.py-')[2]}.json"
+        base_file = stored.file_of(self.test, self.beside)
         base = stored.read(base_file)
+        if base is None and not self.update and (not self.budget or "time" in self.budget):
+            stored.require_no_former(self.test, self.beside)
         self.leave.mkdir(parents=True, exist_ok=True)
-        trace = self.leave / f"{name}.json.gz"
+        trace = self.leave / f"{stored.name_of(self.test)}.json.gz"
         with profile(trace, steps, warmup=warmup, shapes=shapes, stacks=stacks) as run:
             for _ in range(warmup + 1 + steps):
                 step()

@@ -9,17 +9,15 @@ folder everything works, 0.25 s slower.
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import duckdb
-from platformdirs import user_cache_path
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.files import written_whole
+from tracekit.files import is_own, own_cache, written_whole
 
 _PREFIX = "vocabulary-"
 # DuckDB's smallest block: the database holds little.
@@ -65,13 +63,15 @@ def create_from_sql(connection: duckdb.DuckDBPyConnection) -> None:
 def _prepared() -> Path | None:
     """The path of the prepared database for this version, made if necessary; None if the cache
     folder cannot be used."""
+    folder = own_cache()
+    if folder is None:
+        return None
+    path = folder / f"{_PREFIX}{_version()}.duckdb"
     try:
-        folder = user_cache_path("tracekit")
-        path = folder / f"{_PREFIX}{_version()}.duckdb"
-        if not path.exists():
+        if not is_own(path):
             _make(folder, path)
-        return path if _is_own(path) else None
-    except (OSError, RuntimeError, TracekitError, duckdb.Error):
+        return path
+    except (TracekitError, duckdb.Error):
         return None
 
 
@@ -83,7 +83,6 @@ def _version() -> str:
 
 
 def _make(folder: Path, path: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with written_whole(path) as beside:
         with duckdb.connect(str(beside), config={"default_block_size": _BLOCK_BYTES}) as made:
             create_from_sql(made)
@@ -93,11 +92,3 @@ def _make(folder: Path, path: Path) -> None:
         if old != path:
             with suppress(OSError):
                 old.unlink()
-
-
-def _is_own(path: Path) -> bool:
-    """Whether only this user can have written the file. On Windows, user folders are private."""
-    if not hasattr(os, "getuid"):
-        return True
-    found = path.stat()
-    return found.st_uid == os.getuid() and not found.st_mode & 0o022

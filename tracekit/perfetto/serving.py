@@ -7,9 +7,11 @@ https://github.com/google/perfetto/blob/main/tools/open_trace_in_ui.
 
 from __future__ import annotations
 
+import math
 import secrets
 import shutil
 import sys
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,30 +22,39 @@ from tracekit.errors import TracekitError
 
 HOST, PORT = "127.0.0.1", 9001
 UI = "https://ui.perfetto.dev"
+BY_HAND = f"drag the file that `tracekit annotate TRACE -o FILE.json.gz` writes into {UI}"
 _POLL_S = 0.05
+# A connection on which nothing moves for this long is closed.
+_STALLED_S = 60
 
 
 class TraceServer(ThreadingHTTPServer):
     """Serves `file` on this machine alone, under a name that cannot be guessed, to pages of `UI`.
+
+    The file may be written after the server is made, and before it serves.
 
     Raises:
         TracekitError: when the port is taken.
     """
 
     allow_reuse_address = True
+    timeout = _POLL_S
     # A browser may keep a connection open without asking for anything.
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, file: Path, port: int = PORT) -> None:
         self.file = file
+        self.is_read = False
+        # When a page last asked for the file; infinite while one reads it.
+        self.asked_s = -math.inf
         self.path = f"/{secrets.token_urlsafe(16)}/{quote(file.name)}"
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
             raise TracekitError(
                 f"port {port} is taken, and Perfetto's page reads from no other: stop what uses it "
-                "(trace_processor, another `tracekit open`)"
+                f"(trace_processor, another `tracekit open`), or {BY_HAND}"
             ) from error
 
     @property
@@ -51,9 +62,20 @@ class TraceServer(ThreadingHTTPServer):
         """The page that reads the file."""
         return f"{UI}/#!/?url=http://{HOST}:{self.server_port}{self.path}"
 
-    def serve_once(self) -> None:
-        """Answers until the page has read the whole file."""
-        self.serve_forever(_POLL_S)
+    def serve_once(self, patience_s: float = 600) -> None:
+        """Answers until the page has read the whole file.
+
+        Raises:
+            TracekitError: when the page has not asked for it for `patience_s` seconds.
+        """
+        began_s = time.monotonic()
+        while not self.is_read:
+            if time.monotonic() - max(began_s, self.asked_s) > patience_s:
+                raise TracekitError(
+                    f"Perfetto's page has not asked for the trace in {patience_s:,g} s: open it "
+                    f"again, or {BY_HAND}"
+                )
+            self.handle_request()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser may break off, and ask again."""
@@ -63,12 +85,18 @@ class TraceServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: TraceServer
+    timeout = _STALLED_S
 
     def do_GET(self) -> None:
-        if self._answers(HTTPStatus.OK):
+        if not self._answers(HTTPStatus.OK):
+            return
+        self.server.asked_s = math.inf
+        try:
             with self.server.file.open("rb") as file:
                 shutil.copyfileobj(file, self.wfile)
-            self.server.shutdown()
+            self.server.is_read = True
+        finally:
+            self.server.asked_s = time.monotonic()
 
     def do_HEAD(self) -> None:
         self._answers(HTTPStatus.OK)
@@ -79,8 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answers(self, status: HTTPStatus) -> bool:
         """Writes the head of the answer; False for any file but the one, and any page but one."""
         host = self.headers.get("Host", "")
-        asked_by = self.headers.get("Origin", UI)
-        is_ours = self.path == self.server.path and asked_by == UI
+        # A page of another origin than the file's always sends its own; another program need not.
+        is_ours = self.path == self.server.path and self.headers.get("Origin") == UI
         # A name that leads here (DNS rebinding) is not this machine's.
         if not is_ours or host.split(":")[0] not in (HOST, "localhost"):
             self.send_error(HTTPStatus.NOT_FOUND)

@@ -14,7 +14,8 @@ from tracekit.text import duration, figure_of, printable
 # GitHub refuses a longer comment.
 MOST_CHARACTERS = 65_536
 _NAME_CHARACTERS = 120
-_LIVE = "\\`*_{}[]<>&|~@#:."
+# `$` begins a formula: https://docs.github.com/get-started/writing-on-github.
+_LIVE = "\\`*_{}[]<>&|~@#:.$"
 
 
 def render(found: Diff, top: int) -> str:

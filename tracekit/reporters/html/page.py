@@ -16,11 +16,10 @@ from typing import Any
 import altair
 import jinja2
 import vl_convert
-from platformdirs import user_cache_path
 
 from tracekit import __version__
 from tracekit.errors import TracekitError
-from tracekit.files import written_whole
+from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import encode
 from tracekit.reporters.html.figure import Figure
@@ -104,20 +103,20 @@ def write(output: str | Path, text: str, inputs: Iterable[str | Path]) -> None:
 def vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script.
 
-    Bundling them takes seconds, so the script is kept in the user's cache.
+    Bundling them takes seconds, so the script is kept in the user's cache. Each page trusts it, so
+    one that somebody else could have written is not used.
     """
-    name = f"vega-{version('vl-convert-python')}.js"
-    path = user_cache_path("tracekit") / name
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        # Its stub calls the snippet required; its documentation does not.
-        bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
-    # The cache is not needed, only faster.
-    with suppress(OSError, TracekitError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as beside:
+    folder = own_cache()
+    path = folder and folder / f"vega-{version('vl-convert-python')}.js"
+    if path and is_own(path):
+        with suppress(OSError, UnicodeDecodeError):
+            return path.read_text(encoding="utf-8")
+    # Its stub calls the snippet required; its documentation does not.
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
+    if path:
+        with suppress(TracekitError), written_whole(path) as beside:
             beside.write_text(bundle, encoding="utf-8")
+            beside.chmod(0o600)
     return bundle
 
 
