@@ -180,8 +180,8 @@ def _not_allowed(name: str, known: Iterable[str], called: str) -> TracekitError:
     near = get_close_matches(name, known, 1, 0.8)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return TracekitError(
-        f"the database is read-only: the {called} {name} is not allowed{hint}: "
-        "tracekit/database/allowed.toml lists what SQL may use"
+        f"the database is read-only: the {called} {name} is not allowed{hint}: all but what "
+        "tracekit/database/allowed.toml lists is disabled"
     )
 
 
