@@ -151,8 +151,10 @@ def test_sql_reads_only_what_the_lake_opened(made, tmp_path):
         other = next(Path(f"{made}/lake/tables/trace").rglob("run=tuesday/**/*.parquet"))
         for reading in (f"read_csv('{secret}')", f"read_parquet('{other}')",
                         f"glob('{made}/lake/*')", "read_text('/etc/hostname')"):  # fmt: skip
-            with pytest.raises(TracekitError, match="disabled by configuration"):
+            with pytest.raises(TracekitError, match="is not allowed"):
                 lake.sql(f"FROM {reading}")
+            with pytest.raises(TracekitError, match="disabled by configuration"):
+                lake.fetch(f"FROM {reading}")
         inside = next(Path(f"{made}/lake/tables/trace").rglob("run=monday/**/*.parquet"))
         for writing_ in (f"COPY (SELECT 1) TO '{inside}'", "ATTACH 'x.duckdb'", "SET threads = 1",
                          f"WITH a AS (COPY (SELECT 1) TO '{inside}') FROM a"):  # fmt: skip

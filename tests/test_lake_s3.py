@@ -96,8 +96,10 @@ def test_sql_reaches_nothing_else_in_the_store(bucket, tmp_path):
             "read_text('s3://traces/lake/tracekit-lake.json')", "read_text('lake://0/x')",
             "glob('lake://*')", "read_text('http://127.0.0.1/')", "read_text('/etc/hostname')",
         ):  # fmt: skip
-            with pytest.raises(TracekitError, match="disabled by configuration"):
+            with pytest.raises(TracekitError, match="is not allowed"):
                 opened.sql(f"FROM {reading}")
+            with pytest.raises(TracekitError, match="disabled by configuration"):
+                opened.fetch(f"FROM {reading}")
 
 
 def test_what_is_not_there_is_said_in_one_line(bucket):

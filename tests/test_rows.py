@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 import tracekit
 from tests import hostile
-from tracekit.text import printable
+from tracekit.text import printable, printable_lines
 
 TRACEKIT = [sys.executable, "-m", "tracekit"]
 # A value of each type as SQL, as text and as JSON.
@@ -256,3 +257,36 @@ def test_text_cannot_control_a_terminal_or_draw_over_other_lines():
     assert printable("a\u061cb\u202ec\x1b[31m") == "a\ufffdb\ufffdc\ufffd[31m"
     assert printable("e" + "\u0301" * 100) == "e" + "\u0301" * 4
     assert printable("Zoe\u0308 \u05e9\u05bc\u05c1") == "Zoe\u0308 \u05e9\u05bc\u05c1"
+
+
+# What Unicode says is not to be seen: one character of each range, and controls.
+HIDDEN = "\x1b\x9b\r\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u200b\u200d\u202e\u2060\u2066\u3164"
+HIDDEN += "\ufe0f\ufeff\uffa0\ufff0\ufff9\U0001bca0\U0001d173\U000e0001\U000e0041\U000e0100"
+
+
+def test_hidden_characters_are_shown_as_replaced():
+    for character in HIDDEN:
+        assert printable(f"a{character}b") == "a\ufffdb", hex(ord(character))
+    assert printable_lines("a\n\tb\x1b\n") == "a\n\tb\ufffd\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_rows_on_a_terminal_cannot_control_it_and_stay_exact_in_a_pipe(form, folder):
+    import pty
+
+    text = f"{HIDDEN}=1+1\u00e9"
+    query = f"""SELECT '{text}' AS "n\u202eame", 'x' AS x FROM range(2)"""
+    piped = sql(folder, query, "--format", form).stdout.decode()
+    if form == "json":
+        assert [row["n\u202eame"] for row in json.loads(piped)] == [text, text]
+    else:
+        rows = list(csv.reader(io.StringIO(piped, newline="")))
+        assert rows == [["n\u202eame", "x"], [text, "x"], [text, "x"]]
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "wb") as terminal, os.fdopen(ours, "rb", buffering=0) as screen:
+        command = [*TRACEKIT, "sql", "good.duckdb", query, "--format", form]
+        assert subprocess.run(command, cwd=folder, stdout=terminal, timeout=60).returncode == 0
+        shown = screen.read(10_000).decode().replace("\r\n", "\n")
+    assert not set(HIDDEN) & set(shown)
+    assert "n\ufffdame" in shown and "=1+1\u00e9" in shown

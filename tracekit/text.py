@@ -4,10 +4,14 @@ import re
 import unicodedata
 from itertools import groupby
 
-# Control characters, line ends, characters that change the direction of text, invisible ones.
+# Control characters, line ends, marks of annotations, and invisible characters, which include those
+# that change the direction of text: Unicode's property Default_Ignorable_Code_Point.
+# https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
 _UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\ufff9-\ufffb"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # Letters of some scripts carry three marks. Many more would be drawn over the lines above.
 _MOST_MARKS = 4
@@ -17,6 +21,13 @@ def printable(text: object) -> str:
     """`text` without characters that could control a terminal or draw over other lines."""
     found = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text))
     return found if found.isascii() else _unstacked(found)
+
+
+def printable_lines(text: str) -> str:
+    """The same for several lines, which keep their line ends and tabs."""
+    parts = re.split("([\n\t])", text)
+    parts[::2] = map(printable, parts[::2])
+    return "".join(parts)
 
 
 def _unstacked(text: str) -> str:

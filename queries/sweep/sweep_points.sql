@@ -51,8 +51,9 @@ point AS (
         sweep->>'baseline' AS first,
         coalesce((sizes->>'device') = 'cpu', FALSE) AS is_cpu,
         TRY_CAST(facts->>'profiled_step_ns' AS BIGINT) AS profiled_step_ns,
-        from_json(sweep->'rounds',
-            '[{"workload": "VARCHAR", "step_ns": ["BIGINT"], "host_ns": ["BIGINT"]}]') AS rounds
+        TRY_CAST(
+            sweep->'rounds' AS STRUCT(workload VARCHAR, step_ns BIGINT[], host_ns BIGINT[])[]
+        ) AS rounds
     FROM noted
     QUALIFY row_number() OVER (
         PARTITION BY device, workload, batch, seq, dim, hidden, dtype, activation ORDER BY trace_id DESC

@@ -1,14 +1,22 @@
 """The sandbox for SQL from users: it may read the database and do nothing else.
 
 There are two lines of defence: the connection's configuration, which is locked before anything in a
-file is read, and DuckDB's own parser, which says what a statement would do.
+file is read, and DuckDB's own parser, which says what a statement would do, and with which
+functions and types: only those in allowed.toml may be used.
 https://duckdb.org/docs/current/operations_manual/securing_duckdb/overview
 """
 
 from __future__ import annotations
 
-import re
+import json
+import tomllib
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -34,42 +42,14 @@ _CLOSED: Config = {
 # Nodes of a parsed SELECT that only read. A common table expression may also contain an INSERT,
 # UPDATE, DELETE or COPY.
 _READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"}
-_NODE = re.compile(r'"type":"(\w+_NODE)"')
-_FUNCTION = re.compile(r'"function_name":"([^"]*)"')
-_TYPE = re.compile(r'"type_name":"([^"]*)"')
 
-# Functions that run SQL from their arguments, which has not been checked.
-_RUN_SQL = {"query", "json_execute_serialized_sql"}
-# Functions that change DuckDB's state.
-_CHANGE_STATE = {
-    "checkpoint",
-    "force_checkpoint",
-    "enable_logging",
-    "disable_logging",
-    "truncate_duckdb_logs",
-    "write_log",
-    "enable_profiling",
-    "disable_profiling",
-    "create_external_resource",
-    "destroy_external_resource",
-    "register_external_resource",
-    "deregister_external_resource",
-    "register_external_resource_type",
-    "nextval",
-    "setval",
-}
-# Functions that read memory addresses instead of tables.
-_READ_ADDRESSES = {
-    "arrow_scan",
-    "arrow_scan_dumb",
-    "pandas_scan",
-    "python_arrow_scan",
-    "python_map_function",
-    "seq_scan",
-}
-REFUSED_FUNCTIONS = _RUN_SQL | _CHANGE_STATE | _READ_ADDRESSES
-# DuckDB 2.0.0 overflows its stack on values nested some 20,000 deep, and takes the process with it.
-_CRASHING = re.compile(r"json_contains|variant_\w+", re.IGNORECASE)
+# DuckDB's parser obeys no limit of time or memory, and takes seconds for some thousand parentheses.
+# tracekit's own SQL nests 7 levels deep.
+MOST_CHARACTERS = 50_000
+MOST_NESTED = 32
+_OPENING, _CLOSING = set(b"([{"), set(b")]}")
+# Words and options of an EXPLAIN before the statement that it explains.
+_MOST_EXPLAINING = 50
 
 
 def reading(settings: Config) -> Config:
@@ -105,10 +85,11 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     """Checks with DuckDB's parser that `query` only reads.
 
     Raises:
-        TracekitError: when `query` is not one SELECT (or an EXPLAIN of one), or uses a refused
-            function or type.
+        TracekitError: when `query` is not one SELECT (or an EXPLAIN of one), is too long or nested
+            too deeply, or uses a function or type that is neither allowed nor tracekit's own.
         duckdb.Error: when `query` is not SQL.
     """
+    _require_parsable(query)
     kind = _kind(query)
     if kind == duckdb.StatementType.EXPLAIN:
         query = _explained(query)
@@ -118,17 +99,90 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     asked = "SELECT system.main.json_serialize_sql($query)"
     with connection.cursor() as cursor:
         parsed: str = cursor.execute(asked, {"query": query}).fetchall()[0][0]
-    if not parsed.startswith('{"error":false') or set(_NODE.findall(parsed)) - _READING_NODES:
-        raise _refused()
-    for name in _FUNCTION.findall(parsed):
-        if name.lower() in REFUSED_FUNCTIONS:
-            raise TracekitError(f"the database is read-only: {name}() does more than read")
-        if _CRASHING.fullmatch(name):
-            raise TracekitError(f"SQL: {name}() is refused: DuckDB crashes on deeply nested values")
-    if any(name.upper() == "VARIANT" for name in _TYPE.findall(parsed)):
+        functions, types = _used(parsed)
+        allowed = _allowed()
+        if not (functions <= allowed.functions and types <= allowed.types):
+            functions -= _names(cursor, "function_name FROM system.main.duckdb_functions()")
+            types -= _names(cursor, "type_name FROM system.main.duckdb_types()")
+    for unknown, known, called in (
+        (functions - allowed.functions, allowed.functions, "function"),
+        (types - allowed.types, allowed.types, "type"),
+    ):
+        if unknown:
+            raise _not_allowed(min(unknown), known, called)
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    """Lower-case names. Of functions, those that are no words are operators."""
+
+    functions: frozenset[str]
+    types: frozenset[str]
+
+
+@cache
+def _allowed() -> _Allowed:
+    listed = tomllib.loads((Path(__file__).parent / "allowed.toml").read_text())
+    types = frozenset(listed.pop("types"))
+    return _Allowed(frozenset(name.lower() for names in listed.values() for name in names), types)
+
+
+def _require_parsable(query: str) -> None:
+    """Checks that DuckDB can parse `query` in little time and memory."""
+    if len(query) > MOST_CHARACTERS:
         raise TracekitError(
-            "SQL: casts to VARIANT are refused: DuckDB crashes on deeply nested values"
+            f"SQL: the statement has {len(query):,} characters, more than {MOST_CHARACTERS:,}"
         )
+    try:
+        text = query.encode()
+    except UnicodeEncodeError as error:
+        raise TracekitError("SQL: the statement is not valid Unicode text") from error
+    depth = 0
+    for offset, _ in duckdb.tokenize(query):
+        depth += (text[offset] in _OPENING) - (text[offset] in _CLOSING)
+        if depth > MOST_NESTED:
+            raise TracekitError(f"SQL: the statement nests more than {MOST_NESTED} brackets")
+
+
+def _used(parsed: str) -> tuple[set[str], set[str]]:
+    """The functions and types that a statement uses, out of DuckDB's JSON of its syntax tree, in
+    lower case. An operator that is called as a function is quoted."""
+    functions: set[str] = set()
+    types: set[str] = set()
+
+    def visit(node: dict[str, Any]) -> None:
+        if node.get("error") is True:
+            raise TracekitError(f"SQL: {node.get('error_message')}")
+        kind = str(node.get("type"))
+        if kind.endswith("_NODE") and kind not in _READING_NODES:
+            raise _refused()
+        if "function_name" in node:
+            name = node["function_name"].lower()
+            is_call = not node.get("is_operator") and not name[:1].isalpha()
+            functions.add(f'"{name}"' if is_call else name)
+        if "type_name" in node:
+            types.add(node["type_name"].lower())
+
+    try:
+        json.loads(parsed, object_hook=visit)
+    except RecursionError as error:
+        raise TracekitError("SQL: the statement joins or nests too much") from error
+    return functions, types
+
+
+def _names(cursor: duckdb.DuckDBPyConnection, names: str) -> set[str]:
+    """The names that are not DuckDB's own: the catalog is tracekit's, which opening has checked."""
+    rows = cursor.execute(f"SELECT DISTINCT {names} WHERE NOT internal").fetchall()
+    return {row[0].lower() for row in rows}
+
+
+def _not_allowed(name: str, known: Iterable[str], called: str) -> TracekitError:
+    near = get_close_matches(name, known, 1, 0.8)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return TracekitError(
+        f"the database is read-only: the {called} {name} is not allowed{hint}: all but what "
+        "tracekit/database/allowed.toml lists is disabled"
+    )
 
 
 def _kind(query: str) -> duckdb.StatementType | None:
@@ -143,7 +197,7 @@ def _kind(query: str) -> duckdb.StatementType | None:
 def _explained(query: str) -> str:
     """The statement that an EXPLAIN explains: the longest suffix that DuckDB can parse."""
     text = query.encode()
-    for offset, _ in duckdb.tokenize(query)[1:]:
+    for offset, _ in duckdb.tokenize(query)[1:_MOST_EXPLAINING]:
         with suppress(duckdb.Error, UnicodeDecodeError):
             ending = text[offset:].decode()
             if duckdb.extract_statements(ending):

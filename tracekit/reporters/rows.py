@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -26,7 +26,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
 from tracekit.reporters import paging
 from tracekit.reporters.page import console
-from tracekit.text import printable
+from tracekit.text import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,7 +167,7 @@ def _copied(rows: ArrowStream, how: str, sink: IO[bytes], has_fractions: bool) -
 
     with _piped(copy) as source:
         parts = _strict(source) if has_fractions else iter(partial(source.read, _CHUNK_BYTES), b"")
-        for text in parts:
+        for text in _on_screen(parts) if sink.isatty() else parts:
             sink.write(text)
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
@@ -204,6 +204,15 @@ def _strict(lines: IO[bytes]) -> Iterator[bytes]:
     """The lines of JSON, with null for NaN and the infinities."""
     for line in lines:
         yield _NO_JSON.sub(lambda found: found[1] or b"null", line)
+
+
+def _on_screen(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines as a terminal shows them: without what could control it."""
+    rest = b""
+    for part in parts:
+        whole, end, rest = (rest + part).rpartition(b"\n")
+        yield printable_lines((whole + end).decode("utf-8", "replace")).encode()
+    yield printable_lines(rest.decode("utf-8", "replace")).encode()
 
 
 def first_rows(
