@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -16,7 +17,7 @@ from tests.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.lake import layout, summaries, writing
-from tracekit.lake.reading import open_lake
+from tracekit.lake.reading import Lake, open_lake
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,28 @@ def test_rows_say_their_run_and_rank(made, run):
     ]
 
 
+def test_the_answers_of_a_lake_have_the_columns_of_their_questions_and_the_run():
+    # No question is planned: its columns alone decide.
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE trace (trace_id INTEGER, run VARCHAR, rank BIGINT)")
+        lake = Lake(connection, "lake", [])
+        for question in catalog.queries().values():
+            names = [column.name for column in question.columns]
+            if "trace_id" not in names:
+                continue
+            empty = "SELECT " + ", ".join(f'0 AS "{name}"' for name in names)
+            shown = connection.sql(lake.shown_sql(replace(question, sql=empty), {"top": 1}))
+            beside = [name for name in ("run", "rank") if name not in names]
+            assert shown.columns == beside + names, question.name
+
+
+@pytest.mark.thorough
+def test_a_report_shows_the_ranks_of_a_lake(made, run, tmp_path):
+    done = run("report", f"{made}/lake/run=monday", "-o", "page.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rank 3" in (tmp_path / "page.html").read_text()
+
+
 def test_a_part_of_a_lake_is_chosen_by_its_path(made):
     with open_lake(f"{made}/lake/run=tuesday/rank=2") as lake:
         assert lake.fetch("SELECT run, rank FROM trace")[1] == [("tuesday", 2)]
@@ -215,7 +238,7 @@ import sys
 sys.modules["fsspec"] = sys.modules["ray"] = None
 from tracekit.lake.pools import Processes
 from tracekit.lake.adding import add_traces
-from tracekit.lake.reading import open_lake
+from tracekit.lake.reading import Lake, open_lake
 assert not add_traces(["{tmp_path}/run"], "{tmp_path}/lake", Processes(1), judges=False).failed
 assert open_lake("{tmp_path}/lake").fetch("SELECT count(*) FROM event")[1] == [(18,)]
 """
