@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
@@ -19,6 +18,7 @@ from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS
 from tracekit.lake import summaries, verdicts
 from tracekit.lake.layout import (
+    Archive,
     Rank,
     Source,
     archive_path,
@@ -108,9 +108,8 @@ def _note_archive(task: Task, outcomes: list[Outcome]) -> None:
     """Notes which ranks an archive holds, so that it need not be read again to know."""
     if any(each.status == "failed" for each in outcomes):
         return
-    ranks = [[each.run, each.name] for each in outcomes]
-    note = {"source": asdict(task.source), "run": task.run, "ranks": ranks}
-    storage(task.lake).write(archive_path(task.source.url, task.run), json.dumps(note).encode())
+    note = Archive(task.source, [(str(each.run), str(each.name)) for each in outcomes])
+    storage(task.lake).write(archive_path(task.source.url, task.run), note.as_json())
 
 
 def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
