@@ -4,10 +4,11 @@ import json
 import os
 import tarfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.lakes import add, rank_events, statuses, write_rank
+from tests.lakes import add, add_meanwhile, rank_events, statuses, write_rank
 from tracekit.errors import TracekitError
 from tracekit.lake import layout, writing
 from tracekit.lake.cleaning import clean
@@ -158,6 +159,69 @@ def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(tmp_
     assert statuses(add(lake, other, run="later")) == ["added"]
     assert statuses(add(lake, other, replace_others=True)) == ["replaced"]
     assert seen(lake) == [("later", "rank=0"), ("run", "rank=0")]
+
+
+def two_of_one_rank(folder):
+    """Two different traces of rank 0."""
+    first = write_rank(folder / "run", 0)
+    other = first.with_name("later_rank0.json")
+    other.write_text(first.read_text().replace("sgemm", "dgemm"))
+    return first, other
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
+    tmp_path, monkeypatch, has_links
+):
+    if not has_links:
+        monkeypatch.setattr("pathlib.Path.hardlink_to", without_links)
+    first, other = two_of_one_rank(tmp_path)
+    lake = tmp_path / "lake"
+    meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, other))
+    (refused,) = add(lake, first).outcomes
+    assert statuses(meanwhile[0]) == ["added"]
+    assert refused.status == "failed"
+    assert f"run 'run' holds rank=0 from {other} already" in refused.message
+    (rank,) = visible(storage(str(lake)))
+    assert {str(each.relative_to(lake)) for each in lake.rglob("*.*") if each.is_file()} == {
+        layout.MARK, rank.key, *(rank.path(table) for table in rank.files)
+    }  # fmt: skip
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT path FROM trace")[1] == [(str(other),)]
+
+
+def without_links(self, target):
+    raise PermissionError(1, "Operation not permitted")
+
+
+def test_the_same_trace_added_twice_at_once_is_there_once(tmp_path, monkeypatch):
+    path = write_rank(tmp_path / "run", 0)
+    lake = tmp_path / "lake"
+    meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, path))
+    assert statuses(add(lake, path)) == ["unchanged"]
+    assert statuses(meanwhile[0]) == ["added"]
+    (rank,) = visible(storage(str(lake)))
+    assert len(list(lake.rglob("*.parquet"))) == len(rank.files)
+
+
+def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path):
+    store = storage(str(tmp_path))
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda n: store.create("a/b.json", b"%d" % n), range(64)))
+    assert made.count(True) == 1
+    assert store.read("a/b.json") == b"%d" % made.index(True)
+    assert [each.name for each in (tmp_path / "a").iterdir()] == ["b.json"]
+
+
+def test_files_are_written_while_others_remove_empty_folders(tmp_path):
+    store = storage(str(tmp_path))
+
+    def write(number):
+        store.write(f"a/b/{number}", b"x")
+        store.remove([f"a/b/{number}"])
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(200)))
 
 
 def test_the_traces_of_an_archive_are_ranks_of_its_run(tmp_path):
