@@ -2,14 +2,22 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import tarfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from tests.forking import TRACEKIT
 from tests.lakes import add, add_meanwhile, rank_events, statuses, write_rank
 from tracekit.errors import TracekitError
+from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
 from tracekit.lake.cleaning import clean
 from tracekit.lake.reading import open_lake, visible
@@ -291,3 +299,61 @@ def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
     done = run("lake", "add", str(path), "--to", f"{path}/lake")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"
+
+
+@pytest.fixture(scope="module")
+def many_ranks(tmp_path_factory):
+    """A folder with more ranks than are added in a moment."""
+    folder = tmp_path_factory.mktemp("many") / "run"
+    for rank in range(40):
+        write_rank(folder, rank, 40)
+    return folder
+
+
+def work_folders(folder):
+    return [each for each in folder.glob("tracekit-*") if each.is_dir()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_command_that_started_them(many_ranks, tmp_path, number):
+    temp_dir = tmp_path / "work"
+    temp_dir.mkdir()
+    command = [TRACEKIT, "lake", "add", many_ranks, "--to", tmp_path / "lake", "--workers", "2",
+               "--temp-dir", temp_dir]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        while not any(temp_dir.glob("tracekit-lake-*/trace.duckdb*")):
+            assert started.poll() is None, started.communicate()
+            time.sleep(0.02)
+        children = [int(each) for each in children_of(started.pid)]
+        assert len(children) >= 2
+        started.send_signal(number)
+        # Who has standard error open is alive.
+        _, errors = started.communicate(timeout=60)
+    is_kill = number == signal.SIGKILL
+    wanted = 130 if number == signal.SIGINT else -number if is_kill else 128 + number
+    assert started.returncode == wanted
+    # Python tells of semaphores that a killed process left.
+    assert is_kill or errors.strip() == ""
+    deadline = time.monotonic() + 60
+    while any(is_alive(each) for each in children) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [each for each in children if is_alive(each)] == []
+    if not is_kill:
+        assert work_folders(temp_dir) == []
+    # The next run removes what a killed one left.
+    one = write_rank(tmp_path / "one", 0)
+    (added,) = add(tmp_path / "lake", one, resources=Resources(temp_dir=temp_dir)).outcomes
+    assert added.status == "added"
+    assert [each for each in work_folders(temp_dir) if "tracekit-lake-" in each.name] == []
+
+
+def children_of(process):
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
+def is_alive(process):
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

@@ -14,6 +14,7 @@ import duckdb
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
+from tracekit.files import work_folder
 from tracekit.ingest.load import alone
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS
@@ -28,7 +29,7 @@ from tracekit.lake.layout import (
     read_manifest,
     trace_id_of,
 )
-from tracekit.lake.sources import opened, run_of, stem
+from tracekit.lake.sources import WORK_PREFIX, opened, run_of, stem
 from tracekit.lake.storage import Storage, StorageError, storage
 from tracekit.run import Database
 from tracekit.trace.source import ByteStream
@@ -126,14 +127,14 @@ def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
             if _held(lake.read(before.key), before.key) == before:
                 lake.write(before.key, replace(before, source=source).as_json())
             return Outcome("unchanged", source, before.run, before.name, before.events)
-        with tempfile.TemporaryDirectory(prefix="tracekit-lake-", dir=temp_dir) as folder:
-            database = Path(folder) / "trace.duckdb"
+        with work_folder(temp_dir, WORK_PREFIX) as folder:
+            database = folder / "trace.duckdb"
             with alone(stream, database, task.resources) as connection:
                 rank = _identity(connection, task, source, sha256)
                 kept = _held(lake.read(rank.key), rank.key)
                 if not _needs_writing(rank, kept, task):
                     return Outcome("unchanged", source, rank.run, rank.name, rank.events)
-                rank = _written(connection, rank, stream.path, lake, Path(folder), task)
+                rank = _written(connection, rank, stream.path, lake, folder, task)
         took_s = time.monotonic() - start
         status = _made_visible(lake, rank, task)
         if before and before.key != rank.key:
