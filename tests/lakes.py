@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.traces import gpu_op, launch, slice_event
+from tracekit.lake import writing
 from tracekit.lake.adding import Added, add_traces
-from tracekit.lake.layout import MARK
+from tracekit.lake.layout import MARK, Rank
 from tracekit.lake.pools import Processes
 from tracekit.lake.reading import visible
 from tracekit.lake.storage import storage
@@ -75,6 +79,20 @@ def copy_ranks(lake: Path, target: Path, times: int) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.hardlink_to(lake / rank.path(table))
             store.write(new.key, new.as_json())
+
+
+def add_meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Added]) -> list[Added]:
+    """While the next rank of an addition is written, and not visible yet, `work` is done once; what
+    it did stands in the list then."""
+    written, done = writing._written, []
+
+    def write(*given: Any) -> Rank:
+        monkeypatch.setattr(writing, "_written", written)
+        done.append(work())
+        return written(*given)
+
+    monkeypatch.setattr(writing, "_written", write)
+    return done
 
 
 def statuses(added: Added) -> list[str]:

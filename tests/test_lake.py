@@ -2,8 +2,11 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -15,8 +18,9 @@ from tests.conftest import trace_file
 from tests.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.lake import layout, summaries, writing
-from tracekit.lake.reading import open_lake
+from tracekit.lake import layout, summaries, verdicts, writing
+from tracekit.lake.reading import Lake, open_lake
+from tracekit.verdict.model import Analysis
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +121,28 @@ def test_rows_say_their_run_and_rank(made, run):
     ]
 
 
+def test_the_answers_of_a_lake_have_the_columns_of_their_questions_and_the_run():
+    # No question is planned: its columns alone decide.
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE trace (trace_id INTEGER, run VARCHAR, rank BIGINT)")
+        lake = Lake(connection, "lake", [])
+        for question in catalog.queries().values():
+            names = [column.name for column in question.columns]
+            if "trace_id" not in names:
+                continue
+            empty = "SELECT " + ", ".join(f'0 AS "{name}"' for name in names)
+            shown = connection.sql(lake.shown_sql(replace(question, sql=empty), {"top": 1}))
+            beside = [name for name in ("run", "rank") if name not in names]
+            assert shown.columns == beside + names, question.name
+
+
+@pytest.mark.thorough
+def test_a_report_shows_the_ranks_of_a_lake(made, run, tmp_path):
+    done = run("report", f"{made}/lake/run=monday", "-o", "page.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rank 3" in (tmp_path / "page.html").read_text()
+
+
 def test_a_part_of_a_lake_is_chosen_by_its_path(made):
     with open_lake(f"{made}/lake/run=tuesday/rank=2") as lake:
         assert lake.fetch("SELECT run, rank FROM trace")[1] == [("tuesday", 2)]
@@ -163,18 +189,122 @@ def test_sql_reads_only_what_the_lake_opened(made, tmp_path):
         assert lake.sql("SELECT count(*) AS n FROM trace")["n"][0] == 4
 
 
+# Values of any kind for any field of a manifest or a stored verdict.
+ODD = [
+    None, True, 0, -1, 5, 2**40, 2**64, 1e400, float("nan"), 0.5, "", "x", "../../etc", "NULL",
+    "\ud800", "rank=9", [], [[]], {}, {"a": 1}, {"../trace": 5}, {"trace": 5}, {"trace": "x"},
+]  # fmt: skip
+
+
+def changed_anywhere(value, odd):
+    """The JSON values in which one value, at any depth, became an odd one or is gone."""
+    yield from (each for each in odd if each != value or type(each) is not type(value))
+    if isinstance(value, dict):
+        for key in value:
+            yield {name: each for name, each in value.items() if name != key}
+            yield from (value | {key: new} for new in changed_anywhere(value[key], odd))
+    if isinstance(value, list):
+        for place, each in enumerate(value[:2]):
+            for new in changed_anywhere(each, odd):
+                yield [*value[:place], new, *value[place + 1 :]]
+
+
+def sound_path(manifest):
+    """Where a manifest has to be, if its fields say that."""
+    with suppress(Exception):
+        return layout.manifest_path(manifest["run"], manifest["name"])
+    return "manifests/run=monday/rank=0.json"
+
+
+def test_a_manifest_is_a_checked_record_or_refused(made):
+    path = next(Path(f"{made}/lake").rglob("run=monday/rank=0.json"))
+    sound = json.loads(path.read_text())
+    refused = kept = 0
+    for changed in changed_anywhere(sound, ODD):
+        text = json.dumps(changed).encode()
+        try:
+            rank = layout.read_manifest(text, sound_path(changed))
+        except TracekitError as error:
+            assert "\n" not in str(error)
+            refused += 1
+            continue
+        kept += 1
+        # What was taken has the types that it should have, and its paths stay in the lake.
+        assert all(isinstance(text, str) for text in (rank.run, rank.source.url, rank.source.stamp))
+        assert all(type(n) is int for n in (rank.trace_id, rank.tables, rank.source.size))
+        assert ".." not in Path(rank.path("trace")).parts + Path(rank.key).parts
+        assert rank.tables != catalog.FORMAT or rank.files.keys() >= summaries.NEEDED
+    assert refused > 400
+    assert kept > 20
+    for text in (b"[" * 100_000, b"\xff", b"", b'{"a":'):
+        with pytest.raises(TracekitError, match="is not a manifest"):
+            layout.read_manifest(text, "manifests/run=monday/rank=0.json")
+
+
+def test_a_stored_verdict_is_a_checked_record_or_refused(judged):
+    with open_lake(f"{judged}/lake/run=night/rank=0") as lake:
+        sound = json.loads(lake.fetch("SELECT analysis FROM lake.verdicts")[1][0][0])
+    every = list(changed_anywhere(sound, ODD))
+    kept = 0
+    for changed in every[:: len(every) // 400]:
+        with suppress(ValueError):
+            assert isinstance(verdicts.read(json.dumps(changed)), Analysis)
+            kept += 1
+    assert 0 < kept < 300
+    for text in (None, "null", "[" * 100_000, "{"):
+        with pytest.raises(ValueError):
+            verdicts.read(text)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """A folder with a lake of two ranks and their verdicts."""
+    folder = tmp_path_factory.mktemp("judged")
+    for rank in range(2):
+        write_rank(folder / "night", rank, 2)
+    assert statuses(add(folder / "lake", folder / "night", judges=True)) == ["added"] * 2
+    return folder
+
+
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    "change",
+    ("table", "changed", "command"),
     [
-        {"run": "../../etc"}, {"token": "../x"}, {"files": {"../trace": 5}}, {"trace_id": 0},
-        {"layout": 7}, {"rank": -1}, {"source": 5}, {"trace_id": 2**40},
+        ("answer_partition", "* REPLACE (-9223372036854775807 AS device_id)", "advise RANK"),
+        ("verdicts", "* REPLACE (replace(analysis, 'share_of', 'part_of') AS analysis)",
+         "analyze RANK"),
+        ("answer_overview", "* REPLACE (NULL AS devices)", "analyze RANK --window all"),
+        ("verdicts", "* REPLACE ('null' AS analysis)", "analyze RUN"),
+        ("answer_overview", "* EXCLUDE path", "query overview RUN"),
+        ("gpu_ops", "* REPLACE ('x' AS dur_ns)", "query top_kernels RUN"),
     ],
     ids=str,
 )  # fmt: skip
-def test_a_manifest_that_is_not_sound_is_refused(made, change):
+def test_rows_of_a_lake_that_contradict_each_other_are_one_line(
+    judged, run, table, changed, command, tmp_path
+):
+    copy = tmp_path / "lake"
+    shutil.copytree(judged / "lake", copy)
+    path = next((copy / "tables" / table).rglob("run=night/rank=0/**/*.parquet"))
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE rows AS FROM read_parquet('{path}', hive_partitioning=0)")
+        connection.execute(f"COPY (SELECT {changed} FROM rows) TO '{path}' (FORMAT parquet)")
+    part = {"RUN": "lake/run=night", "RANK": "lake/run=night/rank=0"}
+    done = run(*(part.get(word, word) for word in command.split()))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("tracekit: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_error_of_the_caller_passes_through_an_open_lake(judged):
+    with pytest.raises(KeyError), open_lake(f"{judged}/lake"):
+        raise KeyError("of the caller")
+
+
+def test_what_another_layout_wrote_is_said(made):
     path = next(Path(f"{made}/lake").rglob("run=monday/rank=0.json"))
-    text = json.dumps(json.loads(path.read_text()) | change).encode()
-    with pytest.raises(TracekitError):
+    text = json.dumps(json.loads(path.read_text()) | {"layout": 7, "events": {}}).encode()
+    with pytest.raises(TracekitError, match="another version of tracekit wrote this"):
         layout.read_manifest(text, "manifests/run=monday/rank=0.json")
 
 
@@ -217,7 +347,8 @@ import sys
 sys.modules["fsspec"] = sys.modules["ray"] = None
 from tracekit.lake.pools import Processes
 from tracekit.lake.adding import add_traces
-from tracekit.lake.reading import open_lake
+from tracekit.lake.reading import Lake, open_lake
+from tracekit.verdict.model import Analysis
 assert not add_traces(["{tmp_path}/run"], "{tmp_path}/lake", Processes(1), judges=False).failed
 assert open_lake("{tmp_path}/lake").fetch("SELECT count(*) FROM event")[1] == [(18,)]
 """

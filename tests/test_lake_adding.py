@@ -2,13 +2,22 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import tarfile
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from tests.lakes import add, rank_events, statuses, write_rank
+from tests.forking import TRACEKIT
+from tests.lakes import add, add_meanwhile, rank_events, statuses, write_rank
 from tracekit.errors import TracekitError
+from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
 from tracekit.lake.cleaning import clean
 from tracekit.lake.reading import open_lake, visible
@@ -202,6 +211,69 @@ def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(tmp_
     assert seen(lake) == [("later", "rank=0"), ("run", "rank=0")]
 
 
+def two_of_one_rank(folder):
+    """Two different traces of rank 0."""
+    first = write_rank(folder / "run", 0)
+    other = first.with_name("later_rank0.json")
+    other.write_text(first.read_text().replace("sgemm", "dgemm"))
+    return first, other
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
+    tmp_path, monkeypatch, has_links
+):
+    if not has_links:
+        monkeypatch.setattr("pathlib.Path.hardlink_to", without_links)
+    first, other = two_of_one_rank(tmp_path)
+    lake = tmp_path / "lake"
+    meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, other))
+    (refused,) = add(lake, first).outcomes
+    assert statuses(meanwhile[0]) == ["added"]
+    assert refused.status == "failed"
+    assert f"run 'run' holds rank=0 from {other} already" in refused.message
+    (rank,) = visible(storage(str(lake)))
+    assert {str(each.relative_to(lake)) for each in lake.rglob("*.*") if each.is_file()} == {
+        layout.MARK, rank.key, *(rank.path(table) for table in rank.files)
+    }  # fmt: skip
+    with open_lake(str(lake)) as opened:
+        assert opened.fetch("SELECT path FROM trace")[1] == [(str(other),)]
+
+
+def without_links(self, target):
+    raise PermissionError(1, "Operation not permitted")
+
+
+def test_the_same_trace_added_twice_at_once_is_there_once(tmp_path, monkeypatch):
+    path = write_rank(tmp_path / "run", 0)
+    lake = tmp_path / "lake"
+    meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, path))
+    assert statuses(add(lake, path)) == ["unchanged"]
+    assert statuses(meanwhile[0]) == ["added"]
+    (rank,) = visible(storage(str(lake)))
+    assert len(list(lake.rglob("*.parquet"))) == len(rank.files)
+
+
+def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path):
+    store = storage(str(tmp_path))
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda n: store.create("a/b.json", b"%d" % n), range(64)))
+    assert made.count(True) == 1
+    assert store.read("a/b.json") == b"%d" % made.index(True)
+    assert [each.name for each in (tmp_path / "a").iterdir()] == ["b.json"]
+
+
+def test_files_are_written_while_others_remove_empty_folders(tmp_path):
+    store = storage(str(tmp_path))
+
+    def write(number):
+        store.write(f"a/b/{number}", b"x")
+        store.remove([f"a/b/{number}"])
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(200)))
+
+
 def test_the_traces_of_an_archive_are_ranks_of_its_run(tmp_path):
     for rank in range(3):
         write_rank(tmp_path / "run", rank)
@@ -269,3 +341,61 @@ def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
     done = run("lake", "add", str(path), "--to", f"{path}/lake")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"
+
+
+@pytest.fixture(scope="module")
+def many_ranks(tmp_path_factory):
+    """A folder with more ranks than are added in a moment."""
+    folder = tmp_path_factory.mktemp("many") / "run"
+    for rank in range(40):
+        write_rank(folder, rank, 40)
+    return folder
+
+
+def work_folders(folder):
+    return [each for each in folder.glob("tracekit-*") if each.is_dir()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_command_that_started_them(many_ranks, tmp_path, number):
+    temp_dir = tmp_path / "work"
+    temp_dir.mkdir()
+    command = [TRACEKIT, "lake", "add", many_ranks, "--to", tmp_path / "lake", "--workers", "2",
+               "--temp-dir", temp_dir]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        while not any(temp_dir.glob("tracekit-lake-*/trace.duckdb*")):
+            assert started.poll() is None, started.communicate()
+            time.sleep(0.02)
+        children = [int(each) for each in children_of(started.pid)]
+        assert len(children) >= 2
+        started.send_signal(number)
+        # Who has standard error open is alive.
+        _, errors = started.communicate(timeout=60)
+    is_kill = number == signal.SIGKILL
+    wanted = 130 if number == signal.SIGINT else -number if is_kill else 128 + number
+    assert started.returncode == wanted
+    # Python tells of semaphores that a killed process left.
+    assert is_kill or errors.strip() == ""
+    deadline = time.monotonic() + 60
+    while any(is_alive(each) for each in children) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [each for each in children if is_alive(each)] == []
+    if not is_kill:
+        assert work_folders(temp_dir) == []
+    # The next run removes what a killed one left.
+    one = write_rank(tmp_path / "one", 0)
+    (added,) = add(tmp_path / "lake", one, resources=Resources(temp_dir=temp_dir)).outcomes
+    assert added.status == "added"
+    assert [each for each in work_folders(temp_dir) if "tracekit-lake-" in each.name] == []
+
+
+def children_of(process):
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
+def is_alive(process):
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

@@ -47,21 +47,21 @@ def analyze(
     with open_given(trace, Resources(**limits)) as database, database.sharing():
         analyses = analyses_of(database, trace_id, window, judged)
         run, no_run = verdict_together(database, analyses, judged)
-    if as_json:
-        objects = [each.as_dict() for each in analyses]
-        listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
-        if no_run:
-            listed["no_run"] = no_run
-        click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
-    elif len(analyses) == 1:
-        console.render(analyses[0])
-    else:
-        if run is not None:
-            run_verdict.render(run)
-        several.render(analyses, run)
-    if explain:
-        from tracekit.reporters import explain as explaining
+        if as_json:
+            objects = [each.as_dict() for each in analyses]
+            listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
+            if no_run:
+                listed["no_run"] = no_run
+            click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
+        elif len(analyses) == 1:
+            console.render(analyses[0])
+        else:
+            if run is not None:
+                run_verdict.render(run)
+            several.render(analyses, run)
+        if explain:
+            from tracekit.reporters import explain as explaining
 
-        for analysis in [] if as_json else analyses:
-            explaining.render(analysis, judged)
-        explaining.render_queries(of_run=run is not None, err=as_json)
+            for analysis in [] if as_json else analyses:
+                explaining.render(analysis, judged)
+            explaining.render_queries(of_run=run is not None, err=as_json)

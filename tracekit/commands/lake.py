@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -122,9 +122,10 @@ def ask(
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
     """
     from tracekit.commands.query import pair
-    from tracekit.files import require_no_input
+    from tracekit.files import require_no_input, work_folder
     from tracekit.ingest.resources import Resources
     from tracekit.lake.asking import ask_ranks
+    from tracekit.lake.sources import WORK_PREFIX
     from tracekit.reporters import rows
 
     asked = rows.Limits(timeout_s, max_rows)
@@ -133,9 +134,9 @@ def ask(
         require_no_input(output, files_named([target], resources))
     given = dict(pair(each) for each in parameters)
     with (
-        TemporaryDirectory(prefix="tracekit-lake-", dir=resources.temp_dir) as folder,
+        work_folder(Path(resources.temp_dir or gettempdir()), WORK_PREFIX) as folder,
         _workers(workers, ray, resources) as pool,
-        ask_ranks(target, question, given, pool, Path(folder), resources) as answers,
+        ask_ranks(target, question, given, pool, folder, resources) as answers,
     ):
         rows.render(answers, "FROM answers", {}, form, output, limits=asked)
 
@@ -190,9 +191,10 @@ def _workers(
 ) -> Iterator[Processes[Any, Any] | Cluster[Any, Any]]:
     """What does the work: a Ray cluster, or processes of this machine."""
     if address is None:
-        from tracekit.lake.pools import Processes
+        from tracekit.lake.pools import Processes, ended_by_signals
 
-        yield Processes(workers)
+        with ended_by_signals():
+            yield Processes(workers)
         return
     from tracekit.lake.cluster import Cluster
 

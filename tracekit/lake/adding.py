@@ -10,8 +10,9 @@ from typing import Protocol
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake.layout import LAYOUT, MARK, Rank, Source, archive_path, named
+from tracekit.lake.layout import LAYOUT, MARK, Rank, Source, archive_path, named, read_archive
 from tracekit.lake.reading import visible
+from tracekit.lake.records import parsed
 from tracekit.lake.sources import found, run_of
 from tracekit.lake.storage import Storage, storage
 from tracekit.lake.writing import Outcome, Task, add
@@ -100,14 +101,16 @@ def add_traces(
 
 
 def _begin(store: Storage) -> None:
+    mark = store.read(MARK)
+    if mark is None:
+        store.write(MARK, json.dumps({"layout": LAYOUT}).encode())
+        return
     try:
-        mark = store.read(MARK)
-        if mark is None:
-            store.write(MARK, json.dumps({"layout": LAYOUT}).encode())
-        elif json.loads(mark).get("layout") != LAYOUT:
-            raise TracekitError(f"{store.root}: another version of tracekit made this lake")
-    except (ValueError, AttributeError) as error:
+        layout = parsed(mark)["layout"]
+    except (ValueError, TypeError, KeyError) as error:
         raise TracekitError(f"{store.root}: {MARK} in it is not that of a lake") from error
+    if layout != LAYOUT:
+        raise TracekitError(f"{store.root}: another version of tracekit made this lake")
 
 
 def _is_in(store: Storage, source: Source, known: tuple[Rank, ...], run: str | None) -> bool:
@@ -123,14 +126,12 @@ def _is_in(store: Storage, source: Source, known: tuple[Rank, ...], run: str | N
         return False
     if all(each.source.member is None for each in same):
         return True
-    text = store.read(archive_path(source.url, run))
-    try:
-        note = json.loads(text or b"{}")
-        stored = Source(**note["source"])
-        wanted = {(a, b) for a, b in note["ranks"]}
-    except (ValueError, KeyError, TypeError):
-        return False
-    return stored == source and wanted <= {(each.run, each.name) for each in same}
+    note = read_archive(store.read(archive_path(source.url, run)) or b"")
+    return (
+        note is not None
+        and note.source == source
+        and set(note.ranks) <= {(each.run, each.name) for each in same}
+    )
 
 
 def _work(workers: Workers, tasks: list[Task], note: Callable[[Outcome], None]) -> None:

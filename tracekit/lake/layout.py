@@ -17,11 +17,12 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
+from tracekit.lake.records import parsed, record
+from tracekit.lake.summaries import NEEDED
 
 MARK = "tracekit-lake.json"
 MANIFESTS = "manifests"
@@ -33,6 +34,7 @@ LAYOUT = 1
 # https://cwiki.apache.org/confluence/display/Hive/Tutorial (hive.exec.default.partition.name)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TOKEN = re.compile(r"[0-9a-f]{32}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _TABLE = re.compile(r"[a-z_]+")
 _RANK = re.compile(r"rank[ _.=-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 # An INTEGER, and never 0.
@@ -96,23 +98,51 @@ def read_manifest(text: bytes, path: str) -> Rank:
         TracekitError: when it is not one of this version, or its fields do not fit its path.
     """
     try:
-        fields: dict[str, Any] = json.loads(text)
-        if fields.pop("layout") != LAYOUT:
+        stored = parsed(text)
+        if isinstance(stored, dict) and stored.get("layout", LAYOUT) != LAYOUT:
             raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
-        found = Rank(**fields | {"source": Source(**fields["source"])})
-        is_sound = (
-            path.endswith(manifest_path(found.run, found.name))
-            and bool(_TOKEN.fullmatch(found.token))
-            and all(_TABLE.fullmatch(name) and size > 0 for name, size in found.files.items())
-            and 0 < found.trace_id <= _MOST_TRACE_ID
-            and (found.rank is None or 0 <= found.rank < 2**63)
-            and int(found.tables) == found.tables
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise TracekitError(f"{path}: is not a manifest of a lake") from error
+        found = record(Rank, stored)
+        is_sound = found.key == path and _is_sound(found)
+    except ValueError as error:
+        raise TracekitError(f"{path}: is not a manifest of a lake: {error}") from error
     if not is_sound:
         raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
     return found
+
+
+def _is_sound(rank: Rank) -> bool:
+    names = NEEDED if rank.tables == catalog.FORMAT else frozenset[str]()
+    return (
+        rank.run == named(rank.run)
+        and (rank.rank is None or (rank.rank >= 0 and rank.name == f"rank={rank.rank}"))
+        and (rank.rank is not None or rank.name.startswith("file="))
+        and 0 < rank.trace_id <= _MOST_TRACE_ID
+        and bool(_TOKEN.fullmatch(rank.token))
+        and bool(_SHA256.fullmatch(rank.sha256))
+        and rank.events >= 0
+        and all(_TABLE.fullmatch(name) and size > 0 for name, size in rank.files.items())
+        and names <= rank.files.keys()
+    )
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What is noted about an archive that was read to its end: the run and name of each rank that
+    it holds."""
+
+    source: Source
+    ranks: list[tuple[str, str]]
+
+    def as_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+
+def read_archive(text: bytes) -> Archive | None:
+    """What is noted about an archive; None: the note is not one of this version."""
+    try:
+        return record(Archive, parsed(text))
+    except ValueError:
+        return None
 
 
 def manifest_path(run: str, name: str) -> str:

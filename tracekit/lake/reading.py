@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -12,7 +13,7 @@ from tracekit.database import catalog
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, first_line
 from tracekit.ingest.hardware import peaks
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import create_tables, record_peaks
@@ -33,6 +34,12 @@ _HIVE = (
 )
 # Tables whose rows are the same in several traces.
 _SHARED = {"operator_name": "DISTINCT ON (name)"}
+# What code raises of which each part is right, about numbers that cannot all be.
+_CONTRADICTIONS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError, duckdb.Error,
+)  # fmt: skip
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 def visible(lake: Storage) -> list[Rank]:
@@ -86,6 +93,17 @@ class Lake(Database):
     def inputs(self) -> Iterable[str | Path]:
         return (path for lake in self._lakes.values() for path in local_files(lake))
 
+    def __exit__(self, *raised: Any) -> None:
+        """Closes it. An error of tracekit's own code in the block comes from rows that contradict
+        each other, unless it is a mistake in that code."""
+        super().__exit__(*raised)
+        _, error, where = raised
+        if isinstance(error, _CONTRADICTIONS) and _is_own(where):
+            raise TracekitError(
+                f"{self.name}: its rows contradict each other, or tracekit made a mistake: "
+                f"{first_line(error)}"
+            ) from error
+
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
         return summaries.answered(question, given) or question.sql
 
@@ -108,12 +126,19 @@ class Lake(Database):
         if any(summaries.VERDICTS in each.files for each in self.ranks):
             texts = dict(self.fetch("SELECT trace_id, analysis FROM lake.verdicts")[1])
         try:
-            return [
-                verdicts.read(texts[each]) if each in texts else gather(self, each)[0]
-                for each in chosen
-            ]
-        except (ValueError, TypeError, KeyError) as error:
-            raise TracekitError(f"{self.name}: a stored verdict cannot be read") from error
+            read = {each: verdicts.read(texts[each]) for each in chosen if each in texts}
+        except ValueError as error:
+            raise TracekitError(f"{self.name}: a stored verdict cannot be read: {error}") from error
+        return [read[each] if each in read else gather(self, each)[0] for each in chosen]
+
+
+def _is_own(where: TracebackType | None) -> bool:
+    """Whether tracekit's own code was at work, not only that of who called it."""
+    while where is not None:
+        if where.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            return True
+        where = where.tb_next
+    return False
 
 
 def open_lake(paths: str | Iterable[str], resources: Resources | None = None) -> Lake:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -11,11 +10,14 @@ from typing import Any
 
 from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError
+from tracekit.files import work_folder
 from tracekit.lake.layout import Source, is_url, named
 from tracekit.lake.storage import filesystem, reached
 from tracekit.trace.archives import TRACES
 from tracekit.trace.source import ByteStream, open_streams, trace_paths, unreadable
 
+# Of folders for the work on one file: those of dead processes are removed.
+WORK_PREFIX = "tracekit-lake-"
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _ENDINGS = re.compile(r"(\.(pt|trace|json|gz|zst|tar|tgz))+$")
 # What file systems call the state of an object, the surest first.
@@ -102,8 +104,8 @@ def opened(source: Source, temp_dir: Path) -> Iterator[Iterator[ByteStream | Tra
         yield open_streams(source.url, temp_dir=temp_dir)
         return
     fs, path = filesystem(source.url)
-    with tempfile.TemporaryDirectory(dir=temp_dir) as folder:
-        copy = Path(folder) / named(PurePosixPath(path).name)
+    with work_folder(temp_dir, WORK_PREFIX) as folder:
+        copy = folder / named(PurePosixPath(path).name)
         try:
             with reached(source.url):
                 fs.get_file(path, str(copy))

@@ -5,12 +5,13 @@ https://filesystem-spec.readthedocs.io
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -20,6 +21,8 @@ from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, TABLES, is_url
 
 # Begins the name of a file that is not whole yet.
 HIDDEN = ".writing-"
+# How often a file is written before a missing folder counts as an error.
+_ATTEMPTS = 20
 
 
 class StorageError(TracekitError, OSError):
@@ -65,6 +68,9 @@ class Storage(Protocol):
     def write(self, path: str, data: bytes) -> None:
         """Writes a small file, replacing an older one."""
 
+    def create(self, path: str, data: bytes) -> bool:
+        """Writes a small file unless there is one; returns whether it did."""
+
     def put(self, local: Path, path: str) -> None:
         """Copies a local file."""
 
@@ -109,25 +115,38 @@ class LocalStorage:
         return found
 
     def write(self, path: str, data: bytes) -> None:
-        with self._beside(path) as beside:
-            beside.write_bytes(data)
+        self._written(path, lambda beside: beside.write_bytes(data), Path.replace)
+
+    def create(self, path: str, data: bytes) -> bool:
+        try:
+            self._written(path, lambda beside: beside.write_bytes(data), _linked)
+        except _Taken:
+            return False
+        return True
 
     def put(self, local: Path, path: str) -> None:
-        with self._beside(path) as beside:
-            shutil.copyfile(local, beside)
+        self._written(path, lambda beside: shutil.copyfile(local, beside), Path.replace)
 
-    @contextmanager
-    def _beside(self, path: str) -> Iterator[Path]:
+    def _written(
+        self, path: str, fill: Callable[[Path], object], move: Callable[[Path, Path], object]
+    ) -> None:
+        """Fills a file beside the one at `path`, and moves it there."""
         target = self._folder / path
         beside = target.with_name(f"{HIDDEN}{uuid.uuid4().hex}")
         with reached(self.root):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                yield beside
-                beside.replace(target)
-            except BaseException:
-                beside.unlink(missing_ok=True)
-                raise
+            for left in reversed(range(_ATTEMPTS)):
+                try:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    fill(beside)
+                    move(beside, target)
+                    return
+                except (FileNotFoundError, FileExistsError):
+                    # Another process may have removed the folder, which was empty.
+                    if not left:
+                        raise
+                finally:
+                    with suppress(OSError):
+                        beside.unlink(missing_ok=True)
 
     def listed(self, folder: str) -> Iterator[StoredFile]:
         now = time.time()
@@ -189,6 +208,21 @@ class RemoteStorage:
             self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
             self.fs.pipe_file(self._full(path), data)
 
+    def create(self, path: str, data: bytes) -> bool:
+        full = self._full(path)
+        with reached(self.root):
+            self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+            try:
+                self.fs.pipe_file(full, data, mode="create")
+            except (OSError, TypeError, NotImplementedError) as error:
+                if self.fs.exists(full):
+                    return False
+                if isinstance(error, OSError) and error.errno != errno.ENOSYS:
+                    raise
+                # The store cannot do both in one step.
+                self.fs.pipe_file(full, data)
+        return True
+
     def put(self, local: Path, path: str) -> None:
         with reached(self.root):
             self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
@@ -233,6 +267,27 @@ def local_files(lake: Storage) -> Iterator[str]:
         yield lake.uri(MARK)
         for folder in (TABLES, MANIFESTS, ARCHIVES):
             yield from lake.local_paths(folder)
+
+
+class _Taken(TracekitError):
+    """There is a file of that name already."""
+
+
+def _linked(beside: Path, target: Path) -> None:
+    """Gives a file its second name.
+
+    Raises:
+        _Taken: when another file has it.
+    """
+    try:
+        target.hardlink_to(beside)
+    except (OSError, NotImplementedError) as error:
+        if target.exists():
+            raise _Taken(str(target)) from error
+        if isinstance(error, FileNotFoundError):
+            raise
+        # The file system has no such links.
+        beside.replace(target)
 
 
 def storage(root: str) -> Storage:

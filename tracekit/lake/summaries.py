@@ -34,6 +34,8 @@ _STILL = {
     "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"
 }
 _PREFIX = "answer_"
+# What every rank has, with or without rows.
+NEEDED = frozenset({"trace", *RELATIONS, *(f"{_PREFIX}{name}" for name in ANSWERS)})
 
 
 def stored() -> dict[str, str]:

@@ -4,12 +4,9 @@ show."""
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
-from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
+from tracekit.lake.records import parsed, record
 from tracekit.verdict.model import Analysis
 
 # The columns of the summary `verdicts`, and their types.
@@ -55,51 +52,16 @@ def row_of(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def read(text: str) -> Analysis:
+def read(text: object) -> Analysis:
     """The analysis that `row_of` wrote.
 
     Raises:
-        ValueError, TypeError, KeyError: when the text is not one of this version.
+        ValueError: when the text is not one of this version.
     """
-    found = _built(Analysis, json.loads(text))
-    assert isinstance(found, Analysis)
-    return found
-
-
-def _built(kind: Any, value: Any) -> Any:
-    """A JSON value as a value of an annotated type: dataclasses, and containers of them."""
-    if value is None:
-        return None
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (types.UnionType, Union):
-        kinds = [each for each in inner if each is not type(None)]
-        return _built(kinds[0], value) if len(kinds) == 1 else value
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = _hints(kind)
-        return kind(
-            **{
-                each.name: _built(hints[each.name], value[each.name])
-                for each in fields(kind)
-                if each.name in value
-            }
-        )
-    if origin in (list, Sequence) and inner:
-        return [_built(inner[0], each) for each in value]
-    if origin is tuple:
-        kinds = [inner[0]] * len(value) if inner[-1] is ... else list(inner)
-        return tuple(_built(each, item) for each, item in zip(kinds, value, strict=True))
-    if origin is dict:
-        return {
-            (int(key) if inner[0] is int else key): _built(inner[1], item)
-            for key, item in value.items()
-        }
-    return value
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    # Some names are imported for type checkers alone.
+    # Imported for type checkers alone where the annotations stand.
     from tracekit.advice.model import Advice
     from tracekit.replay.gains import Causal, Gains
 
-    return get_type_hints(kind, localns={"Advice": Advice, "Causal": Causal, "Gains": Gains})
+    if not isinstance(text, str):
+        raise ValueError("no text")
+    return record(Analysis, parsed(text), Advice=Advice, Causal=Causal, Gains=Gains)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
+from tracekit.files import work_folder
 from tracekit.ingest.load import alone
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS
 from tracekit.lake import summaries, verdicts
 from tracekit.lake.layout import (
+    Archive,
     Rank,
     Source,
     archive_path,
@@ -27,7 +29,7 @@ from tracekit.lake.layout import (
     read_manifest,
     trace_id_of,
 )
-from tracekit.lake.sources import opened, run_of, stem
+from tracekit.lake.sources import WORK_PREFIX, opened, run_of, stem
 from tracekit.lake.storage import Storage, StorageError, storage
 from tracekit.run import Database
 from tracekit.trace.source import ByteStream
@@ -108,9 +110,8 @@ def _note_archive(task: Task, outcomes: list[Outcome]) -> None:
     """Notes which ranks an archive holds, so that it need not be read again to know."""
     if any(each.status == "failed" for each in outcomes):
         return
-    ranks = [[each.run, each.name] for each in outcomes]
-    note = {"source": asdict(task.source), "run": task.run, "ranks": ranks}
-    storage(task.lake).write(archive_path(task.source.url, task.run), json.dumps(note).encode())
+    note = Archive(task.source, [(str(each.run), str(each.name)) for each in outcomes])
+    storage(task.lake).write(archive_path(task.source.url, task.run), note.as_json())
 
 
 def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
@@ -123,33 +124,85 @@ def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
         before = next((each for each in task.known if each.source.member == member), None)
         if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT) and not task.salt:
             # The same bytes, only written anew.
-            lake.write(before.key, replace(before, source=source).as_json())
+            if _held(lake.read(before.key), before.key) == before:
+                lake.write(before.key, replace(before, source=source).as_json())
             return Outcome("unchanged", source, before.run, before.name, before.events)
-        with tempfile.TemporaryDirectory(prefix="tracekit-lake-", dir=temp_dir) as folder:
-            database = Path(folder) / "trace.duckdb"
+        with work_folder(temp_dir, WORK_PREFIX) as folder:
+            database = folder / "trace.duckdb"
             with alone(stream, database, task.resources) as connection:
                 rank = _identity(connection, task, source, sha256)
-                kept = _in_place(lake, rank)
-                if kept is not None and kept.sha256 == sha256 and not task.salt:
+                kept = _held(lake.read(rank.key), rank.key)
+                if not _needs_writing(rank, kept, task):
                     return Outcome("unchanged", source, rank.run, rank.name, rank.events)
-                if kept is not None and not task.replace and not _same_file(kept.source, source):
-                    raise TracekitError(
-                        f"{stream.path}: run {rank.run!r} holds {rank.name} from "
-                        f"{_shown(kept.source)} already: give this one another run (--run), or "
-                        "let it take that one's place (--replace)"
-                    )
-                written = _written(connection, rank, stream.path, lake, Path(folder), task)
-        lake.write(written.key, written.as_json())
-        if before and before.key != written.key:
+                rank = _written(connection, rank, stream.path, lake, folder, task)
+        took_s = time.monotonic() - start
+        status = _made_visible(lake, rank, task)
+        if before and before.key != rank.key:
             # The file's trace belongs to another rank now.
             lake.remove([before.key])
-        status = "replaced" if kept or before else "added"
-        took_s = time.monotonic() - start
-        return Outcome(status, source, written.run, written.name, written.events, took_s)
+        if before and status == "added":
+            status = "replaced"
+        return Outcome(status, source, rank.run, rank.name, rank.events, took_s)
     except StorageError:
         raise
     except TracekitError as error:
         return _failed(source, error)
+
+
+def _made_visible(lake: Storage, rank: Rank, task: Task) -> str:
+    """Writes the manifest of a rank whose files are written, and tells what became of the rank:
+    `added`, `replaced`, or `unchanged` where another process has added the same trace meanwhile.
+    Then, or when it is refused, its files are removed.
+
+    Of several processes that add to a rank that is not there yet, one succeeds, and the others see
+    what it wrote.
+    """
+    try:
+        while True:
+            text = lake.read(rank.key)
+            kept = _held(text, rank.key)
+            if kept is not None and kept.token == rank.token:
+                return "added"
+            if not _needs_writing(rank, kept, task):
+                break
+            if text is not None:
+                lake.write(rank.key, rank.as_json())
+                return "added" if kept is None else "replaced"
+            if lake.create(rank.key, rank.as_json()):
+                return "added"
+    except StorageError:
+        # It may have become visible.
+        raise
+    except TracekitError:
+        _remove_files(lake, rank)
+        raise
+    _remove_files(lake, rank)
+    return "unchanged"
+
+
+def _needs_writing(rank: Rank, kept: Rank | None, task: Task) -> bool:
+    """Whether a rank takes the place of the one that is visible there, if any, or is the same.
+
+    Raises:
+        TracekitError: when another trace holds the place.
+    """
+    if kept is None:
+        return True
+    if kept.sha256 == rank.sha256 and not task.salt:
+        return False
+    if not task.replace and not _same_file(kept.source, rank.source):
+        raise TracekitError(
+            f"{_shown(rank.source)}: run {rank.run!r} holds {rank.name} from "
+            f"{_shown(kept.source)} already: give this one another run (--run), or let it take "
+            "that one's place (--replace)"
+        )
+    return True
+
+
+def _remove_files(lake: Storage, rank: Rank) -> None:
+    # Those of a rank that is not visible do no harm: `clean` removes them later.
+    with suppress(StorageError, OSError):
+        lake.remove([rank.path(table) for table in rank.files])
 
 
 def _same_file(a: Source, b: Source) -> bool:
@@ -160,13 +213,12 @@ def _shown(source: Source) -> str:
     return source.url if source.member is None else f"{source.url}/{source.member}"
 
 
-def _in_place(lake: Storage, rank: Rank) -> Rank | None:
-    """The rank that is visible where this one goes; None also if another version wrote it."""
-    text = lake.read(rank.key)
+def _held(text: bytes | None, path: str) -> Rank | None:
+    """The rank of a manifest; None: there is none, or another version wrote it."""
     if text is None:
         return None
     try:
-        found = read_manifest(text, rank.key)
+        found = read_manifest(text, path)
     except TracekitError:
         return None
     return found if found.tables == catalog.FORMAT else None
