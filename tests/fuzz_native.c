@@ -1,22 +1,68 @@
-/* Damaged events, read natively under a sanitizer: `fuzz_native SEED CASES FILE`. Each text is a copy of just its
- * size, so that a byte too many is seen, and so is each string that the columns point to. */
+/* Damaged events, read natively under sanitizers: `fuzz_native SEED CASES TRACE`. Each text begins at a whole event of
+ * the trace and is a copy of just its size, so that a byte too many is seen. Prints the cases that read events, and how
+ * many events these were. */
 
 #include "../tracekit/native/src/events.c"
 
 #include <stdio.h>
 
-static const char letters[] = "{}[]\":,\\ \n0129.-+eEnaNiIftu\x00\xff\xe2\x80\xed\xf4\xc3\xa9";
+static const char *damages[] = {
+    "{", "}", "[", "]", "\"", ":", ",", "\\", " ", "\n", "0", "1", ".", "-", "+", "e", "n", "t", "\xff", "\xe2\x80", "\xed",
+    "\xf4", "\xc3\xa9", "\x1f", "null,", "-1.5,", "\"a\",", "[{}],", "\\ud800", "\\udc00\\ud83d", "\\u0041", "NaN", "]}",
+};
+enum { DAMAGES = sizeof damages / sizeof *damages, MOST_EVENTS = 1 << 14 };
 
+static const uint8_t *begins[MOST_EVENTS + 1];
+
+/* Where the events of a trace begin, and behind the last of them its end; returns their number. */
+static int find_events(const uint8_t *trace, size_t size) {
+    static struct json json;
+    struct members head;
+    int count = 0;
+    json.end = trace + size;
+    const uint8_t *at = json_space(&json, trace);
+    if (at == NULL) exit(2);
+    if (*at == '{') {
+        tracekit_read_members(at + 1, json.end - at - 1, &head);
+        tracekit_free(head.text);
+        if (head.reason != AT_EVENTS) exit(2);
+        at += 1 + head.at;
+    }
+    while ((at = json_space(&json, at + 1)) != NULL && *at == '{' && count < MOST_EVENTS) {
+        begins[count++] = at;
+        if ((at = json_value(&json, at)) == NULL || (at = json_space(&json, at)) == NULL) exit(2);
+        begins[count] = at;
+    }
+    return count;
+}
+
+/* Texts are inside the heap and valid UTF-8. */
 static void check(const struct ArrowArray *batch, int first, int last) {
     for (int column = first; column <= last; column++) {
         const void **buffers = batch->children[column]->buffers;
         const struct view *views = buffers[1];
-        const uint8_t *heap = buffers[2];
         for (int64_t row = 0; row < batch->length; row++) {
-            int64_t end = (int64_t)views[row].text.in_heap.offset + views[row].size;
-            if (views[row].size <= INLINE_BYTES) continue;
-            if (end > *(const int64_t *)buffers[3] || heap[end - 1] > 0xf4) abort();
+            const struct view *view = &views[row];
+            bool is_inline = view->size <= INLINE_BYTES;
+            const uint8_t *at = is_inline ? view->text.bytes : (const uint8_t *)buffers[2] + view->text.in_heap.offset;
+            struct json json = {.end = at + view->size};
+            if (!is_inline && view->text.in_heap.offset + view->size > *(const int64_t *)buffers[3]) abort();
+            while (at < json.end)
+                if ((at = *at < 0x80 ? at + 1 : utf8_end(&json, at)) == NULL) abort();
         }
+    }
+}
+
+/* What the rows do not say in full are whole elements of the text, in its order. */
+static void check_verbatim(const struct stopped *stopped, const uint8_t *text, int64_t rows) {
+    const struct verbatim *lost = (const struct verbatim *)stopped->verbatim;
+    int64_t end = 0, event_id = 0;
+    for (int64_t left = stopped->verbatim_size / (int64_t)sizeof *lost; left > 0; left--, lost++) {
+        if (lost->begin < end || lost->end <= lost->begin || lost->end > stopped->at) abort();
+        if (lost->event_id < event_id || lost->event_id + lost->is_event > rows) abort();
+        if ((text[lost->begin] == '{') != lost->is_event) abort();
+        end = lost->end;
+        event_id = lost->event_id;
     }
 }
 
@@ -40,32 +86,50 @@ static void check_members(const uint8_t *text, size_t size) {
     tracekit_free(again.text);
 }
 
-int main(int count, char **arguments) {
-    static uint8_t events[1 << 16];
-    if (count != 4) return 2;
+/* A copy of some events in a row, damaged and cut or not; it ends before the next event. */
+static uint8_t *some_events(int count, size_t *length) {
+    int first = rand() % count, last = first + 1 + rand() % 4;
+    const uint8_t *begin = begins[first], *end = begins[last < count ? last : count];
+    *length = (size_t)(end - begin);
+    if (rand() % 8 == 0) *length -= (size_t)rand() % *length;
+    uint8_t *text = malloc(*length);
+    memcpy(text, begin, *length);
+    for (int left = rand() % 3; left > 0; left--) {
+        const char *damage = damages[rand() % DAMAGES];
+        size_t size = strlen(damage), at = (size_t)rand() % *length;
+        memcpy(text + at, damage, size < *length - at ? size : *length - at);
+    }
+    return text;
+}
+
+int main(int n_arguments, char **arguments) {
+    if (n_arguments != 4) return 2;
     FILE *file = fopen(arguments[3], "rb");
-    if (file == NULL) return 2;
-    size_t size = fread(events, 1, sizeof events, file);
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) return 2;
+    size_t size = (size_t)ftell(file);
+    uint8_t *trace = malloc(size + 1);
+    rewind(file);
+    if (fread(trace, 1, size, file) != size) return 2;
+    int count = find_events(trace, size);
     srand((unsigned)atoi(arguments[1]));
-    long rows = 0;
+    long rows = 0, reading = 0;
     struct labels *labels = tracekit_labels_open(0, (uint64_t)rand());
     for (int left = atoi(arguments[2]); left > 0; left--) {
-        size_t begin = left % 3 ? (size_t)rand() % size : 0, length = (size_t)rand() % 600;
-        if (begin + length > size) length = size - begin;
-        uint8_t *text = malloc(length + !length);
-        memcpy(text, events + begin, length);
-        for (int damages = rand() % 4; damages > 0 && length > 0; damages--)
-            text[(size_t)rand() % length] = (uint8_t)letters[(size_t)rand() % (sizeof letters - 1)];
+        size_t length;
+        uint8_t *text = some_events(count, &length);
         struct ArrowArray batch, said;
         struct ArrowSchema schema;
         struct stopped stopped;
         tracekit_read_events(text, (int64_t)length, 0, labels, &batch, &stopped);
         if (stopped.at < 0 || stopped.at > (int64_t)length || tracekit_event_schema(&schema) != 0) abort();
+        check_verbatim(&stopped, text, batch.length);
+        tracekit_free(stopped.verbatim);
         /* From the first member of an event on. */
-        if (length > 0) check_members(text + 1, length - 1);
+        check_members(text + 1, length - 1);
         free(text);
         check(&batch, ARGS, RAW);
         rows += batch.length;
+        reading += batch.length > 0;
         tracekit_release(&batch);
         schema.release(&schema);
         if (left % 100) continue;
@@ -74,6 +138,8 @@ int main(int count, char **arguments) {
         tracekit_release(&said);
     }
     tracekit_labels_close(labels);
-    printf("%ld events\n", rows);
+    free(trace);
+    fclose(file);
+    printf("%ld %ld\n", reading, rows);
     return 0;
 }

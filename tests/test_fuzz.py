@@ -91,7 +91,7 @@ def account(data: bytes, file, ingest) -> None:
     events, rejected, damage = connection.execute(
         "SELECT events, rejected, damage FROM trace"
     ).fetchone()
-    for table in ("event_row", "label", "rejected", "device", "trace"):
+    for table in ("event_row", "label", "rejected", "verbatim", "device", "trace"):
         connection.execute(f"DELETE FROM {table}")
     assert sorted(row[1] for row in kept if row[1] is not None) == list(range(events))
     found = set(_NAMES.findall("\n".join(row[0] or "" for row in kept).encode()))
@@ -155,7 +155,7 @@ def test_a_real_trace_cut_at_every_997th_byte_keeps_its_whole_events(name, inges
                 continue
         kept = connection.execute("SELECT name FROM event ORDER BY event_id").fetchall()
         damage, rejected = connection.execute("SELECT damage, rejected FROM trace").fetchone()
-        for table in ("event_row", "label", "rejected", "device", "trace"):
+        for table in ("event_row", "label", "rejected", "verbatim", "device", "trace"):
             connection.execute(f"DELETE FROM {table}")
         assert [row[0] for row in kept] == names[: sum(end <= cut for _, end in spans)], cut
         assert damage is not None

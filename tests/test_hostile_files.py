@@ -233,7 +233,7 @@ def test_an_event_that_only_python_accepts_is_rejected(ingested, monkeypatch):
         if odd is None:
             return whole(text, first_id, labels)
         found = whole(text[: odd.start()], first_id, labels)
-        return reading.Read(found.batch, odd.start(), reading.Stop.AT_ERROR, "too odd")
+        return reading.Read(found.batch, odd.start(), reading.Stop.AT_ERROR, "too odd", [])
 
     monkeypatch.setattr(reading, "read_events", picky)
     good, odd = b'{"ph":"X","name":"good"}', b'{"ph":"X","name":"odd"}'

@@ -1,5 +1,6 @@
 """Events as the native reader takes them apart: digit for digit, and any bytes without harm."""
 
+import gzip
 import json
 import math
 import subprocess
@@ -11,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import sanitized
+from tests.conftest import trace_file
 from tests.sampling import sample
 from tests.test_roundtrip import names, values
 from tracekit.native.events import Labels, Read, Stop, read_events
@@ -155,19 +157,10 @@ VALUES = [
     b'{"b" 1}',
     b"'b'",
 ]
-ESCAPES = [b"\\x", b"\\u12g4", b"\\ud800", b"\\ud800\\u0041", b"\\udc00"]
-NO_UTF8 = [
-    b"\xff",
-    b"\xc0\xaf",
-    b"\xe0\x80\xaf",
-    b"\xed\xa0\x80",
-    b"\xf0\x80\x80\xaf",
-    b"\xf4\x90\x80\x80",
-]
 DAMAGED = [
     *(b'{"a": ' + value + b"}" for value in VALUES),
-    *(b'{"a": "' + text + b'"}' for text in (*ESCAPES, *NO_UTF8, b"\x1f")),
-    *(b"5", b'"text"', b"null"),
+    *(b'{"a": "' + text + b'"}' for text in (b"\\x", b"\\u12g4")),
+    *(b"5 5", b'"text": 1', b"nul", b"[1}"),
 ]
 
 
@@ -176,6 +169,49 @@ def test_reading_stops_before_what_is_no_event(damaged):
     found = read(WHOLE + b", " + damaged + b", " + WHOLE)
     assert (found.stop, found.batch.rows, found.end) == (Stop.AT_ERROR, 1, len(WHOLE) + 2)
     assert found.error
+
+
+HALVES = [b"\\ud800", b"\\ud800\\u0041", b"\\udc00"]
+NO_UTF8 = [
+    b"\xff",
+    b"\xc0\xaf",
+    b"\xe0\x80\xaf",
+    b"\xed\xa0\x80",
+    b"\xf0\x80\x80\xaf",
+    b"\xf4\x90\x80\x80",
+]
+
+
+@pytest.mark.parametrize("lost", [*HALVES, *NO_UTF8, b"\x1f"])
+def test_what_a_string_may_not_hold_is_replaced_and_the_event_is_pointed_to(lost):
+    odd = b'{"name": "' + lost + b'", "args": {"' + lost + b'": ["' + lost + b'"]}, "id": 7}'
+    labels, text = Labels(0), bytearray(WHOLE + b", " + odd + b", " + WHOLE)
+    found = read_events(text, 0, labels)
+    begin, end = len(WHOLE) + 2, len(WHOLE) + 2 + len(odd)
+    assert (found.stop, found.batch.rows) == (Stop.AT_END, 3)
+    assert found.verbatim == ([] if lost == b"\x1f" else [(begin, end, 1, True)])
+    (name,) = {row["name"] for row in table("label", labels.take())} - {None}
+    _, row, _ = table("event", found.batch)
+    expected = lost.decode("utf-8", "replace").replace("\\u0041", "A")
+    expected = expected.replace("\\ud800", "\ufffd").replace("\\udc00", "\ufffd")
+    # Each byte that is not UTF-8 becomes one character.
+    assert {"\ufffd": "\ufffd"}.get(name.strip("\ufffd"), name.strip("\ufffd")) == expected.strip(
+        "\ufffd"
+    )
+    assert json.loads(row["args"]) == {name: [name]}
+    assert (row["flow_id"], row["raw"]) == (7, None)
+
+
+@pytest.mark.parametrize(
+    "element", [b"null", b"true", b"-1.5e3", b"NaN", b'"\\ud800{"', b"[{}, [1]]"]
+)
+def test_elements_that_are_not_objects_are_passed_over_and_pointed_to(element):
+    text = bytearray(b", ".join([element, WHOLE, element, WHOLE, element]) + b"]")
+    found = read_events(text, 5, Labels(0))
+    assert (found.stop, found.batch.rows) == (Stop.AT_BRACKET, 2)
+    assert [(text[begin:end], *rest) for begin, end, *rest in found.verbatim] == [
+        (element, event_id, False) for event_id in (5, 6, 7)
+    ]
 
 
 def test_reading_stops_before_an_event_that_is_cut_off_anywhere():
@@ -244,9 +280,8 @@ def test_any_bytes_are_read_without_harm(text):
         assert (found.stop is Stop.AT_ERROR) == bool(found.error)
 
 
-@pytest.mark.parametrize("seed", sample("seeds of damaged events", range(2), range(1)))
-def test_damaged_events_are_read_within_bounds(seed, tmp_path):
-    program = sanitized.compiled("fuzz_native", tmp_path)
+def hard_trace() -> bytes:
+    """A trace whose events have all that makes reading hard."""
     events = [
         {
             "ph": "X", "cat": "cpu_op", "name": f"op\u00e9 {place} \"quoted\" \\ \n and long",
@@ -258,8 +293,32 @@ def test_damaged_events_are_read_within_bounds(seed, tmp_path):
         for place in range(60)
     ]  # fmt: skip
     texts = [json.dumps(event, ensure_ascii=bool(event["id"] % 2)) for event in events]
-    (tmp_path / "events").write_text(",".join(texts), encoding="utf-8")
-    run = [str(program), str(seed), "100000", str(tmp_path / "events")]
+    return b'{"traceEvents": [' + ",".join(texts).encode() + b"]}"
+
+
+# Of each kind of device and writer.
+FUZZED = (
+    None,
+    "cpu-mlp-eager",
+    "a100-triton",
+    "h100-bert-small",
+    "mi300x-vllm-decode",
+    "b200-moe-reads",
+    "mtia-inference",
+    "no-categories",
+)
+
+
+@pytest.mark.parametrize("name", sample("traces whose events are damaged", FUZZED, FUZZED[:2]))
+def test_damaged_events_are_read_within_bounds(name, tmp_path):
+    """Most texts give events, so that what is damaged is what they are made of."""
+    program = sanitized.compiled("fuzz_native", tmp_path)
+    packed = name and trace_file(f"{name}.json.gz").read_bytes()
+    (tmp_path / "trace").write_bytes(gzip.decompress(packed) if packed else hard_trace())
+    cases = sample("damaged texts of each trace", 50_000, 5_000)
+    run = [str(program), "1", str(cases), str(tmp_path / "trace")]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert int(done.stdout.split()[0]) > 1000
+    with_events, events = map(int, done.stdout.split())
+    assert with_events > cases / 2
+    assert events > cases

@@ -54,10 +54,11 @@ def read():
                 "SELECT byte_offset, text FROM rejected ORDER BY 1"
             ).fetchall()
             assert len(read.rejected) == reader.rejected
-            for table in ("event_row", "label", "rejected"):
+            for table in ("event_row", "label", "rejected", "verbatim"):
                 connection.execute(f"DELETE FROM {table}")
             assert places == [(place,) for place in range(reader.events)]
-            return [json.loads(text) for (text,) in texts], reader
+            events = [text.decode("utf-8", "replace") for text, is_event in texts if is_event]
+            return [json.loads(text) for text in events], reader
 
         yield read
 

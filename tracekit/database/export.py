@@ -27,14 +27,18 @@ def export(database: Reader, output: str | Path, trace: int | None = None) -> in
         TracekitError: when there are several traces and `trace` (a trace_id) does not choose one,
             or `output` cannot be written.
     """
-    _, traces = database.fetch("SELECT trace_id, form, metadata FROM trace ORDER BY trace_id")
+    _, traces = database.fetch(
+        "SELECT trace_id, form, metadata, text FROM trace "
+        "LEFT JOIN (FROM verbatim WHERE event_id IS NULL) USING (trace_id) ORDER BY trace_id"
+    )
     chosen = [row for row in traces if trace in (None, row[0])]
     if len(chosen) != 1:
         ids = ", ".join(str(row[0]) for row in traces)
         raise TracekitError(f"{database.name}: choose a trace by its trace_id: {ids}")
-    trace_id, form, metadata = chosen[0]
+    trace_id, form, metadata, original = chosen[0]
     with written_whole(output, database.inputs) as beside, opened(beside) as sink:
-        head, tail = _frame(form, metadata)
+        # Edit the text: Python cannot decode some numbers and deep nesting.
+        head, tail = _frame(form, metadata[1:-1].encode() if original is None else original)
         sink.write(head)
         count = _write_events(database, trace_id, sink)
         sink.write(tail)
@@ -52,19 +56,17 @@ def opened(path: Path) -> BinaryIO:
     return path.open("wb")
 
 
-def _frame(form: str, metadata: str) -> tuple[bytes, bytes]:
+def _frame(form: str, members: bytes) -> tuple[bytes, bytes]:
     if form == "array":
         return b"[\n", b"\n]\n"
-    # Edit the text: Python cannot decode some numbers and deep nesting.
-    members = metadata[1:-1]
-    return ("{" + members + (", " if members else "") + '"traceEvents": [\n').encode(), b"\n]}\n"
+    return b"{" + members + (b", " if members else b"") + b'"traceEvents": [\n', b"\n]}\n"
 
 
 def _write_events(database: Reader, trace_id: int, sink: BinaryIO) -> int:
-    count = 0
+    count, separator = 0, b""
     events = catalog.schema("write_events")
     for batch in database.batches(events, {"trace": trace_id}, _ROWS_AT_ONCE):
-        text = ",\n".join(row[0] for row in batch)
-        sink.write((",\n" if count else "").encode() + text.encode())
-        count += len(batch)
+        sink.write(separator + b",\n".join(text for text, _ in batch))
+        count += sum(is_event for _, is_event in batch)
+        separator = b",\n"
     return count

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -30,7 +30,10 @@ from tracekit.trace.source import ByteStream
 # A label_id is the trace_id in the high bits and a number within the trace in the low 32.
 LABEL_BITS = 32
 _INSERT: dict[Rows, str] = {"event": "write_event_rows", "label": "write_labels"}
-_REJECTED = ("INTEGER", "BIGINT", "VARCHAR", "VARCHAR")
+_TEXTS = {
+    "rejected": ("INTEGER", "BIGINT", "VARCHAR", "VARCHAR", "BIGINT"),
+    "verbatim": ("INTEGER", "BIGINT", "BIGINT", "BOOLEAN", "BLOB"),
+}
 _DEVICE = ("INTEGER", "BIGINT", "VARCHAR", "BIGINT", "BIGINT", "VARCHAR", "VARCHAR")
 _TRACE = (
     *("INTEGER", "VARCHAR", "BIGINT", "VARCHAR", "VARCHAR", "BIGINT", "BIGINT", "VARCHAR"),
@@ -179,6 +182,7 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
                 ("event_row", labelled),
                 ("label", labelled),
                 ("rejected", moved),
+                ("verbatim", moved),
                 ("trace", moved),
             ):
                 connection.execute(
@@ -243,8 +247,8 @@ class Ingest:
             for kind in ("event", "label"):
                 self._insert_batches(kind, (piece for _, piece in pieces if piece[0] == kind))
             for trace_id, piece in pieces:
-                if piece[0] == "rejected":
-                    self._insert_rejected(trace_id, [piece])
+                if piece[0] in _TEXTS:
+                    self._insert_texts(trace_id, [piece])
             self._insert_traces(whole)
         return errors
 
@@ -268,8 +272,8 @@ class Ingest:
         with closing(reader.pieces()) as read, prefetched(read) as pieces:
             # A run is nearly always all events, then all labels.
             for kind, run in groupby(pieces, key=itemgetter(0)):
-                if kind == "rejected":
-                    self._insert_rejected(trace_id, run)
+                if kind in _TEXTS:
+                    self._insert_texts(trace_id, run)
                 else:
                     self._insert_batches(kind, run)
 
@@ -289,12 +293,11 @@ class Ingest:
             self._on_batch(batch.rows if kind == "event" else 0)
             yield batch
 
-    def _insert_rejected(self, trace_id: int, pieces: Iterable[Piece]) -> None:
-        for _, stretches in pieces:
-            assert isinstance(stretches, list)
+    def _insert_texts(self, trace_id: int, pieces: Iterable[Piece]) -> None:
+        for table, texts in pieces:
+            assert isinstance(texts, list)
             self._on_batch(0)
-            rows = [(trace_id, each.offset, each.reason, each.text) for each in stretches]
-            self._insert("rejected", _REJECTED, rows)
+            self._insert(table, _TEXTS[table], [(trace_id, *astuple(each)) for each in texts])
 
     def _insert_traces(self, traces: list[tuple[int, ByteStream, TraceReader]]) -> None:
         self._insert("trace", _TRACE, [_trace(*each) for each in traces])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_char_p, c_int32, c_int64
+import struct
+from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import starmap
 from secrets import randbits
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import duckdb
 
@@ -25,14 +27,26 @@ class Stop(IntEnum):
     AT_EVENTS = 5
 
 
+class Verbatim(NamedTuple):
+    """A part of a text that rows do not say in full: an event in which characters were replaced by
+    U+FFFD, or an element that is not an event, which stands before the event `event_id`."""
+
+    begin: int
+    end: int
+    event_id: int
+    is_event: int
+
+
 @dataclass(frozen=True)
 class Read:
-    """A batch of events, where reading stopped (`end`, a byte index), and why."""
+    """A batch of events, where reading stopped (`end`, a byte index), why, and what the batch does
+    not say."""
 
     batch: Batch
     end: int
     stop: Stop
     error: str
+    verbatim: list[Verbatim]
 
 
 class _ReadEnd(ctypes.Structure):
@@ -41,6 +55,8 @@ class _ReadEnd(ctypes.Structure):
         ("reason", c_int32),
         ("many_labels", c_int32),
         ("error", c_char_p),
+        ("verbatim_size", c_int64),
+        ("verbatim", c_void_p),
     ]
 
 
@@ -80,8 +96,10 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
     """The events at the front of a text, numbered from `first_id`, as rows of the table
     `event_row`.
 
-    The text has events separated by commas, as in the array `traceEvents`. Reading stops at the
-    text's end, or at the beginning of anything that is not a complete event (`end`).
+    The text has events separated by commas, as in the array `traceEvents`. Elements that are not
+    objects are passed over. Raw control characters in strings are taken as escaped; invalid UTF-8
+    and lone surrogates become U+FFFD. Reading stops at the text's end, or at the beginning of
+    anything that is not a complete element (`end`).
 
     Raises:
         duckdb.OutOfMemoryException: when the events do not fit in memory.
@@ -98,4 +116,13 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
     if stopped.reason == Stop.OUT_OF_MEMORY:
         raise duckdb.OutOfMemoryException("a batch of events does not fit in memory")
     labels.are_many = bool(stopped.many_labels)
-    return Read(batch, stopped.at, Stop(stopped.reason), (stopped.error or b"").decode())
+    error = (stopped.error or b"").decode()
+    return Read(batch, stopped.at, Stop(stopped.reason), error, _verbatim(stopped))
+
+
+def _verbatim(stopped: _ReadEnd) -> list[Verbatim]:
+    if not stopped.verbatim:
+        return []
+    numbers = ctypes.string_at(stopped.verbatim, stopped.verbatim_size)
+    library().tracekit_free(stopped.verbatim)
+    return list(starmap(Verbatim, struct.iter_unpack("4q", numbers)))

@@ -18,10 +18,12 @@ class Members:
     """Members of a JSON object, where reading stopped (`end`, a byte index), and why.
 
     `text` is JSON: keys and values, separated by commas, without white space between tokens. Raw
-    control characters in strings are escaped; invalid UTF-8 and lone surrogates become U+FFFD.
+    control characters in strings are escaped; invalid UTF-8 and lone surrogates become U+FFFD, and
+    then `mended_end` is the byte index behind the last member (else 0).
     """
 
     text: str
+    mended_end: int
     end: int
     stop: Stop
     error: str
@@ -32,6 +34,7 @@ class _Read(ctypes.Structure):
         ("at", c_int64),
         ("size", c_int64),
         ("text", c_void_p),
+        ("mended_end", c_int64),
         ("error", c_char_p),
         ("reason", c_int32),
     ]
@@ -60,7 +63,7 @@ def read_members(text: bytearray) -> Members:
     finally:
         library().tracekit_free(read.text)
     error = (read.error or b"").decode()
-    return Members(found.decode(), read.at, Stop(read.reason), error)
+    return Members(found.decode(), read.mended_end, read.at, Stop(read.reason), error)
 
 
 def find_member(text: bytes, name: str) -> tuple[bytes, int] | None:

@@ -2,27 +2,36 @@
 
 A trace is read once, front to back, one batch in memory at a time. The native library
 (tracekit.native) parses the events and the metadata around `traceEvents`, which may come before or
-after the events and is kept as text. Python parses events only around a damaged one.
+after the events and is kept as text. Python looks for events only behind text that is not JSON.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, Literal
 
 from tracekit.errors import TracekitError
-from tracekit.native.events import Labels, Read, Stop, read_events
+from tracekit.native.events import Labels, Read, Stop, Verbatim, read_events
 from tracekit.native.library import Batch
 from tracekit.native.members import Members, find_member, read_members
 from tracekit.native.streams import Rows
 from tracekit.trace.added import HEAD_BYTES, block_bytes
 from tracekit.trace.prefetch import prefetched
-from tracekit.trace.recovery import SPACE, Recovered, Rejected, next_event, recover, reject
+from tracekit.trace.recovery import (
+    SPACE,
+    Recovered,
+    Rejected,
+    kind_of,
+    next_event,
+    recover,
+    reject,
+)
 from tracekit.trace.source import ByteStream
 
 # A batch of this size stays in the processor's cache while it is parsed and inserted.
@@ -56,8 +65,25 @@ _EXECUTION_TRACE = (
 )
 _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
-# What reading a trace yields: batches of events and labels, and lists of rejected text.
-Piece = tuple[Rows, Batch] | tuple[Literal["rejected"], list[Rejected]]
+
+@dataclass
+class Original:
+    """The bytes of an event that its row does not say in full, or of an element before the event
+    `event_id` that is not one. Without an event_id: the metadata, without its braces."""
+
+    event_id: int | None
+    offset: int
+    is_event: bool
+    text: bytes
+
+
+# What reading a trace yields: batches of events and labels, rejected text, and text in which
+# something was replaced or left out.
+Piece = (
+    tuple[Rows, Batch]
+    | tuple[Literal["rejected"], list[Rejected]]
+    | tuple[Literal["verbatim"], list[Original]]
+)
 
 
 @dataclass
@@ -82,8 +108,11 @@ class TraceReader:
     def __post_init__(self) -> None:
         self._labels = Labels(self.first_label)
         self._rejected: list[Rejected] = []
-        self._rejected_bytes = 0
+        self._originals: list[Original] = []
+        self._kept_bytes = 0
         self._members: list[str] = []
+        # Their text in the file, where something was replaced in it; else empty.
+        self._original_members: list[bytes] = []
         self._metadata_read = 0
         self._chunks: Iterator[bytes] = iter(())
 
@@ -125,8 +154,11 @@ class TraceReader:
             while (yield from self._finds_more_events()):
                 yield from self._read_events()
         yield "label", self._labels.take()
-        if self._rejected:
-            yield "rejected", self._rejected
+        if any(self._original_members):
+            both = zip(self._original_members, self._members, strict=True)
+            members = b",".join(original or text.encode() for original, text in both)
+            self._originals.append(Original(None, 0, False, members))
+        yield from self._kept()
 
     # -- the metadata: before and after the events -------------------------------------------------
 
@@ -209,9 +241,11 @@ class TraceReader:
         while True:
             is_final = not self._fill(wanted)
             read = read_members(self._buffer)
+            original = bytes(self._buffer[: read.mended_end]).strip(SPACE + b",")
             self._drop(read.end)
             if read.text:
                 self._members.append(read.text)
+                self._original_members.append(original)
                 self._metadata_read += len(read.text)
             left = self.metadata_bytes - self._metadata_read
             is_inside = read.stop is Stop.INSIDE
@@ -273,6 +307,8 @@ class TraceReader:
     def _read_whole_events(self) -> Generator[Piece, None, Stop]:
         """Reads events up to the first that is incomplete or damaged; returns why it stopped."""
         read = read_events(self._buffer, self.events, self._labels)
+        for each in read.verbatim:
+            self._keep_original(each, self._buffer, self._offset + each.begin)
         self._drop(read.end)
         yield from self._taken(read)
         return read.stop
@@ -283,14 +319,30 @@ class TraceReader:
             yield "event", read.batch
         if self._labels.are_many:
             yield "label", self._labels.take()
+        if self._kept_bytes > _REJECTED_BYTES:
+            yield from self._kept()
 
-    def _keep_rejected(self, stretches: list[Rejected]) -> Iterator[Piece]:
-        self.rejected += len(stretches)
-        self._rejected += stretches
-        self._rejected_bytes += sum(_REJECTED_ROW_BYTES + len(each.text) for each in stretches)
-        if self._rejected_bytes > _REJECTED_BYTES:
+    def _kept(self) -> Iterator[Piece]:
+        if self._rejected:
             yield "rejected", self._rejected
-            self._rejected, self._rejected_bytes = [], 0
+        if self._originals:
+            yield "verbatim", self._originals
+        self._rejected, self._originals, self._kept_bytes = [], [], 0
+
+    def _keep_rejected(self, stretches: Iterable[Rejected]) -> None:
+        for each in stretches:
+            self.rejected += 1
+            self._rejected.append(each)
+            self._kept_bytes += _REJECTED_ROW_BYTES + len(each.text)
+
+    def _keep_original(self, part: Verbatim, text: bytearray, offset: int) -> None:
+        """Keeps a part of a text as it is; it begins at `offset` in the trace."""
+        original = bytes(text[part.begin : part.end])
+        self._originals.append(Original(part.event_id, offset, bool(part.is_event), original))
+        self._kept_bytes += _REJECTED_ROW_BYTES + len(original)
+        if not part.is_event:
+            reason = f"{kind_of(original)}, not an event"
+            self._keep_rejected(reject(original, offset, reason, part.event_id))
 
     def _recover(self, is_final: bool) -> Recovered | None:
         """The events at the front, the first of them damaged; None when that needs more text.
@@ -309,19 +361,28 @@ class TraceReader:
             reach *= 4
 
     def _read_recovered(self, found: Recovered) -> Iterator[Piece]:
-        yield from self._keep_rejected(found.rejected)
-        events = found.events
-        while events:
-            text = bytearray(b",".join(text for _, text in events))
+        first, offsets = self.events, []
+        elements, rejected = found.elements, list(found.rejected)
+        while elements:
+            text = bytearray(b",".join(text for _, text in elements) + b"]")
+            begins = accumulate((len(text) + 1 for _, text in elements), initial=0)
+            places = {begin: at for begin, (at, _) in zip(begins, elements, strict=False)}
             read = read_events(text, self.events, self._labels)
-            count = read.batch.rows
+            for part in read.verbatim:
+                self._keep_original(part, text, places[part.begin])
+            taken = [offset for begin, offset in places.items() if begin < read.end]
+            others = {places[part.begin] for part in read.verbatim if not part.is_event}
+            offsets += [offset for offset in taken if offset not in others]
             yield from self._taken(read)
-            if read.stop is Stop.AT_END:
+            if read.stop is Stop.AT_BRACKET:
                 break
-            # Python accepts the next event, but the native reader does not.
-            offset, odd = events[count]
-            yield from self._keep_rejected(list(reject(odd, offset, read.error or "incomplete")))
-            events = events[count + 1 :]
+            # Python accepts the next element, but the native reader does not.
+            offset, odd = elements[len(taken)]
+            rejected += reject(odd, offset, read.error or "incomplete")
+            elements = elements[len(taken) + 1 :]
+        for each in rejected:
+            each.event_id = first + bisect_left(offsets, each.offset)
+        self._keep_rejected(rejected)
         self._drop(found.end)
 
     def _ends_here(self) -> bool:
@@ -347,8 +408,10 @@ class TraceReader:
             self._fill(_STRETCH_BYTES)
             start = next_event(self._buffer, 0)
             end = len(self._buffer) if start is None else start
-            between = reject(self._buffer[:end], self._offset, "after the trace's end")
-            yield from self._keep_rejected(list(between))
+            reason = "after the trace's end"
+            self._keep_rejected(reject(self._buffer[:end], self._offset, reason, self.events))
+            if self._kept_bytes > _REJECTED_BYTES:
+                yield from self._kept()
             self._drop(end)
             if start is not None:
                 return True

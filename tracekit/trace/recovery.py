@@ -1,4 +1,4 @@
-"""Events that the native parser refuses: decode them one by one, repair or reject each."""
+"""Text that the native parser refuses: reject it, and find the events behind it."""
 
 from __future__ import annotations
 
@@ -17,38 +17,47 @@ DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 # Split rejected text longer than this into rows, which DuckDB keeps in little memory.
 _LONG_BYTES = 1 << 20
 _ROW_BYTES = 64 << 10
+# The array goes on or ends here. A key there means that the array's bracket is missing, or that a
+# stray one opened the element. The group: the text ends.
+_ARRAY_GOES_ON = re.compile(
+    r'[ \t\r\n]*+(?:\]|,[ \t\r\n]*+(?!"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+:)|(\Z))', re.DOTALL
+)
+# What follows an element is looked at this far.
+_LOOK_AHEAD = 1 << 12
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 
 @dataclass
 class Rejected:
-    """Text in the events array that is not an event, or one part of it when it is long."""
+    """Text in the events array that is not an event, or one part of it when it is long. It stands
+    before the event `event_id`."""
 
     offset: int
-    text: str
     reason: str
+    text: str
+    event_id: int = 0
 
 
 @dataclass
 class Recovered:
-    """What `recover` found in a stretch of the events array: events with their byte offsets,
+    """What `recover` found in a stretch of the events array: elements with their byte offsets,
     rejected text, and the first byte not consumed."""
 
-    events: list[tuple[int, bytes]]
+    elements: list[tuple[int, bytes]]
     rejected: list[Rejected]
     end: int
 
 
 def recover(text: bytes, offset: int, *, final: bool) -> Recovered:
-    """Decodes events one by one, in Python: slow, but it copes with a damaged first event.
+    """Decodes elements one by one, in Python: slow, but it copes with a damaged first one.
 
-    It replaces raw control characters and invalid UTF-8, and rejects text that is not JSON.
-    Decoding stops at an incomplete event (unless `final`: then no more text comes) and at a bracket
-    that may end the events. A bracket that begins the text is stray.
+    It rejects text that is not JSON. Decoding stops at an incomplete element (unless `final`: then
+    no more text comes) and at a bracket that may end the events. A bracket that begins the text is
+    stray.
     """
     good: list[tuple[int, bytes]] = []
     rejected: list[Rejected] = []
-    # One character per byte keeps positions equal; each event is decoded properly below.
+    # One character per byte keeps positions equal.
     latin = text.decode("latin-1")
     at = 0
     while True:
@@ -59,8 +68,11 @@ def recover(text: bytes, offset: int, *, final: bool) -> Recovered:
         try:
             found, end = DECODER.raw_decode(latin, at)
             if not isinstance(found, dict):
-                raise json.JSONDecodeError("Not an object", latin, at)
-            good.append((offset + at, repaired(text[at:end]).encode()))
+                if not final and len(latin) - end < _LOOK_AHEAD:
+                    return Recovered(good, rejected, at)
+                if not _is_element(found, latin, end):
+                    raise json.JSONDecodeError("Not an object", latin, at)
+            good.append((offset + at, text[at:end]))
         except (json.JSONDecodeError, RecursionError) as error:
             if _runs_out(error, latin):
                 # The value is cut off: objects inside it may look like events.
@@ -78,7 +90,26 @@ def recover(text: bytes, offset: int, *, final: bool) -> Recovered:
         at = end
 
 
-def reject(text: bytes | bytearray, offset: int, reason: str) -> Iterator[Rejected]:
+def _is_element(found: object, text: str, end: int) -> bool:
+    """Whether a value that is not an object is an element of the events. A list of events at the
+    text's end was opened by a stray bracket."""
+    goes_on = _ARRAY_GOES_ON.match(text, end)
+    if goes_on is None:
+        return False
+    has_events = isinstance(found, list) and any(isinstance(n, dict) and "ph" in n for n in found)
+    return goes_on[1] is None or not has_events
+
+
+def kind_of(element: bytes | bytearray) -> str:
+    """What an element of the events is that is not an object, in words."""
+    words = {b"null": "null", b"true": "true", b"fals": "false"}
+    first = {ord('"'): "a text", ord("["): "a list"}
+    return words.get(bytes(element[:4])) or first.get(element[0]) or "a number"
+
+
+def reject(
+    text: bytes | bytearray, offset: int, reason: str, event_id: int = 0
+) -> Iterator[Rejected]:
     """Rows for text that is not an event: one, or several for long text, split between characters.
 
     `offset` is where the text begins in the decompressed trace, in bytes.
@@ -90,7 +121,8 @@ def reject(text: bytes | bytearray, offset: int, reason: str) -> Iterator[Reject
         if end < len(text):
             # At most three bytes continue a UTF-8 character.
             end -= next((n for n in range(4) if text[end - n] & 0xC0 != 0x80), 0)
-        yield Rejected(offset + begin, text[begin:end].decode("utf-8", "replace"), reason)
+        part = text[begin:end].decode("utf-8", "replace")
+        yield Rejected(offset + begin, reason, part, event_id)
         begin = end
 
 
@@ -127,26 +159,9 @@ def next_event(text: bytes | bytearray, at: int) -> int | None:
     return None
 
 
-_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x1f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
-# An escaped pair of surrogates, a lone surrogate, or any other escape.
-_ESCAPE = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
-    re.DOTALL,
-)
 
 
 def strict_json(value: object) -> str:
     """JSON that any parser accepts: lone surrogates, which UTF-8 cannot encode, are replaced."""
     return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", json.dumps(value, ensure_ascii=False))
-
-
-def repaired(text: bytes) -> str:
-    """Strict JSON: strings are repaired, everything else is unchanged."""
-    return _STRING.sub(_repaired_string, text.decode("utf-8", "replace"))
-
-
-def _repaired_string(string: re.Match[str]) -> str:
-    text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", string[0])
-    return _ESCAPE.sub(lambda found: "\N{REPLACEMENT CHARACTER}" if found[1] else found[0], text)

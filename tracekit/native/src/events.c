@@ -283,6 +283,74 @@ static const uint8_t *read_event(
     return batch_close_row(batch) ? end : json_wrong(json, json_no_memory);
 }
 
+/* An event whose strings hold what JSON does not allow: read from a copy in which that is replaced. */
+static const uint8_t *read_mended(
+    struct batch *batch, struct labels *labels, struct json *json, const uint8_t *at, int64_t event_id
+) {
+    const uint8_t *whole_end = json->end;
+    labels->mended.size = 0;
+    json->was_mended = false;
+    json->mends = true;
+    json->heap = &labels->mended;
+    json_copy(json, at);
+    const uint8_t *end = json_value(json, at);
+    if (end != NULL && !json_copied(json, end)) end = json_wrong(json, json_no_memory);
+    json->run = NULL;
+    json->mends = false;
+    json->heap = &batch->heap;
+    if (end == NULL) return NULL;
+    json->end = labels->mended.bytes + labels->mended.size;
+    if (read_event(batch, labels, json, labels->mended.bytes, event_id) == NULL) end = NULL;
+    json->end = whole_end;
+    return end;
+}
+
+/* -- elements that are not events ----------------------------------------------------------------- */
+
+/* Whether the text behind an element goes on as the array does. A key there means that the array's bracket is
+ * missing, or that a stray one opened the element. */
+static bool array_goes_on(struct json *json, const uint8_t *at) {
+    if ((at = json_space(json, at)) == NULL) return false;
+    if (*at != ',') return *at == ']';
+    if ((at = json_space(json, at + 1)) == NULL) return false;
+    if (*at != '"') return true;
+    at = json_string(json, at);
+    return at != NULL && (at = json_space(json, at)) != NULL && *at != ':';
+}
+
+static const uint8_t *element_end(struct json *json, const uint8_t *at) {
+    json->mends = true;
+    const uint8_t *end = json_value(json, at);
+    bool is_element = end != NULL && array_goes_on(json, end);
+    json->mends = false;
+    return is_element ? end : json_wrong(json, "Not an object");
+}
+
+/* Text that the columns lost: an event in which characters were replaced, or an element before the event. */
+struct verbatim {
+    int64_t begin, end, event_id, is_event;
+};
+
+static const uint8_t *read_element(
+    struct batch *batch, struct labels *labels, struct json *json, const uint8_t *text, const uint8_t *at,
+    int64_t event_id, struct heap *verbatim
+) {
+    bool is_event = *at == '{', is_lost = !is_event;
+    size_t heap_size = batch->heap.size;
+    json->needs_mending = false;
+    const uint8_t *end = is_event ? read_event(batch, labels, json, at, event_id) : element_end(json, at);
+    if (end == NULL && json->needs_mending && is_event) {
+        batch->heap.size = heap_size;
+        batch_clear_row(batch);
+        json->run = NULL;
+        end = read_mended(batch, labels, json, at, event_id);
+        is_lost = json->was_mended;
+    }
+    if (end == NULL || !is_lost) return end;
+    struct verbatim lost = {at - text, end - text, event_id, is_event};
+    return heap_add(verbatim, &lost, sizeof lost) ? end : json_wrong(json, json_no_memory);
+}
+
 /* -- what Python calls ---------------------------------------------------------------------------- */
 
 /* Where reading stopped, and why. */
@@ -291,16 +359,19 @@ struct stopped {
     int32_t reason;      /* of enum stop */
     int32_t many_labels; /* 1: the caller should take the new labels */
     const char *error;   /* AT_ERROR: what is wrong with the event there */
+    int64_t verbatim_size;
+    uint8_t *verbatim;   /* of struct verbatim; freed by tracekit_free */
 };
 
 /* Reads consecutive events of the array `traceEvents`; the first gets the number `first_id`. The events go to `out`,
- * their texts to `labels`. */
+ * their texts to `labels`. An element that is not an event is passed over. */
 TRACEKIT_EXPORT void tracekit_read_events(
     const uint8_t *text, int64_t size, int64_t first_id, struct labels *labels, struct ArrowArray *out,
     struct stopped *stopped
 ) {
     struct json *json = calloc(1, sizeof *json);
     struct batch *batch = batch_new(columns, COLUMNS);
+    struct heap verbatim = {0};
     const uint8_t *at = text, *end = text + size;
     *out = (struct ArrowArray){0};
     *stopped = (struct stopped){.reason = OUT_OF_MEMORY};
@@ -310,8 +381,7 @@ TRACEKIT_EXPORT void tracekit_read_events(
     for (;;) {
         while (at < end && (is_space(*at) || *at == ',')) at++;
         if (at == end || *at == ']') break;
-        const uint8_t *next = *at == '{' ? read_event(batch, labels, json, at, first_id + batch->rows)
-                                         : json_wrong(json, "Not an object");
+        const uint8_t *next = read_element(batch, labels, json, text, at, first_id + batch->rows, &verbatim);
         if (next == NULL) {
             if (json->reason == json_no_memory) goto failed;
             stopped->error = json->reason;
@@ -326,9 +396,12 @@ TRACEKIT_EXPORT void tracekit_read_events(
     else if (*at == ']') stopped->reason = AT_BRACKET;
     batch_clear_row(batch);   /* it holds part of an incomplete event */
     batch_export(batch, out);
+    stopped->verbatim = verbatim.bytes;
+    stopped->verbatim_size = (int64_t)verbatim.size;
     free(json);
     return;
 failed:
+    free(verbatim.bytes);
     free(json);
     batch_free(batch);
 }

@@ -15,8 +15,9 @@ struct json {
     const char *reason;
     struct heap *heap;     /* where compacted text goes */
     bool has_escapes;      /* whether the last string had any */
-    bool mends;            /* what strings may not hold is replaced in what is copied, and that is noted: */
-    bool was_mended;
+    bool mends;            /* what strings may not hold is replaced in what is copied; else: */
+    bool needs_mending;    /* a string held such */
+    bool was_mended;       /* a character was lost: U+FFFD took its place */
     const uint8_t *run;    /* what is to be copied to it next begins here; NULL: nothing is copied */
     uint8_t is_object[JSON_DEPTH / 8];
 };

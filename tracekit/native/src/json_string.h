@@ -39,8 +39,11 @@ static const uint8_t *forbidden(struct json *json, const uint8_t *at, const uint
     bool is_control = *at < ' ';
     const char *instead = is_control ? escape : no_character;
     size_t size = is_control ? sizeof escape : sizeof no_character - 1;
-    if (!json->mends) return json_wrong(json, reason);
-    json->was_mended = true;
+    if (!json->mends) {
+        json->needs_mending = true;
+        return json_wrong(json, reason);
+    }
+    json->was_mended |= !is_control;
     if (json->run == NULL) return end;
     if (!copy_run(json, at) || !heap_reserve(json->heap, size)) return json_wrong(json, json_no_memory);
     memcpy(json->heap->bytes + json->heap->size, instead, size);

@@ -40,6 +40,7 @@ struct labels {
     struct heap known;
     struct batch *fresh;     /* labels that were not taken yet */
     struct heap unescaped;   /* words of the event that is being read, where they have escapes */
+    struct heap mended;      /* that event, where its strings held what JSON does not allow */
 };
 
 static const uint32_t no_word = UINT32_MAX;
@@ -152,6 +153,7 @@ TRACEKIT_EXPORT void tracekit_labels_close(struct labels *labels) {
     batch_free(labels->fresh);
     free(labels->known.bytes);
     free(labels->unescaped.bytes);
+    free(labels->mended.bytes);
     free(labels->slots);
     free(labels);
 }

@@ -14,6 +14,7 @@ struct members {
     int64_t at;             /* behind the last member; of AT_EVENTS, where the value of `traceEvents` begins */
     int64_t size;
     uint8_t *text;          /* "key":value, ... freed by tracekit_free */
+    int64_t mended_end;     /* behind the last member, if characters were replaced in any; else 0 */
     const char *error;      /* AT_ERROR: what is wrong with the member there */
     int32_t reason;         /* of enum stop */
 };
@@ -53,7 +54,8 @@ static const uint8_t *read_member(struct json *json, const uint8_t *at, const ui
 TRACEKIT_EXPORT void tracekit_read_members(const uint8_t *text, int64_t size, struct members *out) {
     struct json *json = calloc(1, sizeof *json);
     struct heap heap = {0};
-    const uint8_t *at = text, *end = text + size, *events = NULL;
+    const uint8_t *at = text, *end = text + size, *events = NULL, *members_end = text;
+    bool was_mended = false;
     *out = (struct members){.reason = OUT_OF_MEMORY};
     if (json == NULL) return;
     json->end = end;
@@ -70,7 +72,8 @@ TRACEKIT_EXPORT void tracekit_read_members(const uint8_t *text, int64_t size, st
             json->run = NULL;
             break;
         }
-        at = next;
+        was_mended |= json->was_mended;
+        at = members_end = next;
     }
     if (at == end) out->reason = AT_END;
     else if (events != NULL) out->reason = AT_EVENTS;
@@ -79,6 +82,7 @@ TRACEKIT_EXPORT void tracekit_read_members(const uint8_t *text, int64_t size, st
     else if (json->reason != json_no_memory) out->reason = AT_ERROR;
     if (out->reason == AT_ERROR) out->error = json->reason;
     out->at = (events == NULL ? at : events) - text;
+    out->mended_end = was_mended ? members_end - text : 0;
     out->text = heap.bytes;
     out->size = (int64_t)heap.size;
     free(json);
