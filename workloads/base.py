@@ -25,7 +25,8 @@ class Shape:
     def random(self, *sizes: int, seed: int, scale: float = 1.0) -> Tensor:
         """Normal values, the same on every device: drawn in float32 on the CPU."""
         generator = torch.Generator().manual_seed(seed)
-        return (torch.randn(*sizes, generator=generator) * scale).to(self.device, self.dtype)
+        drawn = torch.randn(*sizes, generator=generator, device="cpu") * scale
+        return drawn.to(self.device, self.dtype)
 
 
 @dataclass(frozen=True)
