@@ -49,7 +49,9 @@ AT_HAND = "numpy"
 TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute")
 # A few of the kernels' tests, because the sanitizer is slow: each kernel with its gradients in
 # every dtype, and each tile of the search.
-FEW = "(silu and (every_activation or operator_agrees)) or (every_tile and bfloat16)"
+FEW = (
+    "(silu and (every_activation or operator_agrees)) or (every_tile and (bfloat16 or descriptors))"
+)
 # On a CPU, fewer still.
 FEWEST = "(silu and operator_agrees and bfloat16) or extreme_values"
 KERNELS, EXTENSION = "tests/test_kernels.py", "tests/test_extension.py"
