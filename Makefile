@@ -14,7 +14,7 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo wheels browser shells checks test test-all bench docs gpu-captures gpu-check clean
+.PHONY: demo wheels browser shells checks test test-all bench docs gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -71,15 +71,14 @@ build/docs/installed: pyproject.toml constraints.txt $(NATIVE)
 	@build/docs/venv/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[docs]'
 	@touch $@
 
-# Needs a GPU: captures five workloads at their default and at a small size into tests/data.
-gpu-captures: .venv/installed
-	@BIN=$(BIN) sh tests/data/capture_on_gpu.sh
-
-# Needs a GPU: runs the kernels' tests, compute-sanitizer, every variant of the MLP, a sweep, and
-# verdicts against experiments; writes all results, and the targets they meet, to
-# build/gpu-check.md.
-gpu-check: .venv/installed
-	@$(BIN)/python -m tests.bench.gpu_check build/gpu-check.md
+# Needs a GPU: runs PART (first, tests, bench, experiments, ncu or sanitize; by default, all of
+# them), and writes all results to the folder OUT. GPU_PYTHON=python3 uses that Python as it is, and
+# installs nothing: docs/howto/gpu.md. DEVICE=cpu rehearses it.
+PART :=
+DEVICE := cuda
+OUT ?= build/gpu
+gpu-check: $(if $(GPU_PYTHON),,.venv/installed)
+	@$(or $(GPU_PYTHON),$(BIN)/python) -m tests.bench.gpu_check $(PART) --device $(DEVICE) --output $(OUT)
 
 .venv/installed: pyproject.toml constraints.txt $(NATIVE)
 	$(call install,.venv,$(EXTRAS))

@@ -1,4 +1,5 @@
-"""Samples of test cases: `make test` runs a part of them, `make test-all` runs all."""
+"""Samples of test cases: `make test` runs a part of them; `make test-all`, and a run on a GPU,
+runs all."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import os
 from collections.abc import Sized
 from typing import TypeVar
 
-IS_ALL = os.environ.get("TRACEKIT_TEST_ALL") == "1"
+IS_ON_GPU = os.environ.get("TRACEKIT_TEST_DEVICE", "cpu") != "cpu"
+IS_ALL = IS_ON_GPU or os.environ.get("TRACEKIT_TEST_ALL") == "1"
 # Descriptions of what this run leaves out.
 LEFT_OUT: set[str] = set()
 

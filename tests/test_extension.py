@@ -5,6 +5,7 @@ TRACEKIT_TEST_DEVICE=cuda.
 """
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from tests.conftest import TEST_DEVICE
 from tests.test_capture import SMALL, STEPS
 from tracekit.workloads import mlp, mlp_cpp, mlp_liger
 from tracekit.workloads.base import TOLERANCE, Shape, error_of
+from tracekit.workloads.kernels import extension
 from tracekit.workloads.kernels.extension import why_not
 
 DEVICE = torch.device(TEST_DEVICE)
@@ -26,6 +28,8 @@ every_activation = pytest.mark.parametrize("activation", mlp.ACTIVATIONS)
 @pytest.fixture(scope="session")
 def gated_mlp():
     reason = why_not(DEVICE)
+    if reason is not None and DEVICE.type == "cuda":
+        pytest.fail(reason)
     if reason is not None:
         pytest.skip(reason)
     return torch.ops.tracekit.gated_mlp
@@ -159,6 +163,24 @@ def test_a_build_that_fails_is_one_line(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "the C++ operator does not build (mlp.cpp:1:1: fatal error: no headers)" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_cuda_toolkit_is_where_the_compiler_behind_a_wrapper_is(tmp_path, monkeypatch):
+    wrapper, home = tmp_path / "wrapped" / "bin" / "nvcc", tmp_path / "cuda"
+    for folder in (wrapper.parent, home / "bin", home / "lib64"):
+        folder.mkdir(parents=True)
+    wrapper.write_text(f"#!/bin/sh\necho '#$ _SPACE_= ' >&2\necho '#$ TOP={home}/bin/..' >&2\n")
+    wrapper.chmod(0o755)
+    seen = SimpleNamespace(CUDA_HOME=str(wrapper.parents[1]))
+    monkeypatch.setattr(extension, "_cpp_extension", lambda: seen)
+    monkeypatch.setattr(extension, "_loaded", lambda with_cuda: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert why_not(torch.device("cuda")) == (
+        f"the CUDA toolkit in {home} has no libcudart: set CUDA_HOME"
+    )
+    (home / "lib64" / "libcudart.so").touch()
+    assert why_not(torch.device("cuda")) is None
+    assert vars(seen) == {"CUDA_HOME": str(home)}
 
 
 @pytest.mark.thorough

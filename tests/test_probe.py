@@ -9,6 +9,7 @@ import tracekit
 from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import truth, write
 from tests.simulator import Machine, Simulation
+from tracekit.capture.workload import Options, Runnable
 from tracekit.experiments.agreement import (
     Moved,
     ShareRange,
@@ -18,7 +19,7 @@ from tracekit.experiments.agreement import (
     rest_of,
 )
 from tracekit.experiments.predicting import OnDevice, OnHost, Trial
-from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, moved
+from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, _Lab, moved
 from tracekit.experiments.timing import Rounds
 from tracekit.reporters.probe import render
 from tracekit.thresholds import Thresholds
@@ -212,6 +213,30 @@ def test_a_slowed_step_does_the_same_no_sooner_than_its_delay():
     silent = slowed(lambda: None, 1_000)
     assert (silent.pieces, silent.delay_ns) == (1, 1_000)
     assert "calls no operator" in silent.note
+
+
+def test_an_eager_step_is_slowed_call_by_call_after_a_compiled_one(monkeypatch):
+    import torch
+    from torch._dynamo.utils import counters
+
+    from tracekit.experiments.slowing import forget_compiled
+
+    monkeypatch.setitem(counters["stats"], "unique_graphs", 3)
+    a = torch.ones(4, 4)
+
+    def compiles():
+        counters["stats"]["unique_graphs"] = 4
+        return a @ a
+
+    slowed = {}
+    for name, work in {"eager": lambda: a @ a, "compiled": compiles}.items():
+        plain = Runnable("matmul-add", torch.device("cpu"), work, {})
+        lab = _Lab(plain, Options(dim=4, device="cpu"), forget_compiled())
+        lab._slow()
+        slowed[name] = lab.note
+    assert slowed == {
+        "eager": None, "compiled": "one wait before the step, which is compiled",
+    }  # fmt: skip
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ run.query("top_kernels", top=5)           # a Polars frame
 run.sql("SELECT name, dur_ns FROM kernels ORDER BY dur_ns DESC LIMIT 5")
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
@@ -15,6 +16,10 @@ from tracekit.errors import TracekitError
 if TYPE_CHECKING:
     from tracekit.capture.profile import profile
     from tracekit.run import Database, load, open_database
+
+# In a checkout that is not installed, `queries` and `workloads` are beside this folder.
+if not Path(__file__).with_name("queries").is_dir():
+    __path__.append(str(Path(__file__).parents[1]))
 
 __version__ = "0.1.0"
 __all__ = ["Database", "TracekitError", "load", "open_database", "profile"]

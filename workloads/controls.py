@@ -68,7 +68,7 @@ def python_bound(shape: Shape) -> Workload:
 def copy_bound(shape: Shape) -> Workload:
     """Copies a large tensor from the host's pageable memory to the device in every step."""
     chain = _Chain(shape)
-    large = torch.zeros(64 << 20, dtype=torch.uint8)
+    large = torch.zeros(64 << 20, dtype=torch.uint8, device="cpu")
     note = None if shape.device.type != "cpu" else "on a CPU the copy is an ordinary operator"
 
     def step() -> Tensor:

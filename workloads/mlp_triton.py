@@ -47,6 +47,8 @@ def why_not(shape: Shape) -> str | None:
         from triton import knobs
     except ImportError:
         return "Triton 3.4 or later is not installed"
+    if shape.device.type != "cpu" and knobs.runtime.interpret:
+        return "TRITON_INTERPRET=1 is set, and the interpreter computes on the host"
     if shape.device.type == "cpu" and not knobs.runtime.interpret:
         return "Triton has no CPU backend (TRITON_INTERPRET=1 runs its interpreter, slowly)"
     return None

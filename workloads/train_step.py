@@ -12,7 +12,9 @@ def build(shape: Shape) -> Workload:
     module = mlp.Mlp(shape)
     start = {name: value.detach().clone() for name, value in module.state_dict().items()}
     module.requires_grad_(True)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4)
+    # A CUDA graph can capture the update only if its step count is on the device.
+    is_capturable = shape.device.type != "cpu"
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, capturable=is_capturable)
     x = shape.random(shape.batch, shape.seq, shape.dim, seed=0)
     target = shape.random(shape.batch, shape.seq, shape.dim, seed=1)
 

@@ -15,6 +15,7 @@ _CHOSEN = {
     "examples/walkthrough.md": "tutorial/walkthrough.md",
     "examples/diagnosis.md": "tutorial/diagnosis.md",
     "docs/howto/profile.md": "howto/profile.md",
+    "docs/howto/gpu.md": "howto/gpu.md",
     "examples/lake.md": "howto/lake.md",
     "examples/cluster.md": "howto/cluster.md",
     "workloads/README.md": "howto/workloads.md",

@@ -2,18 +2,23 @@
 
     python experiments.py --device cpu --batch 1 8 --hidden 256         on a CPU
 
-`make gpu-check` does the same on a GPU, at the 80 points of the defaults.
+`make gpu-check` does the same on a GPU, at the 80 points of the defaults. With --points, finished
+points are kept in a file, and not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
+from pathlib import Path
 
 from tracekit.capture.workload import CannotRun, Options
+from tracekit.errors import first_line
 from tracekit.experiments.probing import GRAPH, probe
 from tracekit.text import duration
 
@@ -32,19 +37,24 @@ class Tried:
 
     `agrees` says whether the verdict and the experiments agree; None if they are inconclusive.
     `graph_error` is the predicted time as a CUDA graph over the measured time, minus 1; None unless
-    both are known.
+    both are known. `line` is its row of the table, which also says why a point could not run.
     """
 
     name: str
     agrees: bool | None
     graph_error: float | None
+    line: str = ""
 
 
 class Experiments:
-    """The points that ran."""
+    """The points that ended; those of earlier runs, if they were kept in the file `points`."""
 
-    def __init__(self) -> None:
+    def __init__(self, points: Path | None = None) -> None:
+        self.points = points
         self.tried: list[Tried] = []
+        if points and points.exists():
+            text = points.read_text(encoding="utf-8")
+            self.tried = [Tried(**json.loads(line)) for line in text.splitlines()]
 
     def measure(
         self,
@@ -53,21 +63,36 @@ class Experiments:
         batches: tuple[int, ...] = BATCHES,
         hiddens: tuple[int, ...] = HIDDENS,
     ) -> Iterator[str]:
-        """Yields a Markdown table, one line per finished point; a failed point says why."""
+        """Yields a Markdown table, one line per finished point; a failed point says why.
+
+        Raises:
+            DeviceBroke: after a point that the device did not survive.
+        """
         yield from HEADER
         for name, batch, hidden in product(workloads, batches, hiddens):
-            try:
-                yield self._point(name, Options(batch=batch, hidden=hidden, device=device))
-            except CannotRun as error:
-                yield f"| {name} | {batch} | {hidden} | {error.reason} |{' - |' * 6}"
+            place = f"{name}, {batch} x {hidden}"
+            known = next((each for each in self.tried if each.name == place), None)
+            yield known.line if known else self._point(place, name, batch, hidden, device)
+            if not known and device == "cuda" and not _works():
+                raise DeviceBroke(place)
 
-    def _point(self, name: str, options: Options) -> str:
+    def _point(self, place: str, name: str, batch: int, hidden: int, device: str) -> str:
+        try:
+            found = self._probed(place, name, Options(batch=batch, hidden=hidden, device=device))
+        except Exception as error:
+            reason = error.reason if isinstance(error, CannotRun) else first_line(error)
+            line = f"| {name} | {batch} | {hidden} | {reason} |{' - |' * 6}"
+            found = Tried(place, None, None, line)
+        self.tried.append(found)
+        if self.points:
+            with self.points.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(asdict(found))}\n")
+        return found.line
+
+    def _probed(self, place: str, name: str, options: Options) -> Tried:
         found = probe(name, options)
         graph = next(each for each in found.experiments if each.name == GRAPH)
         judged = found.judgement
-        self.tried.append(
-            Tried(f"{name}, {options.batch} x {options.hidden}", judged.agrees, graph.error)
-        )
         cells = [
             name,
             options.batch,
@@ -80,23 +105,45 @@ class Experiments:
             graph.reason or ("-" if graph.measured_ns is None else duration(graph.measured_ns)),
             "-" if graph.error is None else f"{graph.error:+.1%}",
         ]
-        return f"| {' | '.join(map(str, cells))} |"
+        return Tried(place, judged.agrees, graph.error, f"| {' | '.join(map(str, cells))} |")
+
+
+class DeviceBroke(Exception):
+    """An error after which the device runs nothing more in this process."""
+
+
+def _works() -> bool:
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return False
+    return True
 
 
 def main() -> int:
-    """Returns 1 if a verdict and its experiments disagree."""
+    """Returns 1 if a verdict and its experiments disagree; targets.py judges kept points."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS)
     parser.add_argument("--batch", type=int, nargs="*", default=BATCHES)
     parser.add_argument("--hidden", type=int, nargs="*", default=HIDDENS)
+    parser.add_argument("--points", type=Path, help="the file that keeps finished points")
     given = parser.parse_args()
-    experiments = Experiments()
-    for line in experiments.measure(
-        given.device, tuple(given.workloads), tuple(given.batch), tuple(given.hidden)
-    ):
-        print(line, flush=True)
-    return int(any(each.agrees is False for each in experiments.tried))
+    experiments = Experiments(given.points)
+    grid = tuple(given.workloads), tuple(given.batch), tuple(given.hidden)
+    try:
+        for line in experiments.measure(given.device, *grid):
+            print(line, flush=True)
+    except DeviceBroke as error:
+        print(f"the device broke at {error}", flush=True)
+        if given.points:
+            # The file has that point: a new process goes on after it.
+            module = ["-m", "tests.bench.experiments"]
+            os.execv(sys.executable, [sys.executable, *module, *sys.argv[1:]])
+        return 1
+    return int(not given.points and any(each.agrees is False for each in experiments.tried))
 
 
 if __name__ == "__main__":

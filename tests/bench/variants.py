@@ -9,24 +9,42 @@ affects all variants. `make gpu-check` prints the same tables for a GPU, and mor
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import statistics
+import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 import torch
 
+from tracekit import Database, load, profile
 from tracekit.capture.workload import CannotRun, Options, Runnable, WrongAnswer, prepare
-from tracekit.experiments.timing import interleaved
+from tracekit.errors import first_line
+from tracekit.experiments.timing import Step, interleaved
 from tracekit.ingest.hardware import peaks
 from tracekit.workloads import WORKLOADS
 from tracekit.workloads.base import Shape
+from tracekit.workloads.graphs import captured
 
+BASES = ("mlp-compiled", "mlp-eager")
+# Not part of tracekit, and not on every machine.
+PEERS = ("mlp-liger",)
+_OF_CLOCKS = (
+    "driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "temperature.gpu", "power.draw",
+)  # fmt: skip
+# Steps in one CUDA graph, so that its own launch does not count.
+_IN_A_GRAPH = 20
+# More than the L2 cache of any device.
+_FLUSHED_BYTES = 256 << 20
+_REPEATS = 30
 MLPS = [name for name in WORKLOADS if name.startswith("mlp-")]
 HEADER = [
-    "| variant | what ran | us | spread | x mlp-compiled | x mlp-eager |",
-    "|---|---|---|---|---|---|",
+    "| variant | what ran | us | spread | host us | as graph, us | x mlp-compiled | x mlp-eager |",
+    "|---|---|---|---|---|---|---|---|",
 ]
 
 
@@ -34,22 +52,31 @@ HEADER = [
 class Row:
     """A variant: what ran, and microseconds per step in each round.
 
-    If the variant could not run, `what` says why and `us` is empty. `stand_in` means that something
-    else ran than the name promises; `wrong`, that the answer was wrong.
+    `graph_us` is the same with the step replayed as a CUDA graph, so without its host, and
+    `host_us` the time until the host has issued a step. If the variant could not run, `what` says
+    why and `us` is empty. `stand_in` says why something else ran than the name promises; `wrong`
+    means that the answer was wrong.
     """
 
     name: str
     what: str
     us: list[float]
-    stand_in: bool = False
+    graph_us: list[float] = field(default_factory=list)
+    host_us: float | None = None
+    stand_in: str | None = None
     wrong: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether its figures are not what its name says on a GPU; peers may be missing."""
+        return self.wrong or (self.stand_in is not None and self.name not in PEERS)
 
 
 @dataclass(frozen=True)
 class Roof:
     """One implementation of the fused act(gate) * up against the memory bandwidth.
 
-    `bytes_per_s` is the bytes that it must move over its device time `us`; `share` is their share
+    `bytes_per_s` is the bytes that it must move over its kernels' time `us`; `share` is their share
     of the device's memory bandwidth, or None if that is unknown.
     """
 
@@ -65,7 +92,7 @@ class Roof:
 
 
 def measured(names: list[str], options: Options) -> list[Row]:
-    """Builds, checks and times the variants of one shape."""
+    """Builds, checks and times the variants of one shape; on a GPU, as CUDA graphs, too."""
     # Without this, torch.compile stops compiling for new shapes after a few.
     torch.compiler.reset()
     built: dict[str, Runnable | CannotRun] = {}
@@ -75,43 +102,105 @@ def measured(names: list[str], options: Options) -> list[Row]:
         except CannotRun as error:
             built[name] = error
     steps = {name: each.step for name, each in built.items() if isinstance(each, Runnable)}
-    times = interleaved(steps, torch.device(options.device))
+    device = torch.device(options.device)
+    times = interleaved(steps, device)
+    graphs = as_graphs(steps) if device.type == "cuda" else {}
+    replays = interleaved(graphs, device) if graphs else {}
     rows = []
     for name, each in built.items():
         if isinstance(each, CannotRun):
             rows.append(Row(name, each.reason, [], wrong=isinstance(each, WrongAnswer)))
             continue
-        us = [ns / 1e3 for ns in times[name].step_ns]
-        rows.append(Row(name, each.facts["variant"], us, stand_in=bool(each.facts.get("note"))))
+        timed, replayed = times[name], replays.get(name)
+        rows.append(
+            Row(
+                name,
+                each.facts["variant"],
+                [ns / 1e3 for ns in timed.step_ns],
+                [ns / 1e3 / _IN_A_GRAPH for ns in replayed.step_ns] if replayed else [],
+                statistics.median(timed.host_ns) / 1e3,
+                each.facts.get("note"),
+            )
+        )
     return rows
 
 
+def as_graphs(steps: Mapping[str, Step]) -> dict[str, Step]:
+    """Several steps of each as one CUDA graph; without those that cannot be captured."""
+    found: dict[str, Step] = {}
+    for name, step in steps.items():
+
+        def several(step: Step = step) -> None:
+            for _ in range(_IN_A_GRAPH):
+                step()
+
+        try:
+            found[name] = captured(several)
+        except Exception as error:
+            print(f"- {name} cannot be captured: {first_line(error)}", flush=True)
+    return found
+
+
 def table(rows: list[Row]) -> list[str]:
-    """Medians, the spread without the two extremes, and ratios of medians, as Markdown."""
-    medians = {row.name: statistics.median(row.us) for row in rows if row.us}
+    """Medians, the spread without the two extremes, and ratios of medians, as Markdown.
+
+    Ratios are of graph replays where both have some.
+    """
+    bases = {row.name: row for row in rows if row.name in BASES and row.us}
     lines = list(HEADER)
     for row in rows:
         if not row.us:
-            lines.append(f"| {row.name} | {row.what} | - | - | - | - |")
+            lines.append(f"| {row.name} | {row.what} |{' - |' * 6}")
             continue
-        median, times = medians[row.name], sorted(row.us)
+        median, times = statistics.median(row.us), sorted(row.us)
         ratios = [
-            f"{medians[base] / median:.2f}" if base in medians else "-"
-            for base in ("mlp-compiled", "mlp-eager")
+            f"{_times_as_fast(row, bases[base]):.2f}" if base in bases else "-" for base in BASES
         ]
         spread = (times[-2] - times[1]) / median
-        cells = [row.name, row.what, f"{median:,.1f}", f"{spread:.0%}", *ratios]
+        host = "-" if row.host_us is None else f"{row.host_us:,.1f}"
+        graph = f"{statistics.median(row.graph_us):,.1f}" if row.graph_us else "-"
+        cells = [row.name, row.what, f"{median:,.1f}", f"{spread:.0%}", host, graph, *ratios]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _times_as_fast(row: Row, base: Row) -> float:
+    has_graphs = row.graph_us and base.graph_us
+    ours, theirs = (each.graph_us if has_graphs else each.us for each in (row, base))
+    return statistics.median(theirs) / statistics.median(ours)
+
+
+def kernel_us(calls: Mapping[str, Callable[[], object]], device: torch.device) -> dict[str, float]:
+    """Mean time of each call's kernels, from the profiler; the L2 cache is cleared before each.
+
+    Events around a call would add 2 to 4 us to it.
+    """
+    flushed = torch.empty(_FLUSHED_BYTES, dtype=torch.uint8, device=device)
+    for call in calls.values():
+        call()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernels.json.gz")
+        with profile(path):
+            for name, call in calls.items():
+                for _ in range(_REPEATS):
+                    flushed.zero_()
+                    with torch.profiler.record_function(name):
+                        call()
+        with load(path) as database:
+            return in_ranges_us(database, list(calls))
+
+
+def in_ranges_us(database: Database, names: list[str]) -> dict[str, float]:
+    """Mean time of the kernels launched in one range, by the range's name."""
+    rows = {row["name"]: row for row in database.ask("annotation_time")}
+    return {name: rows[name]["gpu_ns"] / rows[name]["count"] / 1e3 for name in names}
 
 
 def roofs(shape: Shape) -> list[Roof]:
     """The fused kernels against the GPU's memory bandwidth (tracekit/hardware.toml).
 
-    Counts two reads and one write per element; the L2 cache is cleared before each run.
+    Counts two reads and one write per element.
     """
-    from triton.testing import do_bench
-
     from tracekit.workloads.kernels.extension import why_not
     from tracekit.workloads.kernels.glu import glu
 
@@ -125,35 +214,60 @@ def roofs(shape: Shape) -> list[Roof]:
         act_mul = torch.ops.tracekit.act_mul
         kernels["CUDA"] = lambda: act_mul(packed, shape.activation)
     found = []
-    for name, kernel in kernels.items():
-        us = do_bench(kernel, return_mode="median") * 1e3
+    for name, us in kernel_us(kernels, shape.device).items():
         rate = 3 * gate.numel() * gate.element_size() / (us * 1e-6)
         found.append(Roof(name, us, rate, rate / bandwidth if bandwidth else None))
     return found
 
 
+def clocks() -> str:
+    """The driver, the clocks of cores and memory, the temperature and the power, in one line."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(_OF_CLOCKS)}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return "clocks: unknown (nvidia-smi failed)"
+    values = done.stdout.splitlines()[0].split(", ")
+    return ", ".join(f"{name} {value}" for name, value in zip(_OF_CLOCKS, values, strict=True))
+
+
 def main() -> int:
-    """Returns 1 if a variant gives a wrong answer."""
+    """Returns 1 if a variant gives a wrong answer, or on a GPU, if another one ran in its place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rows", type=int, nargs="*", default=[1, 8, 64, 64 * 128])
     parser.add_argument("--variants", nargs="*", choices=MLPS, default=MLPS)
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--hidden", type=int, default=3072)
+    parser.add_argument("--json", type=Path, help="also writes the figures to this file")
     given = parser.parse_args()
     device = torch.device(given.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("PyTorch sees no CUDA device; --device cpu runs on the CPU")
     dtype = "bf16" if device.type == "cuda" else "fp32"
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
+    if device.type == "cuda":
+        print(f"- {clocks()}")
     print(f"# {where}, torch {torch.__version__}, {given.dim} to {given.hidden}, {dtype}")
-    wrong = False
+    failed: list[str] = []
+    kept: dict[str, object] = {}
     for count in given.rows:
         sizes = {"batch": 1, "seq": count, "dim": given.dim, "hidden": given.hidden}
         rows = measured(given.variants, Options(**sizes, dtype=dtype, device=given.device))
         print(f"\n{count} rows\n", *table(rows), sep="\n", flush=True)
-        wrong = wrong or any(row.wrong for row in rows)
-    return int(wrong)
+        kept[str(count)] = [asdict(row) for row in rows]
+        is_gpu = device.type == "cuda"
+        failed += [row.name for row in rows if (row.failed if is_gpu else row.wrong)]
+        if is_gpu:
+            shape = Shape(**sizes, dtype=torch.bfloat16, device=device)
+            found = roofs(shape)
+            print("", *(f"- {roof}" for roof in found), f"- {clocks()}", sep="\n", flush=True)
+            kept[f"{count} roofs"] = [asdict(roof) for roof in found]
+    if given.json:
+        given.json.write_text(json.dumps(kept), encoding="utf-8")
+    if failed:
+        print(f"wrong, or not what ran: {', '.join(failed)}")
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

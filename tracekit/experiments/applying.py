@@ -12,7 +12,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tracekit.capture.workload import CannotRun, Options, Runnable, parameters_of, prepare, record
+from tracekit.capture.workload import (
+    CannotRun,
+    Options,
+    Runnable,
+    import_torch,
+    parameters_of,
+    prepare,
+    record,
+)
 from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.agreement import Moved
 from tracekit.experiments.probing import FEW_ROUNDS, UNCHANGED, ProbeProgress, moved
@@ -105,6 +113,10 @@ def probe_advice(
     if rounds < 1:
         raise TracekitError("a probe needs at least one round")
     say = progress.at if progress else str
+    import_torch()
+    from tracekit.experiments.slowing import forget_compiled
+
+    forget_compiled()
     say(f"{target}: building")
     plain = prepare(target, options)
     few = interleaved({target: plain.step}, plain.device, FEW_ROUNDS)[target]

@@ -13,7 +13,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tracekit.capture.workload import CannotRun, Options, Runnable, parameters_of, prepare, record
+from tracekit.capture.workload import (
+    CannotRun,
+    Options,
+    Runnable,
+    import_torch,
+    parameters_of,
+    prepare,
+    record,
+)
 from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.agreement import Judgement, Moved, judge
 from tracekit.experiments.predicting import OnDevice, OnHost, Trial
@@ -123,12 +131,15 @@ def probe(
     if rounds < 1:
         raise TracekitError("a probe needs at least one round")
     say = progress.at if progress else str
+    import_torch()
+    from tracekit.experiments.slowing import forget_compiled
+
+    compiled_before = forget_compiled()
     say(f"{target}: building")
-    plain = prepare(target, options)
-    lab = _Lab(plain, options)
+    lab = _Lab(prepare(target, options), options, compiled_before)
     lab.build(say)
     say(f"{target}: timing the runs in turns")
-    timed = interleaved(lab.steps(), plain.device, rounds)
+    timed = interleaved(lab.steps(), lab.plain.device, rounds)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         traces = {}
         for name in (UNCHANGED, MORE, LESS):
@@ -142,10 +153,13 @@ def probe(
 
 
 class _Lab:
-    """The unchanged run and its changed versions."""
+    """The unchanged run and its changed versions.
 
-    def __init__(self, plain: Runnable, options: Options) -> None:
-        self.plain, self.options = plain, options
+    `compiled_before` is the number of graphs that were compiled before the unchanged run was built.
+    """
+
+    def __init__(self, plain: Runnable, options: Options, compiled_before: int) -> None:
+        self.plain, self.options, self.compiled_before = plain, options, compiled_before
         self.parameters = parameters_of(plain.target, options, plain.device)
         self.runs: dict[str, Runnable] = {UNCHANGED: plain}
         self.changed: dict[str, Callable[[], object]] = {}
@@ -193,12 +207,13 @@ class _Lab:
 
     def _slow(self) -> None:
         """Delays by the host's time for a step; by half of it on a CPU, which also computes."""
-        from tracekit.experiments.slowing import slowed
+        from tracekit.experiments.slowing import compiled_graphs, slowed
 
         few = interleaved({self.plain.target: self.plain.step}, self.plain.device, FEW_ROUNDS)
         host_ns = median(few[self.plain.target].host_ns)
         on_cpu = self.plain.device.type == "cpu"
-        slow = slowed(self.plain.step, host_ns // 2 if on_cpu else host_ns)
+        is_compiled = compiled_graphs() > self.compiled_before
+        slow = slowed(self.plain.step, host_ns // 2 if on_cpu else host_ns, is_compiled)
         self.changed[SLOWED] = slow.step
         self.delay_ns = slow.delay_ns
         waits = "wait" if slow.pieces == 1 else "waits"

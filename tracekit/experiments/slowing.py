@@ -35,18 +35,18 @@ class Slowed:
     note: str | None
 
 
-def slowed(step: Step, by_ns: int) -> Slowed:
+def slowed(step: Step, by_ns: int, is_compiled: bool = False) -> Slowed:
     """`step`, slowed by about `by_ns`; by more if watching its calls alone takes longer.
 
     The delay is one wait before the step if no call can be watched, or if a mode would change what
     runs: torch.compile recompiles under one.
     """
     counting = _Delay(0)
-    if not compiled_graphs():
+    if not is_compiled:
         with counting:
             step()
     if not counting.calls:
-        seen = "is compiled" if compiled_graphs() else "calls no operator from Python"
+        seen = "is compiled" if is_compiled else "calls no operator from Python"
 
         def late() -> object:
             _wait(by_ns)
@@ -87,12 +87,23 @@ def _wait(ns: int) -> None:
 
 
 def compiled_graphs() -> int:
-    """How many graphs torch.compile has compiled in this process."""
+    """How many graphs torch.compile has compiled in this process, forgotten ones included."""
     if "torch._dynamo" not in sys.modules:
         return 0
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])
+
+
+def forget_compiled() -> int:
+    """Makes torch.compile compile each function anew; returns `compiled_graphs()`.
+
+    So a step is compiled if the number rises until it has run. Without this, torch.compile also
+    stops compiling a function after many shapes.
+    """
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
+    return compiled_graphs()
 
 
 def _own_cost(step: Step, calls: int) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -179,9 +178,10 @@ class _Job:
 
     def _run_shape(self, shape: Options, names: list[str]) -> None:
         """Times the missing variants beside the baseline, and adds their traces to the database."""
-        if "torch._dynamo" in sys.modules:
-            # Dynamo stops compiling a function after many shapes.
-            import_torch().compiler.reset()
+        import_torch()
+        from tracekit.experiments.slowing import forget_compiled
+
+        forget_compiled()
         points: dict[str, Runnable | CannotRun] = {}
         for name in dict.fromkeys([self.baseline, *names]):
             self._at(name, shape, "building")

@@ -38,10 +38,26 @@ def why_not(device: torch.device) -> str | None:
         extension = _cpp_extension()
     except ImportError as error:
         return f"PyTorch cannot compile extensions here ({_line(error)})"
-    nvcc = torch.cuda.is_available() and _nvcc(extension)
+    nvcc = _nvcc(extension) if torch.cuda.is_available() else None
     if device.type == "cuda" and not nvcc:
         return "there is no CUDA compiler (nvcc)"
+    if nvcc:
+        home = toolkit(nvcc)
+        if not any(
+            any(home.glob(f"{each}/libcudart*")) for each in ("lib64", "lib", "targets/*/lib")
+        ):
+            return f"the CUDA toolkit in {home} has no libcudart: set CUDA_HOME"
+        extension.CUDA_HOME = str(home)
     return _loaded(bool(nvcc))
+
+
+def toolkit(nvcc: str) -> Path:
+    """The folder of the CUDA toolkit, as its compiler names it: `nvcc` may be a wrapper elsewhere,
+    beside which PyTorch looks for the libraries in vain."""
+    command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"^#\$ TOP=(.+)$", told.stderr, re.MULTILINE)
+    return Path(found[1] if found else Path(nvcc).parents[1]).resolve()
 
 
 @functools.cache
