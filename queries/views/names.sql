@@ -261,7 +261,14 @@ CREATE OR REPLACE MACRO work_kind(name) AS CASE
         WHEN regexp_matches(name, '^triton_tem_.*bmm') THEN 'bmm'
         WHEN regexp_matches(name, '^triton_tem_.*mm') THEN 'mm' END
     WHEN NOT starts_with(name, 'aten::') THEN CASE
-        WHEN regexp_matches(name, '^flash_attn::_flash_attn_forward$') THEN 'attention_bshd' END
+        WHEN regexp_matches(name, '^flash_attn::_flash_attn_forward$') THEN 'attention_bshd'
+        -- tracekit.workloads.kernels; Liger's as autograd functions:
+        -- https://github.com/linkedin/Liger-Kernel (liger_kernel/ops/geglu.py and swiglu.py)
+        WHEN name IN ('tracekit::glu', 'tracekit::glu_', 'LigerGELUMulFunction', 'LigerSiLUMulFunction')
+            THEN 'elementwise'
+        WHEN name = 'tracekit::act_mul' THEN 'gated_packed'
+        WHEN name = 'tracekit::gate_up' THEN 'gated_products'
+        WHEN name = 'tracekit::block' THEN 'gated_mlp' END
     WHEN name IN ('aten::mm', 'aten::_scaled_mm', 'aten::_int_mm') THEN 'mm'
     WHEN name IN ('aten::addmm', 'aten::addmm_', 'aten::_addmm_activation') THEN 'addmm'
     WHEN name = 'aten::bmm' THEN 'bmm'
