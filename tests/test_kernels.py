@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import triton
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.conftest import TEST_DEVICE
 from tests.sampling import sample
@@ -20,17 +21,19 @@ from tracekit.workloads import WORKLOADS, mlp
 from tracekit.workloads.base import Shape, error_of
 from tracekit.workloads.kernels import gate_up as gate_up_module
 from tracekit.workloads.kernels import glu as glu_module
+from tracekit.workloads.kernels import tuning
 from tracekit.workloads.kernels.activations import NAMES, exact
-from tracekit.workloads.kernels.block import MOST_ROWS, block
+from tracekit.workloads.kernels.block import MOST_ROWS, Workspace, block
 from tracekit.workloads.kernels.gate_up import gate_up
-from tracekit.workloads.kernels.glu import glu
+from tracekit.workloads.kernels.glu import glu, glu_over_gate
 
 # Half a unit in the last place of the largest result, and float32 arithmetic before it. The
 # interpreter rounds bfloat16 toward zero: a whole unit there.
 LIMIT = {torch.float32: 1e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7}
 # Gradients are rounded to the dtype several times.
 GRADIENT_LIMIT = {torch.float32: 2e-6, torch.float16: 2**-9, torch.bfloat16: 2**-6}
-SHAPES = [(1, 1), (3, 5), (2, 3, 1), (1, 1024), (2, 1025), (4, 7, 300), (0, 8)]
+# The last has more blocks than the interpreter has programs, so each takes several.
+SHAPES = [(1, 1), (3, 5), (2, 3, 1), (1, 1024), (2, 1025), (4, 7, 300), (0, 8), (17, 2100)]
 every_dtype = pytest.mark.parametrize("dtype", LIMIT, ids=str)
 every_activation = pytest.mark.parametrize(
     "activation", sample("activations of each kernel", list(NAMES), list(NAMES)[:2])
@@ -149,8 +152,8 @@ def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
     sizes = tile.all_kwargs()
     programs = triton.cdiv(131, sizes["ROWS"]) * triton.cdiv(133, sizes["HIDDEN"])
     try:
-        gate_up_module._gate_up_kernel.fn[(programs,)](
-            x, gate, up, out, 131, 256, 133, 70, 70, 70, 70,
+        gate_up_module._gate_up_gemm_kernel[(programs,)](
+            x, gate, up, out, 131, 133, 70, 70, 70, 70,
             ACTIVATION="gelu-tanh", EXACT=exact(x), **sizes,
         )  # fmt: skip
     except triton.OutOfResources as error:
@@ -160,9 +163,59 @@ def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
     close(out, inner, max(LIMIT[dtype], 2e-6))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("tile", gate_up_module._DESCRIPTOR_CONFIGS, ids=str)
+def test_every_tile_read_by_descriptors_gives_the_same_answer(tile):
+    if DEVICE.type == "cuda" and torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("descriptors are for compute capability 9.0 and later")
+    torch.manual_seed(0)
+    gelu = mlp.ACTIVATIONS["gelu-tanh"]
+    x, (gate, up, _) = torch.randn(131, 72).half(), weights(torch.float16, 136, 72)
+    out = torch.full((131, 136), torch.nan, dtype=torch.float16)
+    try:
+        gate_up_module._launch_described(tile.all_kwargs(), x, gate, up, out, "gelu-tanh")
+    except triton.OutOfResources as error:
+        # The search skips it, too.
+        pytest.skip(str(error))
+    inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
+    close(out, inner, LIMIT[torch.float16])
+
+
+def test_tiles_are_timed_once_per_size_and_the_fastest_is_kept(monkeypatch):
+    timed = []
+
+    def fastest(calls):
+        timed.append(list(calls))
+        return timed[-1][0]
+
+    monkeypatch.setattr(gate_up_module, "fastest", fastest)
+    monkeypatch.setattr(gate_up_module, "_CHOSEN", {})
+    gate, up, _ = weights(torch.float32, 4, 3)
+    for rows in (9, 16, 17, 10):
+        gate_up(torch.randn(rows, 3), gate, up)
+    assert len(timed) == 2
+    first = timed[0][0]
+    assert [first, timed[1][0]] == list(gate_up_module._CHOSEN.values())
+    # 17 rows have larger tiles to choose from.
+    assert len(timed[0]) < len(timed[1])
+
+
+def test_a_kernel_that_the_device_has_no_room_for_is_not_chosen(monkeypatch):
+    us = {"slow": 3.0, "fast": 1.0, "middle": 2.0}
+
+    def do_bench(call, **_):
+        if call == "too large":
+            raise triton.OutOfResources(1, 1, "shared memory")
+        return us[call]
+
+    monkeypatch.setattr(tuning, "do_bench", do_bench)
+    monkeypatch.setattr(tuning, "INTERPRETED", False)
+    assert tuning.fastest({each: each for each in ("too large", *us)}) == "fast"
+
+
 @pytest.mark.parametrize("rows", [1, 16, 17, 32, 64, 128, 5000])
 def test_a_tile_that_fits_every_device_is_always_searched(rows):
-    kept = gate_up_module._fitting(gate_up_module._CONFIGS, {"rows": rows})
+    kept = gate_up_module._fitting(gate_up_module._CONFIGS, rows, True)
     # Three float32 operands per stage must fit into a block's shared memory on compute capability
     # 7.5, the smallest that Triton supports:
     # https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
@@ -203,9 +256,9 @@ def test_a_grid_has_room_for_any_number_of_columns():
     assert (programs - 1) * block_size < 10**9 <= programs * block_size
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("capability", sample("devices that are not here", [90, 80], [90]))
-def test_every_kernel_compiles_for_a_device_that_is_not_here(capability):
+@pytest.mark.thorough
+@pytest.mark.parametrize("capability", [80, 90])
+def test_every_kernel_and_tile_compiles_for_a_device_that_is_not_here(capability):
     script = Path(__file__).parent / "bench" / "compile_kernels.py"
     done = subprocess.run(
         [sys.executable, script, str(capability)],
@@ -216,17 +269,89 @@ def test_every_kernel_compiles_for_a_device_that_is_not_here(capability):
     )
     assert done.returncode == 0, done.stderr
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {each["kernel"] for each in compiled} == {
-        "_forward_kernel", "_backward_kernel", "_gate_up_kernel", "_block_kernel",
+    products = {"_gate_up_gemm_kernel", "_gated_mlp_gemm_kernel"}
+    products |= {"_gate_up_descriptor_gemm_kernel"} if capability == 90 else set()
+    assert {each["kernel"] for each in compiled} == products | {
+        "_glu_forward_kernel", "_glu_backward_kernel",
     }  # fmt: skip
     # The most shared memory that a block may have:
     # https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
     most = {80: 163, 90: 227}[capability] * 1024
     for each in compiled:
         assert each["shared_bytes"] <= most, each
-        # Half-precision products run on tensor cores.
-        product = each["kernel"] in ("_gate_up_kernel", "_block_kernel")
-        assert each["tensor_cores"] == (product and each["dtype"] != "fp32"), each
+        # Half-precision products run on tensor cores, and keep their sums in registers.
+        half = each["dtype"] != "fp32"
+        assert (each["tensor_core"] > 0) == (each["kernel"] in products and half), each
+        assert each["spilled_bytes"] == 0 or not half, each
+
+
+def test_the_result_may_take_the_memory_of_gate():
+    torch.manual_seed(0)
+    gate, up = torch.randn(17, 2100), torch.randn(17, 4200)[:, ::2]
+    expected = glu(gate, up)
+    assert glu_over_gate(gate, up).data_ptr() == gate.data_ptr()
+    assert torch.equal(gate, expected)
+
+
+@pytest.mark.parametrize(
+    ("gate", "up", "message"),
+    [
+        (torch.ones(2, 2, requires_grad=True), torch.ones(2, 2), "gradients"),
+        (torch.ones(2, 2), torch.ones(2, 2, requires_grad=True), "gradients"),
+        (torch.ones(1, 2).expand(2, 2), torch.ones(2, 2), "memory of its own"),
+        (*[torch.ones(2, 2)] * 2, "memory of its own"),
+    ],
+)
+def test_nothing_is_written_over_a_gate_that_is_still_needed(gate, up, message):
+    with pytest.raises(ValueError, match=message):
+        glu_over_gate(gate, up)
+
+
+def test_a_workspace_is_clear_again_after_each_call():
+    torch.manual_seed(0)
+    gelu = mlp.ACTIVATIONS["gelu-tanh"]
+    gate, up, down = weights(torch.float32, 130, 70)
+    workspace = Workspace.zeros(70, DEVICE)
+    for rows in (1, 64, 17):
+        x = torch.randn(rows, 70)
+        inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
+        found = block(x, gate, up, down, workspace=workspace)
+        close(found, inner @ down.double().T, 2e-6)
+        assert not workspace.sums.any() and not workspace.finished.any()
+    with pytest.raises(ValueError, match="workspace is for fewer features"):
+        block(*(torch.ones(3, 71) for _ in range(3)), torch.ones(71, 3), workspace=workspace)
+
+
+def test_a_trace_has_the_operators_with_their_shapes_and_the_compiler_takes_them():
+    x, (gate, up, down) = torch.randn(2, 3, 20), weights(torch.float32, 35, 20)
+
+    def every(x, gate, up, down):
+        inner = gate_up(x, gate, up)
+        return glu(inner, inner), block(x, gate, up, down)
+
+    # https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html
+    fake = FakeTensorMode()
+    with fake:
+        copies = (fake.from_tensor(each) for each in (x, gate, up, down))
+        sizes = [out.shape for out in every(*copies)]
+    with torch.profiler.profile(record_shapes=True) as recorded:
+        found = every(x, gate, up, down)
+    assert sizes == [out.shape for out in found]
+    shapes = {each.name: each.input_shapes for each in recorded.events()}
+    assert shapes["tracekit::gate_up"][:3] == [[2, 3, 20], [35, 20], [35, 20]]
+    assert shapes["tracekit::glu"][:2] == [[2, 3, 35]] * 2
+    assert shapes["tracekit::block"][:4] == [[2, 3, 20], [35, 20], [35, 20], [20, 35]]
+
+
+def test_without_gradients_no_autograd_function_is_called():
+    x, (gate, up, down) = torch.randn(2, 20), weights(torch.float32, 35, 20)
+    for call in (lambda: gate_up(x, gate, up), lambda: block(x, gate, up, down)):
+        assert call().grad_fn is None
+        x.requires_grad_()
+        assert call().grad_fn is not None
+        with torch.no_grad():
+            assert call().grad_fn is None
+        x.requires_grad_(False)
 
 
 def test_a_workload_draws_its_values_on_the_cpu_whatever_the_default_device_is():

@@ -105,6 +105,15 @@ CASES = [
     ),
     ("aten::mm", [[8, 16], [16, 4], [8, 4]], None, 1024, 2 * (128 + 64), 64),
     ("triton_poi_fused_add_mul_0", [[4, 8], [4, 8], [4, 8], []], None, 64, 128, 64),
+    # Two products of x, and three; then the activation and the product of what they gave.
+    ("tracekit::gate_up", [[2, 4, 16], [5, 16], [5, 16], []], None,
+     2 * 1280, 2 * (128 + 160), 2 * 40),
+    ("tracekit::block", [[8, 16], [5, 16], [5, 16], [16, 5], [64], [1], []], None,
+     3 * 1280, 2 * (128 + 240), 2 * 128),
+    ("tracekit::glu", [[4, 8], [4, 8], []], None, 32, 128, 64),
+    ("tracekit::glu_", [[4, 8], [4, 8], []], None, 32, 128, 64),
+    ("LigerGELUMulFunction", [[4, 8], [4, 8]], None, 32, 128, 64),
+    ("tracekit::act_mul", [[4, 16], []], None, 32, 128, 64),
     # In place: one tensor, or a bias that cannot be the result.
     ("triton_poi_fused_relu_3", [[4, 8], []], ["", "32"], 32, 64, 64),
     ("triton_poi_fused_add_relu_3", [[4, 8], [8], []], ["", "", "32"], 64, 64 + 16, 64),

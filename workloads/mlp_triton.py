@@ -16,9 +16,9 @@ Forward = Callable[[Tensor], Tensor]
 
 def build(shape: Shape) -> Workload:
     def forward(module: mlp.Mlp) -> Forward:
-        from tracekit.workloads.kernels.glu import glu
+        from tracekit.workloads.kernels.glu import glu_over_gate
 
-        return lambda x: module.down(glu(module.gate(x), module.up(x), shape.activation))
+        return lambda x: module.down(glu_over_gate(module.gate(x), module.up(x), shape.activation))
 
     return fused(shape, "triton", forward)
 

@@ -9,9 +9,10 @@ def build(shape: Shape) -> Workload:
     """Raises ValueError if the batch has more rows than one tile."""
 
     def forward(module: mlp.Mlp) -> Forward:
-        from tracekit.workloads.kernels.block import block
+        from tracekit.workloads.kernels.block import Workspace, block
 
         weights = module.gate.weight, module.up.weight, module.down.weight
-        return lambda x: block(x, *weights, shape.activation)
+        workspace = Workspace.zeros(shape.dim, shape.device)
+        return lambda x: block(x, *weights, shape.activation, workspace)
 
     return fused(shape, "triton-full", forward)

@@ -152,6 +152,16 @@ SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
 FROM factored;
 
+-- Gated MLPs in one operator: x with the weights of gate and up, and of down; or what both gave, side by side.
+CREATE OR REPLACE MACRO gated_work(inputs) AS TABLE
+SELECT name, dims, types, concrete, type, kind <> 'gated_packed' AS is_matrix,
+       CASE kind WHEN 'gated_packed' THEN elements(d[1]) // 2
+           ELSE 2 * elements(d[1]) * d[2][1] * CASE kind WHEN 'gated_products' THEN 2 ELSE 3 END END AS flops,
+       list_sum(sizes[:CASE kind WHEN 'gated_packed' THEN 1 WHEN 'gated_products' THEN 3 ELSE 4 END]) AS read,
+       CASE kind WHEN 'gated_packed' THEN sizes[1] // 2
+           WHEN 'gated_products' THEN elements(d[1]) // d[2][2] * d[2][1] * size ELSE sizes[1] END AS written
+FROM query_table(inputs) WHERE kind IN ('gated_packed', 'gated_products', 'gated_mlp');
+
 -- Convolutions of an input `x` with a weight `w` (backward: both after the output's gradient). `mask` says
 -- which gradients are wanted.
 CREATE OR REPLACE MACRO convolution_work(inputs) AS TABLE
@@ -294,6 +304,8 @@ CREATE OR REPLACE MACRO shape_work(shapes) AS TABLE
 WITH inputs AS MATERIALIZED (FROM operator_inputs(shapes)),
 work AS (
     FROM matrix_work('inputs')
+    UNION ALL
+    FROM gated_work('inputs')
     UNION ALL
     FROM convolution_work('inputs')
     UNION ALL

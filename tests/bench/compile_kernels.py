@@ -1,15 +1,23 @@
-"""Compiles every Triton kernel for a compute capability, without a GPU.
+"""Compiles every Triton kernel and every tile of its search for a device that is not here.
 
-    python compile_kernels.py 90
+    TRITON_INTERPRET=0 python compile_kernels.py 90                one line of JSON per kernel
+    TRITON_INTERPRET=0 python compile_kernels.py 80 --markdown     a table
 
-Prints one line of JSON per kernel: its dtype and options, the shared memory of a block, and whether
-its products run on tensor cores. Raises if Triton or ptxas fails to compile a kernel.
+A line has the kernel's dtype and options; its registers per thread and bytes that spill; the shared
+memory of a block; and how many instructions it has, of those products on tensor cores, matrix loads
+from shared memory and copies into it. Counts are of instructions in the program, not of executed
+ones. Raises if Triton or ptxas fails to compile a kernel.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import triton
@@ -19,48 +27,126 @@ from triton.compiler import ASTSource
 from tracekit.workloads.kernels import block, gate_up, glu
 from tracekit.workloads.kernels.activations import NAMES
 
+# By the instruction's name before the first dot.
+# https://docs.nvidia.com/cuda/cuda-binary-utilities/#instruction-set-reference
+COUNTED = {
+    "tensor_core": ("HMMA", "HGMMA"),
+    "matrix_loads": ("LDSM",),
+    "copies_to_shared": ("LDGSTS", "UTMALDG"),
+}
+
 
 def compiled(
     kernel: Any, dtype: str, capability: int, given: dict[str, Any], **options: int
-) -> str:
+) -> dict[str, Any]:
     """Compiles one kernel for sizes and addresses that are multiples of 16, as most are."""
-    pointers = {"out_ptr": "*fp32"} if kernel is block._block_kernel else {}
     names = [each for each in kernel.arg_names if each not in given]
-    types = {each: f"*{dtype}" if each.endswith("_ptr") else "i32" for each in names} | pointers
     source = ASTSource(
         fn=kernel,
-        signature=types | dict.fromkeys(given, "constexpr"),
+        signature={each: _type(each, dtype, given) for each in names}
+        | dict.fromkeys(given, "constexpr"),
         constexprs=given,
         attrs={(place,): [["tt.divisibility", 16]] for place in range(len(names))},
     )
     result = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    text = result.asm["ptx"]
-    facts = {
+    return {
         "kernel": kernel.__name__,
         "dtype": dtype,
         **given,
         **options,
         "shared_bytes": result.metadata.shared,
-        "tensor_cores": "mma.sync" in text or "wgmma" in text,
+        **_resources(result.asm["cubin"]),
     }
-    return json.dumps(facts)
+
+
+def _type(name: str, dtype: str, given: dict[str, Any]) -> str:
+    tiles = {
+        "x": ("ROWS", "DIM"),
+        "gate": ("HIDDEN", "DIM"),
+        "up": ("HIDDEN", "DIM"),
+        "out": ("ROWS", "HIDDEN"),
+    }
+    if name in tiles:
+        return f"tensordesc<{dtype}{[given[each] for each in tiles[name]]}>"
+    pointers = {"sums_ptr": "*fp32", "finished_ptr": "*i32"}
+    return pointers.get(name, f"*{dtype}" if name.endswith("_ptr") else "i32")
+
+
+def _resources(cubin: bytes) -> dict[str, int]:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        usage, code = (
+            subprocess.run([*tool, file.name], capture_output=True, text=True, check=True).stdout
+            for tool in (
+                (triton.knobs.nvidia.cuobjdump.path, "-res-usage"),
+                (triton.knobs.nvidia.nvdisasm.path, "-c"),
+            )
+        )
+    found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
+    assert found, usage
+    names = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)", code)
+    counts = Counter(names)
+    return {
+        "registers": int(found[1]),
+        "spilled_bytes": int(found[2]),
+        "instructions": len(names),
+        **{each: sum(counts[name] for name in sorts) for each, sorts in COUNTED.items()},
+    }
+
+
+def every_kernel(capability: int) -> Iterator[dict[str, Any]]:
+    """Compiles all tiles in bfloat16 and float32."""
+    for dtype in ("bf16", "fp32"):
+        for name in NAMES if dtype == "bf16" else NAMES[:1]:
+            warps = {"num_warps": glu.WARPS}
+            for size in glu.BLOCKS:
+                given = {"ACTIVATION": name, "BLOCK": size}
+                yield compiled(glu._glu_forward_kernel, dtype, capability, given, **warps)
+            given = {"ACTIVATION": name, "BLOCK": 1024}
+            yield compiled(glu._glu_backward_kernel, dtype, capability, given)
+        products = {"ACTIVATION": "gelu-tanh", "EXACT": dtype == "fp32"}
+        for tile in gate_up._fitting(gate_up._CONFIGS, 8192, dtype == "fp32"):
+            given = products | tile.kwargs
+            yield compiled(gate_up._gate_up_gemm_kernel, dtype, capability, given, **_own(tile))
+        for tile in gate_up._DESCRIPTOR_CONFIGS if capability >= 90 and dtype == "bf16" else ():
+            given = {"ACTIVATION": "gelu-tanh"} | tile.kwargs
+            kernel = gate_up._gate_up_descriptor_gemm_kernel
+            yield compiled(kernel, dtype, capability, given, **_own(tile))
+        for rows in (16, block.MOST_ROWS):
+            for tile in block._CONFIGS:
+                given = products | tile.kwargs | {"ROWS": rows}
+                yield compiled(block._gated_mlp_gemm_kernel, dtype, capability, given, **_own(tile))
+
+
+def _own(tile: triton.Config) -> dict[str, int]:
+    return {"num_warps": tile.num_warps, "num_stages": tile.num_stages}
+
+
+def row(facts: dict[str, Any]) -> str:
+    """A kernel as a row of the table: tile, warps and stages, then what it takes."""
+    sizes = [facts.get(each) for each in ("ROWS", "HIDDEN", "DIM", "BLOCK")]
+    tile = " x ".join(str(each) for each in sizes if each)
+    taken = ("registers", "spilled_bytes", "shared_bytes", "instructions", *COUNTED)
+    name = facts["kernel"].strip("_").removesuffix("_kernel")
+    cells = [
+        name,
+        facts["ACTIVATION"],
+        facts["dtype"],
+        tile,
+        f"{facts.get('num_warps', 4)}, {facts.get('num_stages', 3)}",
+        *(f"{facts[each]:,}" for each in taken),
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    capability = int(sys.argv[1])
-    for dtype in ("fp32", "bf16"):
-        for name in NAMES if dtype == "bf16" else NAMES[:1]:
-            for kernel in (glu._forward_kernel, glu._backward_kernel):
-                given = {"ACTIVATION": name, "BLOCK": 1024}
-                print(compiled(kernel, dtype, capability, given))
-        products = {"ACTIVATION": "gelu-tanh", "EXACT": dtype == "fp32"}
-        for tile in gate_up._CONFIGS:
-            sizes = {"num_warps": tile.num_warps, "num_stages": tile.num_stages}
-            kernel = gate_up._gate_up_kernel.fn
-            print(compiled(kernel, dtype, capability, products | tile.kwargs, **sizes))
-        for rows in (16, block.MOST_ROWS):
-            sizes = {"ROWS": rows, "HIDDEN": block._HIDDEN, "DIM": block._DIM}
-            print(compiled(block._block_kernel, dtype, capability, products | sizes))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("capability", type=int, help="80 for an A100, 90 for an H100")
+    parser.add_argument("--markdown", action="store_true")
+    given = parser.parse_args()
+    for facts in every_kernel(given.capability):
+        print(row(facts) if given.markdown else json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

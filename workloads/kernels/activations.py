@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tracekit.workloads.kernels.tuning import INTERPRETED
+
 NAMES = ("gelu-tanh", "gelu", "silu", "relu")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -22,7 +24,7 @@ def check(x: Tensor, activation: str) -> None:
 def exact(x: Tensor) -> bool:
     """Whether products are computed in float32: x is float32, or Triton's interpreter runs, which
     cannot multiply bfloat16."""
-    return x.dtype == torch.float32 or bool(triton.knobs.runtime.interpret)
+    return x.dtype == torch.float32 or INTERPRETED
 
 
 @triton.jit

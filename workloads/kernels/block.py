@@ -1,12 +1,15 @@
 """The whole gated MLP, down(act(gate(x)) * up(x)), in one kernel: for small batches.
 
-Each program takes a range of the hidden features for all rows, and adds its contribution to the
-output in float32, so no intermediate is written. The weights are read once, which is what limits a
-small batch; beyond a few dozen rows a separate GEMM is faster.
+Each program takes a range of the hidden features for all rows, and adds its contribution to sums
+in float32, so no intermediate is written. The program that finishes last rounds the sums to the
+output and clears them for the next call: no fill before and no cast after. The weights are read
+once, which is what limits a small batch; beyond a few dozen rows a separate GEMM is faster.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,19 +20,27 @@ from torch.autograd.function import once_differentiable
 
 from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.gate_up import gate_up
+from tracekit.workloads.kernels.operators import adjacent, needs_gradients, operator
 from tracekit.workloads.kernels.projections import projections
+from tracekit.workloads.kernels.tuning import fastest
 
 # The rows of the one tile, and so the largest batch that the kernel takes.
 MOST_ROWS = 64
-_HIDDEN, _DIM = 32, 64
+# Hidden features of a program, and features at a time. The last tile fits every device.
+_CONFIGS = [
+    triton.Config({"HIDDEN": hidden, "DIM": dim}, num_warps=4, num_stages=stages)
+    for hidden, dim, stages in ((32, 128, 3), (16, 128, 3), (16, 64, 4), (32, 64, 2))
+]
 
 
 @triton.jit
-def _block_kernel(
+def _gated_mlp_gemm_kernel(
     x_ptr,
     gate_ptr,
     up_ptr,
     down_ptr,
+    sums_ptr,
+    finished_ptr,
     out_ptr,
     rows,
     hidden,
@@ -46,13 +57,13 @@ def _block_kernel(
 ):
     # 64-bit: rows may be far apart, as the last tokens of long sequences are.
     row = tl.arange(0, ROWS).to(tl.int64)
-    column = tl.program_id(0).to(tl.int64) * HIDDEN + tl.arange(0, HIDDEN)
+    first = tl.program_id(0).to(tl.int64) * HIDDEN
     gate, up = projections(
-        x_ptr, gate_ptr, up_ptr, row, column, rows, hidden, dim, x_stride, gate_stride, up_stride,
+        x_ptr, gate_ptr, up_ptr, row, first, rows, hidden, dim, x_stride, gate_stride, up_stride,
         EXACT, ROWS, HIDDEN, DIM,
     )  # fmt: skip
-    # Round as the unfused form does when it writes this intermediate.
-    inner = (activated(gate, ACTIVATION) * up).to(x_ptr.dtype.element_ty)
+    column = first + tl.arange(0, HIDDEN)
+    inner = activated(gate, ACTIVATION) * up
     for start in range(0, dim, DIM):
         place = (start + tl.arange(0, DIM)).to(tl.int64)
         down_weight = tl.load(
@@ -61,56 +72,126 @@ def _block_kernel(
             other=0.0,
         )
         if EXACT:
-            part = tl.dot(inner.to(tl.float32), down_weight.to(tl.float32), input_precision="ieee")
+            part = tl.dot(inner, down_weight.to(tl.float32), input_precision="ieee")
         else:
-            part = tl.dot(inner, down_weight)
+            # Rounded as the unfused form does when it writes this intermediate.
+            part = tl.dot(inner.to(x_ptr.dtype.element_ty), down_weight)
         tl.atomic_add(
-            out_ptr + row[:, None] * dim + place[None, :],
+            sums_ptr + row[:, None] * dim + place[None, :],
             part,
             mask=(row[:, None] < rows) & (place[None, :] < dim),
             sem="relaxed",
         )
+    # All threads' additions come before the count: https://docs.nvidia.com/cuda/parallel-thread-execution
+    # (memory consistency model, release patterns). The count is of programs.
+    tl.debug_barrier()
+    if tl.atomic_add(finished_ptr, 1, sem="acq_rel") == tl.num_programs(0) - 1:
+        for start in range(0, dim, DIM):
+            place = (start + tl.arange(0, DIM)).to(tl.int64)
+            inside = (row[:, None] < rows) & (place[None, :] < dim)
+            at = row[:, None] * dim + place[None, :]
+            # From the L2 cache, where additions happen.
+            tl.store(
+                out_ptr + at,
+                tl.load(sums_ptr + at, mask=inside, other=0.0, cache_modifier=".cg"),
+                mask=inside,
+            )
+            tl.store(sums_ptr + at, tl.zeros((ROWS, DIM), dtype=tl.float32), mask=inside)
+        tl.store(finished_ptr, 0)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The sums of a call, and how many of its programs have finished; all zero between calls.
+
+    Two calls must not use one workspace at once, on two streams or in two graphs.
+    """
+
+    sums: Tensor
+    finished: Tensor
+
+    @classmethod
+    def zeros(cls, dim: int, device: torch.device) -> Workspace:
+        """A workspace for products of up to 64 rows with `dim` features."""
+        memory = torch.zeros(MOST_ROWS * dim + 1, dtype=torch.float32, device=device)
+        return cls(memory[:-1], memory[-1:].view(torch.int32))
+
+
+# A tile, by what the search depends on.
+_CHOSEN: dict[tuple[object, ...], dict[str, Any]] = {}
+
+
+@operator(
+    "block(Tensor x, Tensor gate, Tensor up, Tensor down, Tensor(a!) sums, Tensor(b!) finished, "
+    "str activation) -> Tensor",
+    lambda x, *_: torch.empty_like(x, memory_format=torch.contiguous_format),
+)
+def _operator(
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    sums: Tensor,
+    finished: Tensor,
+    activation: str,
+) -> Tensor:
+    hidden, dim = gate.shape
+    flat = adjacent(x.reshape(-1, dim))
+    rows = flat.shape[0]
+    weights = adjacent(gate), adjacent(up), adjacent(down)
+    if not hidden:
+        return torch.zeros_like(x, memory_format=torch.contiguous_format)
+    out = torch.empty((rows, dim), dtype=x.dtype, device=x.device)
+    if out.numel():
+        most = max(16, triton.next_power_of_2(rows))
+
+        def launch(tile: dict[str, Any]) -> None:
+            _gated_mlp_gemm_kernel[(triton.cdiv(hidden, tile["HIDDEN"]),)](
+                flat, *weights, sums, finished, out, rows, hidden, dim, flat.stride(0),
+                *(each.stride(0) for each in weights), ACTIVATION=activation, EXACT=exact(x),
+                ROWS=most, **tile,
+            )  # fmt: skip
+
+        key = (x.device, x.dtype, most, hidden, dim, activation)
+        with torch.cuda.device_of(x):
+            if key not in _CHOSEN:
+                calls = {at: partial(launch, each.all_kwargs()) for at, each in enumerate(_CONFIGS)}
+                _CHOSEN[key] = _CONFIGS[fastest(calls)].all_kwargs()
+            launch(_CHOSEN[key])
+    return out.reshape(x.shape)
 
 
 class _Block(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str
-    ) -> Tensor:
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        x, gate, up, down, *_, activation = given
         ctx.save_for_backward(x, gate, up, down)
         ctx.activation = activation
-        hidden, dim = gate.shape
-        flat = x.reshape(-1, dim)
-        flat = flat if flat.stride(-1) == 1 else flat.contiguous()
-        weights = [each if each.stride(-1) == 1 else each.contiguous() for each in (gate, up, down)]
-        out = torch.zeros((flat.shape[0], dim), dtype=torch.float32, device=x.device)
-        if out.numel() and hidden:
-            with torch.cuda.device_of(x):
-                _block_kernel[(triton.cdiv(hidden, _HIDDEN),)](
-                    flat, *weights, out, flat.shape[0], hidden, dim, flat.stride(0),
-                    *(each.stride(0) for each in weights), ACTIVATION=activation,
-                    EXACT=exact(x), HIDDEN=_HIDDEN, DIM=_DIM,
-                    ROWS=max(16, triton.next_power_of_2(flat.shape[0])),
-                )  # fmt: skip
-        return out.to(x.dtype).reshape(x.shape)
+        return _operator(*given)  # type: ignore[no-any-return]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, gate, up, down = (each.detach().requires_grad_() for each in ctx.saved_tensors)
         with torch.enable_grad():
             out = gate_up(x, gate, up, ctx.activation) @ down.T
-        return (*torch.autograd.grad(out, (x, gate, up, down), grad), None)
+        return (*torch.autograd.grad(out, (x, gate, up, down), grad), None, None, None)
 
 
 def block(
-    x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str = "gelu-tanh"
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    activation: str = "gelu-tanh",
+    workspace: Workspace | None = None,
 ) -> Tensor:
     """down(act(gate(x)) * up(x)), accumulated in float32, in x's dtype; differentiable.
 
     `x` is (..., dim) with at most 64 rows in total, `gate` and `up` are (hidden, dim), `down` is
     (dim, hidden), all of the same dtype. The order of the additions differs from run to run, and so
-    do the last bits of the result.
+    do the last bits of the result. With a `workspace` of its own, a call launches one kernel;
+    without one, it first allocates and clears one.
 
     Raises:
         ValueError: for other dtypes, devices, activations or shapes, or more rows.
@@ -118,8 +199,17 @@ def block(
     check(x, activation)
     if gate.shape != up.shape or down.shape != gate.shape[::-1] or x.shape[-1] != gate.shape[1]:
         raise ValueError("gate and up must be (hidden, dim), down (dim, hidden), x (..., dim)")
-    if len({(each.dtype, each.device) for each in (x, gate, up, down)}) > 1:
+    if not (
+        x.dtype == gate.dtype == up.dtype == down.dtype
+        and x.device == gate.device == up.device == down.device
+    ):
         raise ValueError("x and the weights must have the same dtype and device")
     if x.numel() // max(1, x.shape[-1]) > MOST_ROWS:
         raise ValueError(f"block takes at most {MOST_ROWS} rows; use gate_up for more")
-    return _Block.apply(x, gate, up, down, activation)  # type: ignore[no-any-return, no-untyped-call]
+    space = workspace or Workspace.zeros(x.shape[-1], x.device)
+    if space.sums.numel() < MOST_ROWS * x.shape[-1] or space.sums.device != x.device:
+        raise ValueError("the workspace is for fewer features or another device")
+    run = _Block.apply if needs_gradients(x, gate, up, down) else _operator
+    return run(  # type: ignore[no-any-return, no-untyped-call]
+        x, gate, up, down, space.sums, space.finished, activation
+    )

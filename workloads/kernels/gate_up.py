@@ -1,10 +1,15 @@
 """act(x @ gate.T) * (x @ up.T) in one kernel: both projections, with the activation as epilogue.
 
-The kernel never writes the two intermediates (rows x hidden) of the unfused form.
+The kernel never writes the two intermediates (rows x hidden) of the unfused form. There are two
+versions: one reads through pointers, any strides on any device; the other through tensor
+descriptors, which a Hopper's copy engine (TMA) fills shared memory from, for aligned tensors. The
+first call for a size times the tiles of both and keeps the fastest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,48 +17,46 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.glu import glu_backward
+from tracekit.workloads.kernels.operators import adjacent, needs_gradients, operator
 from tracekit.workloads.kernels.projections import projections
+from tracekit.workloads.kernels.tuning import INTERPRETED, fastest
 
-# Tiles of rows, hidden and features, with warps and stages. The list is short to keep the search
+
+def _config(rows: int, hidden: int, dim: int, warps: int, stages: int) -> triton.Config:
+    sizes = {"ROWS": rows, "HIDDEN": hidden, "DIM": dim}
+    return triton.Config(sizes, num_warps=warps, num_stages=stages)
+
+
+# Tiles of rows, hidden and features, with warps and stages. The lists are short to keep the search
 # short. The search skips tiles that exceed the device's shared memory; the last tile always fits.
 _CONFIGS = [
-    triton.Config({"ROWS": rows, "HIDDEN": hidden, "DIM": dim}, num_warps=warps, num_stages=stages)
-    for rows, hidden, dim, warps, stages in (
-        (128, 64, 32, 4, 4),
-        (128, 128, 32, 8, 3),
-        (64, 64, 64, 4, 3),
-        (32, 64, 64, 4, 4),
-        (16, 64, 128, 4, 3),
-        (16, 32, 64, 4, 3),
-    )
+    _config(128, 128, 32, 8, 4),
+    _config(128, 64, 64, 8, 3),
+    _config(128, 64, 32, 4, 4),
+    _config(64, 64, 64, 4, 3),
+    _config(32, 64, 64, 4, 4),
+    _config(16, 64, 128, 4, 3),
+    _config(16, 32, 64, 4, 3),
+]
+_DESCRIPTOR_CONFIGS = [
+    _config(128, 128, 64, 8, 4),
+    _config(128, 128, 64, 8, 3),
+    _config(128, 64, 64, 4, 4),
+    _config(64, 64, 64, 4, 4),
 ]
 
 
-def _fitting(configs: list[triton.Config], named: dict[str, Any], **_: Any) -> list[triton.Config]:
-    """The tiles that are not mostly masked: for few rows, the small tiles."""
-    rows = max(16, triton.next_power_of_2(named["rows"]))
-    return [each for each in configs if each.kwargs["ROWS"] <= rows] or configs[-1:]
-
-
-@triton.autotune(
-    # The interpreter cannot time tiles, so it gets one.
-    configs=_CONFIGS[-1:] if triton.knobs.runtime.interpret else _CONFIGS,
-    # Tunes again for each power of two of rows, and for each layer size.
-    key=["rows_bucket", "hidden", "dim", "ACTIVATION"],
-    prune_configs_by={"early_config_prune": _fitting},
-    cache_results=True,
-)
 @triton.jit
-def _gate_up_kernel(
+def _gate_up_gemm_kernel(
     x_ptr,
     gate_ptr,
     up_ptr,
     out_ptr,
     rows,
-    rows_bucket,
     hidden,
     dim,
     x_stride,
@@ -68,11 +71,12 @@ def _gate_up_kernel(
     # Programs that share rows of x run near each other, so they read x from the cache.
     tiles = tl.cdiv(hidden, HIDDEN)
     row = (tl.program_id(0) // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = (tl.program_id(0) % tiles).to(tl.int64) * HIDDEN + tl.arange(0, HIDDEN)
+    first = (tl.program_id(0) % tiles).to(tl.int64) * HIDDEN
     gate, up = projections(
-        x_ptr, gate_ptr, up_ptr, row, column, rows, hidden, dim, x_stride, gate_stride, up_stride,
+        x_ptr, gate_ptr, up_ptr, row, first, rows, hidden, dim, x_stride, gate_stride, up_stride,
         EXACT, ROWS, HIDDEN, DIM,
     )  # fmt: skip
+    column = first + tl.arange(0, HIDDEN)
     tl.store(
         out_ptr + row[:, None] * hidden + column[None, :],
         activated(gate, ACTIVATION) * up,
@@ -80,28 +84,122 @@ def _gate_up_kernel(
     )
 
 
+@triton.jit
+def _gate_up_descriptor_gemm_kernel(
+    x, gate, up, out, hidden, dim,
+    ACTIVATION: tl.constexpr, ROWS: tl.constexpr, HIDDEN: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    # Beyond the edges, a descriptor reads zeros and writes nothing. The two products share x's
+    # tile in shared memory.
+    tiles = tl.cdiv(hidden, HIDDEN)
+    row = (tl.program_id(0) // tiles) * ROWS
+    column = (tl.program_id(0) % tiles) * HIDDEN
+    gated = tl.zeros((ROWS, HIDDEN), dtype=tl.float32)
+    upped = tl.zeros((ROWS, HIDDEN), dtype=tl.float32)
+    for place in range(0, dim, DIM):
+        tile = x.load([row, place])
+        gated = tl.dot(tile, gate.load([column, place]).T, gated)
+        upped = tl.dot(tile, up.load([column, place]).T, upped)
+    out.store([row, column], (activated(gated, ACTIVATION) * upped).to(out.dtype))
+
+
+# A tile's launch, by what the search depends on.
+_CHOSEN: dict[tuple[object, ...], Callable[..., None]] = {}
+
+
+@operator(
+    "gate_up(Tensor x, Tensor gate, Tensor up, str activation) -> Tensor",
+    lambda x, gate, up, activation: x.new_empty(*x.shape[:-1], gate.shape[0]),
+)
+def _operator(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    hidden, dim = gate.shape
+    flat, gate, up = adjacent(x.reshape(-1, dim)), adjacent(gate), adjacent(up)
+    rows = flat.shape[0]
+    out = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
+    if out.numel():
+        described = _can_be_described(flat, gate, up, out)
+        # Searches again for each power of two of rows, and for each layer size.
+        key = (x.device, x.dtype, (rows - 1).bit_length(), hidden, dim, activation, described)
+        with torch.cuda.device_of(x):
+            launch = _CHOSEN.get(key)
+            if launch is None:
+                launches = _launches(rows, exact(x), described)
+                given = flat, gate, up, out, activation
+                calls = {each: partial(each, *given) for each in launches}
+                launch = _CHOSEN[key] = fastest(calls)
+            launch(flat, gate, up, out, activation)
+    return out.reshape(*x.shape[:-1], hidden)
+
+
+def _launches(rows: int, exact: bool, described: bool) -> list[Callable[..., None]]:
+    """Every launch worth trying, a launch that fits every device last."""
+    by_descriptor = _fitting(_DESCRIPTOR_CONFIGS, rows, exact) if described else []
+    return [
+        *(partial(_launch_described, each.all_kwargs()) for each in by_descriptor),
+        *(partial(_launch, each.all_kwargs()) for each in _fitting(_CONFIGS, rows, exact)),
+    ]
+
+
+def _fitting(configs: list[triton.Config], rows: int, exact: bool) -> list[triton.Config]:
+    """The tiles that are not mostly masked, for few rows the small ones; for float32, which fills
+    twice the memory and has no tensor cores, those of up to 64 x 64."""
+    most = max(16, triton.next_power_of_2(rows))
+    most = min(most, 64) if exact else most
+    return [each for each in configs if each.kwargs["ROWS"] <= most]
+
+
+def _can_be_described(*tensors: Tensor) -> bool:
+    """Whether a Hopper or later can read the tensors by descriptors, and they are narrow enough for
+    its tensor cores. https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html
+    """
+    x = tensors[0]
+    return (
+        not INTERPRETED
+        and x.dtype != torch.float32
+        and torch.cuda.get_device_capability(x.device) >= (9, 0)
+        and all(
+            each.stride(0) >= each.shape[1]
+            and each.stride(0) * each.element_size() % 16 == 0
+            and each.data_ptr() % 16 == 0
+            for each in tensors
+        )
+    )
+
+
+def _launch(
+    tile: dict[str, Any], x: Tensor, gate: Tensor, up: Tensor, out: Tensor, activation: str
+) -> None:
+    rows, hidden = out.shape
+    _gate_up_gemm_kernel[_grid(out, tile)](
+        x, gate, up, out, rows, hidden, x.shape[1], x.stride(0), gate.stride(0), up.stride(0),
+        ACTIVATION=activation, EXACT=exact(x), **tile,
+    )  # fmt: skip
+
+
+def _launch_described(
+    tile: dict[str, Any], x: Tensor, gate: Tensor, up: Tensor, out: Tensor, activation: str
+) -> None:
+    rows, hidden, dim = tile["ROWS"], tile["HIDDEN"], tile["DIM"]
+    _gate_up_descriptor_gemm_kernel[_grid(out, tile)](
+        TensorDescriptor.from_tensor(x, [rows, dim]),
+        TensorDescriptor.from_tensor(gate, [hidden, dim]),
+        TensorDescriptor.from_tensor(up, [hidden, dim]),
+        TensorDescriptor.from_tensor(out, [rows, hidden]),
+        out.shape[1], x.shape[1], ACTIVATION=activation, **tile,
+    )  # fmt: skip
+
+
+def _grid(out: Tensor, tile: dict[str, Any]) -> tuple[int]:
+    rows, hidden = out.shape
+    return (triton.cdiv(rows, tile["ROWS"]) * triton.cdiv(hidden, tile["HIDDEN"]),)
+
+
 class _GateUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
         ctx.save_for_backward(x, gate, up)
         ctx.activation = activation
-        hidden, dim = gate.shape
-        flat = _adjacent(x.reshape(-1, dim))
-        weights = _adjacent(gate), _adjacent(up)
-        out = torch.empty((flat.shape[0], hidden), dtype=x.dtype, device=x.device)
-        if out.numel():
-            rows = flat.shape[0]
-
-            def grid(meta: dict[str, int]) -> tuple[int]:
-                return (triton.cdiv(rows, meta["ROWS"]) * triton.cdiv(hidden, meta["HIDDEN"]),)
-
-            with torch.cuda.device_of(x):
-                _gate_up_kernel[grid](
-                    flat, *weights, out, rows, triton.next_power_of_2(rows), hidden, dim,
-                    flat.stride(0), *(each.stride(0) for each in weights),
-                    ACTIVATION=activation, EXACT=exact(x),
-                )  # fmt: skip
-        return out.reshape(*x.shape[:-1], hidden)
+        return _operator(x, gate, up, activation)  # type: ignore[no-any-return]
 
     @staticmethod
     @once_differentiable
@@ -128,9 +226,5 @@ def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu-tanh") 
         raise ValueError("gate and up must be (hidden, dim), x (..., dim)")
     if not x.dtype == gate.dtype == up.dtype or not x.device == gate.device == up.device:
         raise ValueError("x, gate and up must have the same dtype and device")
-    return _GateUp.apply(x, gate, up, activation)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def _adjacent(x: Tensor) -> Tensor:
-    """`x` with adjacent columns; copied only if they are not adjacent."""
-    return x if x.stride(-1) == 1 else x.contiguous()
+    run = _GateUp.apply if needs_gradients(x, gate, up) else _operator
+    return run(x, gate, up, activation)  # type: ignore[no-any-return, no-untyped-call]

@@ -15,23 +15,24 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tracekit.workloads.kernels.activations import activated, check, slope
+from tracekit.workloads.kernels.operators import needs_gradients, operator
+from tracekit.workloads.kernels.tuning import processors
+
+# Elements per block and warps. With 8 warps of 32 threads, a thread moves 16 bytes of bfloat16 from
+# each tensor at a time, once or twice. Large blocks are for tensors that fill the device many
+# times.
+BLOCKS, WARPS = (2048, 4096), 8
+# As many blocks of 8 warps as a multiprocessor holds at once:
+# https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
+_RESIDENT = 8
 
 
 @triton.jit
-def _place(columns, BLOCK: tl.constexpr):
-    # The grid has one axis, since the second is limited to 65535. Rows are 64-bit, since rows times
-    # stride exceeds 2^31 elements in large batches.
-    blocks = tl.cdiv(columns, BLOCK)
-    row = (tl.program_id(0) // blocks).to(tl.int64)
-    column = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-    return row, column
-
-
-@triton.jit
-def _forward_kernel(
+def _glu_forward_kernel(
     gate_ptr,
     up_ptr,
     out_ptr,
+    rows,
     columns,
     gate_stride,
     up_stride,
@@ -39,18 +40,41 @@ def _forward_kernel(
     ACTIVATION: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row, column = _place(columns, BLOCK)
-    inside = column < columns
-    gate = tl.load(gate_ptr + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32)
-    up = tl.load(up_ptr + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
-    # Eager rounds the activation to the dtype before it multiplies; a single rounding at the end is
-    # more exact.
-    out = activated(gate, ACTIVATION) * up
-    tl.store(out_ptr + row * out_stride + column, out, mask=inside)
+    # As many programs as the device holds; each takes every so many blocks. Rows are 64-bit, since
+    # rows times stride exceeds 2^31 elements in large batches.
+    blocks = tl.cdiv(columns, BLOCK)
+    for block in range(tl.program_id(0), rows * blocks, tl.num_programs(0)):
+        row = (block // blocks).to(tl.int64)
+        first = (block % blocks).to(tl.int64) * BLOCK
+        place = tl.arange(0, BLOCK)
+        inside = place < tl.minimum(columns - first, BLOCK).to(tl.int32)
+        # Each input is read once: what is evicted first makes room for the result, which the next
+        # product reads.
+        gate = tl.load(
+            gate_ptr + row * gate_stride + first + place,
+            mask=inside, other=0.0, eviction_policy="evict_first",
+        ).to(tl.float32)  # fmt: skip
+        up = tl.load(
+            up_ptr + row * up_stride + first + place,
+            mask=inside, other=0.0, eviction_policy="evict_first",
+        ).to(tl.float32)  # fmt: skip
+        # Eager rounds the activation to the dtype before it multiplies; a single rounding at the
+        # end is more exact.
+        out = activated(gate, ACTIVATION) * up
+        tl.store(out_ptr + row * out_stride + first + place, out, mask=inside)
 
 
 @triton.jit
-def _backward_kernel(
+def _place(columns, BLOCK: tl.constexpr):
+    # The grid has one axis, since the second is limited to 65535.
+    blocks = tl.cdiv(columns, BLOCK)
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    column = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+    return row, column
+
+
+@triton.jit
+def _glu_backward_kernel(
     gate_ptr,
     up_ptr,
     grad_ptr,
@@ -74,22 +98,44 @@ def _backward_kernel(
     tl.store(up_grad_ptr + place, grad * activated(gate, ACTIVATION), mask=inside)
 
 
+def _forward(gate: Tensor, up: Tensor, out: Tensor, activation: str) -> None:
+    if not out.numel():
+        return
+    # Memory without gaps is one range, whatever its shape.
+    flat = gate.is_contiguous() and up.is_contiguous()
+    columns = gate.numel() if flat else gate.shape[-1]
+    rows = [_rows(each, columns) for each in (gate, up, out)]
+    grid, block = _persistent_grid(rows[0].shape[0], columns, processors(gate.device))
+    with torch.cuda.device_of(gate):
+        _glu_forward_kernel[grid](
+            *rows, rows[0].shape[0], columns, *(each.stride(0) for each in rows),
+            ACTIVATION=activation, BLOCK=block, num_warps=WARPS,
+        )  # fmt: skip
+
+
+@operator(
+    "glu(Tensor gate, Tensor up, str activation) -> Tensor",
+    lambda gate, up, activation: torch.empty_like(gate, memory_format=torch.contiguous_format),
+)
+def _glu(gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    out = torch.empty_like(gate, memory_format=torch.contiguous_format)
+    _forward(gate, up, out, activation)
+    return out
+
+
+@operator(
+    "glu_(Tensor(a!) gate, Tensor up, str activation) -> ()", lambda gate, up, activation: None
+)
+def _glu_over_gate(gate: Tensor, up: Tensor, activation: str) -> None:
+    _forward(gate, up, gate, activation)
+
+
 class _Glu(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor, activation: str) -> Tensor:
         ctx.save_for_backward(gate, up)
         ctx.activation = activation
-        columns = gate.shape[-1]
-        out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
-        if out.numel():
-            rows = [_rows(each, columns) for each in (gate, up)]
-            grid, block = _grid(rows[0].shape[0], columns)
-            with torch.cuda.device_of(gate):
-                _forward_kernel[grid](
-                    *rows, out, columns, *(each.stride(0) for each in rows), columns,
-                    ACTIVATION=activation, BLOCK=block,
-                )  # fmt: skip
-        return out
+        return _glu(gate, up, activation)  # type: ignore[no-any-return]
 
     @staticmethod
     @once_differentiable
@@ -107,10 +153,32 @@ def glu(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
     Raises:
         ValueError: for other dtypes or activations, or if shapes, dtypes or devices differ.
     """
+    _check(gate, up, activation)
+    run = _Glu.apply if needs_gradients(gate, up) else _glu
+    return run(gate, up, activation)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def glu_over_gate(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
+    """As `glu`, but writes the result over `gate`, and returns it: no memory for the result.
+
+    Raises:
+        ValueError: as `glu`; also where a gradient is needed, which would read what is gone, and
+            where `gate` is not contiguous or shares memory with `up`.
+    """
+    _check(gate, up, activation)
+    if needs_gradients(gate, up):
+        raise ValueError("gate is needed for the gradients, so nothing may be written over it")
+    shared = gate.untyped_storage().data_ptr() == up.untyped_storage().data_ptr()
+    if shared or not gate.is_contiguous():
+        raise ValueError("gate must be contiguous, in memory of its own")
+    _glu_over_gate(gate, up, activation)
+    return gate
+
+
+def _check(gate: Tensor, up: Tensor, activation: str) -> None:
     check(gate, activation)
     if gate.shape != up.shape or gate.dtype != up.dtype or gate.device != up.device:
         raise ValueError("gate and up must have the same shape, dtype and device")
-    return _Glu.apply(gate, up, activation)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def glu_backward(gate: Tensor, up: Tensor, grad: Tensor, activation: str) -> tuple[Tensor, Tensor]:
@@ -123,11 +191,19 @@ def glu_backward(gate: Tensor, up: Tensor, grad: Tensor, activation: str) -> tup
         rows = [_rows(each, columns) for each in (gate, up, grad)]
         grid, block = _grid(rows[0].shape[0], columns)
         with torch.cuda.device_of(gate):
-            _backward_kernel[grid](
+            _glu_backward_kernel[grid](
                 *rows, gate_grad, up_grad, columns, *(each.stride(0) for each in rows), columns,
                 ACTIVATION=activation, BLOCK=block,
             )  # fmt: skip
     return gate_grad, up_grad
+
+
+def _persistent_grid(rows: int, columns: int, processors: int) -> tuple[tuple[int], int]:
+    resident = processors * _RESIDENT
+    small, large = BLOCKS
+    fills = columns >= large and rows * columns >= 4 * resident * large
+    block = large if fills else min(small, triton.next_power_of_2(columns))
+    return (min(rows * triton.cdiv(columns, block), resident),), block
 
 
 def _grid(rows: int, columns: int) -> tuple[tuple[int], int]:

@@ -12,7 +12,7 @@ def projections(
     gate_ptr,
     up_ptr,
     row,
-    column,
+    first,
     rows,
     hidden,
     dim,
@@ -24,8 +24,16 @@ def projections(
     HIDDEN: tl.constexpr,
     DIM: tl.constexpr,
 ):
-    gate = tl.zeros((ROWS, HIDDEN), dtype=tl.float32)
-    up = tl.zeros((ROWS, HIDDEN), dtype=tl.float32)
+    # One product for both: its even columns are gate's, its odd ones up's. The products of two
+    # adjacent columns are in the same thread, so taking them apart moves nothing. Two products
+    # would read x twice, and Triton would lay all warps along the rows, which on an A100 reads
+    # shared memory 2.6 times as often per multiplication.
+    column = tl.arange(0, 2 * HIDDEN)
+    feature = first + column // 2
+    weights = tl.where(
+        column % 2 == 0, gate_ptr + feature * gate_stride, up_ptr + feature * up_stride
+    )
+    both = tl.zeros((ROWS, 2 * HIDDEN), dtype=tl.float32)
     for start in range(0, dim, DIM):
         place = start + tl.arange(0, DIM)
         x = tl.load(
@@ -33,18 +41,13 @@ def projections(
             mask=(row[:, None] < rows) & (place[None, :] < dim),
             other=0.0,
         )
-        inside = (place[:, None] < dim) & (column[None, :] < hidden)
-        gate_weight = tl.load(
-            gate_ptr + column[None, :] * gate_stride + place[:, None], mask=inside, other=0.0
-        )
-        up_weight = tl.load(
-            up_ptr + column[None, :] * up_stride + place[:, None], mask=inside, other=0.0
+        weight = tl.load(
+            weights[None, :] + place[:, None],
+            mask=(place[:, None] < dim) & (feature[None, :] < hidden),
+            other=0.0,
         )
         if EXACT:
-            x = x.to(tl.float32)
-            gate = tl.dot(x, gate_weight.to(tl.float32), gate, input_precision="ieee")
-            up = tl.dot(x, up_weight.to(tl.float32), up, input_precision="ieee")
+            both = tl.dot(x.to(tl.float32), weight.to(tl.float32), both, input_precision="ieee")
         else:
-            gate = tl.dot(x, gate_weight, gate)
-            up = tl.dot(x, up_weight, up)
-    return gate, up
+            both = tl.dot(x, weight, both)
+    return both.reshape(ROWS, HIDDEN, 2).split()
