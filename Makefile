@@ -12,7 +12,7 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo wheels browser test test-all bench docs gpu-captures gpu-check clean
+.PHONY: demo wheels browser test test-all answers bench docs gpu-captures gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -34,6 +34,11 @@ browser:
 # a process of its own.
 test-all: export TRACEKIT_TEST_ALL = 1
 test-all: test
+
+# Prints in words how the answers to every trace differ from those in tests/answers.json; with
+# ACCEPT=1, commits them there. NAMES="mtia pair" analyzes only traces with such a name. Takes minutes.
+answers: .venv/installed
+	@$(BIN)/python -m tests.answers $(if $(ACCEPT),--accept) $(NAMES)
 
 # Loads a generated trace with tracekit and with other tools, and prints one table; then what
 # remedies promise beside what they gain. Takes minutes.
