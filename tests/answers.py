@@ -173,7 +173,7 @@ def _shown(at: tuple[Any, ...], mine: dict[Any, Any], other: dict[Any, Any]) -> 
 
 def _unit(at: tuple[Any, ...], value: Any) -> str:
     if isinstance(value, float):
-        return percent(value)
+        return f"{value:.3g} times" if at[-1] == "flip" else percent(value)
     if isinstance(value, int) and not isinstance(value, bool) and str(at[-1]).endswith("_ns"):
         return duration(value)
     return "none" if value is None else str(value)

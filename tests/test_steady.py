@@ -16,6 +16,9 @@ from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tests.traces import slice_event
+from tracekit.replay.speeds import Speed
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.regime import slower_sides
 
 SEEDS = sample("random programs with planted one-offs", range(1000), range(8))
 
@@ -234,9 +237,19 @@ def test_a_thread_that_waits_does_not_hide_the_device_in_a_real_trace(shared_ver
     assert any("before the first GPU op" in why for why in analysis.verdict.why)
 
 
-def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_verdict):
-    verdict = shared_verdict("mtia-inference.json.gz").verdict
+def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_verdict, capsys):
+    from tracekit.reporters import explain
+
+    analysis = shared_verdict("mtia-inference.json.gz")
+    verdict = analysis.verdict
     assert verdict.regime == "compute-bound"
+    assert verdict.margin == pytest.approx(0.045, abs=0.001)
+    explain.render(analysis, Thresholds())
+    assert "+0.045 of the window: compute-bound" in " ".join(capsys.readouterr().out.split())
+    # The map of other speeds agrees, though the replays alone say that a faster host gains more.
+    gains = analysis.causal.gains
+    now = Speed(1, 1, 1, gains.window_ns, gains.host, gains.device, 0.0)
+    assert slower_sides([now], analysis) == ["device"]
     assert any("idle for only" in why for why in verdict.why)
     assert any("capped at the device's idle share (4.7 %)" in why for why in verdict.why)
     assert not any("equally long" in why for why in verdict.why)
