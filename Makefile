@@ -14,7 +14,7 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo wheels browser shells checks test test-all bench docs gpu-check clean
+.PHONY: demo wheels browser shells checks test test-all answers bench docs gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -46,6 +46,11 @@ shells:
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends fish zsh >/dev/null; } || \
 	  echo 'no fish or zsh: their completion is not tested (on Debian: apt install fish zsh)' >&2
+
+# Prints in words how the answers to every trace differ from those in tests/answers.json; with
+# ACCEPT=1, commits them there. NAMES="mtia pair" analyzes only traces with such a name. Takes minutes.
+answers: .venv/installed
+	@$(BIN)/python -m tests.answers $(if $(ACCEPT),--accept) $(NAMES)
 
 # Loads a generated trace with tracekit and with other tools, and prints one table; then what
 # remedies promise beside what they gain. Takes minutes.

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 import tracekit
+from tests.answers import compact, differing
 from tests.atoms import (
     MS,
     US,
@@ -85,6 +86,7 @@ def test_what_bounds_a_run_is_found(cause, tmp_path):
     assert regime is None or analysis.verdict.regime == regime
     if predicted is not None:
         assert predicted == pytest.approx(truth(CONTROLS[cause], [f"{cause}*0"]), rel=0.02)
+    assert differing(f"control {cause}", compact(analysis)) == []
 
 
 @pytest.mark.thorough

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 import tracekit
@@ -19,6 +23,7 @@ from tracekit.replay.whatif import what_if
 from tracekit.text import duration
 from tracekit.thresholds import QueryThresholds, Thresholds
 from tracekit.verdict.analyze import gather
+from tracekit.verdict.regime import REGIMES
 
 # -- the main device -------------------------------------------------------------------------------
 
@@ -185,6 +190,39 @@ def test_a_trace_without_gpu_ops_has_the_same_steps(marks, tmp_path):
     with traces.load(tmp_path, [*marks, traces.operator("aten::mm", 20, 50)]) as run:
         steps = [each.window.span_ns for each in run.verdict().steps]
         assert (steps, run.ask("overview")[0]["steps"]) == ([100_000], 1)
+
+
+# -- what bounds a run -----------------------------------------------------------------------------
+
+
+def test_no_reporter_compares_gains_or_holds_a_regimes_name():
+    """tracekit/verdict/regime.py judges, for all."""
+    judging = []
+    for file in (Path(tracekit.__file__).parent / "reporters").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            text = ast.unparse(node)
+            names = isinstance(node, ast.Constant) and text[1:-1] in REGIMES.values()
+            compares = (
+                isinstance(node, ast.Compare)
+                and not isinstance(node.ops[0], ast.Is | ast.IsNot)
+                and re.search(r"\b(host|device|network)_gain\b|\bgains\.|\bmargin\b", text)
+            )
+            judging += [f"{file.name}: {text}"] * bool(names or compares)
+    assert judging == []
+
+
+def test_at_the_flip_the_other_side_gains_more(shared_database):
+    run = shared_database("simulated-overhead-bound.json.gz")
+    flip = run.verdict().causal.flip
+
+    def gained(faster, side):
+        before = f"host*{1 / faster}"
+        halved = f"host*{0.5 / faster}" if side == "host" else "device*0.5"
+        changes = [halved] if side == "host" else [before, halved]
+        return run.whatif(before).predicted_ns - run.whatif(*changes).predicted_ns
+
+    assert gained(flip, "device") > gained(flip, "host")
+    assert gained(flip / 1.15, "device") <= gained(flip / 1.15, "host")
 
 
 # -- the launch queue ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tracekit
+from tests.answers import compact, differing
 from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import write
 from tests.simulator import Machine, Simulation
@@ -27,22 +28,22 @@ def control(name: str) -> ModuleType:
 
 
 def fixes(control: ModuleType, program: list[Any], folder):
-    """What is advised on a run of the program, and the length of its device's span."""
+    """What is advised on a run of the program, its analysis and the length of its device's span."""
     machine = getattr(control, "MACHINE", Machine())
     simulation = Simulation(program, machine)
     path = write(folder / "trace.json", simulation, **getattr(control, "METADATA", {}))
     with tracekit.load(path) as run:
-        found = examined(run, 1)[1]
+        analysis, found, _ = examined(run, 1)
     assert found is not None
-    return found.advice, simulation.span_ns
+    return found.advice, analysis, simulation.span_ns
 
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", sorted(QUERIES))
 def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
     known = control(name)
-    advice, faulty_ns = fixes(known, known.faulty(), tmp_path)
-    others, fixed_ns = fixes(known, known.fixed(), tmp_path)
+    advice, analysis, faulty_ns = fixes(known, known.faulty(), tmp_path)
+    others, _, fixed_ns = fixes(known, known.fixed(), tmp_path)
     mine = next(each for each in advice if query_of(each.remedy) == name)
     # What stands apart follows the rest.
     apart = catalogue()[mine.remedy].is_apart
@@ -52,6 +53,7 @@ def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
     real_ns = faulty_ns - fixed_ns
     assert abs(mine.saves_ns - real_ns) <= CLOSE * real_ns, (mine.saves_ns, real_ns)
     assert name not in {query_of(each.remedy) for each in others if not each.once}
+    assert differing(f"fault {name}", compact(analysis)) == []
 
 
 def test_each_query_has_words_and_each_remedy_of_what_recurs_has_a_query():
@@ -88,7 +90,7 @@ def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, 
         ops = [operator("aten::add", 15 * US, Launch(5 * US, (kernel,)))] * 40
         return [step(n, *ops) for n in range(4)] + [Sync(2 * US)]
 
-    advice, span_ns = fixes(ModuleType("plain"), program(1), tmp_path)
+    advice, _, span_ns = fixes(ModuleType("plain"), program(1), tmp_path)
     found = [each for each in advice if each.remedy == "larger-batch"]
     assert [each.change for each in found] == ([f"batch*{times}"] if times else [])
     if times:

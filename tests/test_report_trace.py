@@ -24,6 +24,7 @@ from tracekit.reporters.html.sections.host import delays, queue, synchronization
 from tracekit.reporters.html.sections.timeline import timeline
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.trace import trace_view
+from tracekit.verdict.regime import REGIMES
 
 # No figure has more rows, whatever the length of the trace.
 MOST_ROWS = 6_000
@@ -57,6 +58,7 @@ def test_each_point_of_the_map_is_what_a_replay_predicts(run, subject):
         [point] = rows.filter(host=host, device=device).to_dicts()
         assert point["window_ns"] == found.predicted_ns
     [now] = rows.filter(host=1, device=1).to_dicts()
+    assert REGIMES[now["bound_by"]] == run.verdict().verdict.regime
     gains = run.verdict().causal.gains
     assert (now["host_gain"], now["device_gain"]) == pytest.approx((gains.host, gains.device))
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.answers import compact, differing
 from tests.conftest import (
     SHARED_TRACES,
     expected_numbers,
@@ -17,6 +18,15 @@ from tests.conftest import (
 from tests.sampling import sample
 
 every_trace = pytest.mark.parametrize("name", trace_names())
+
+
+def judged_once(names):
+    """Parameters whose tests share a worker, and so an analysis."""
+    return [
+        pytest.param(each, marks=pytest.mark.xdist_group(each)) if isinstance(each, str) else each
+        for each in names
+    ]
+
 
 # Every query takes seconds on a large one.
 ASKED = sample(
@@ -37,7 +47,7 @@ _IDLE = {
 }
 
 
-@pytest.mark.parametrize("name", shared_trace_names())
+@pytest.mark.parametrize("name", judged_once(shared_trace_names()))
 def test_numbers_are_exactly_those_expected(name, shared_verdict):
     expected = expected_numbers()[name]
     found = json.loads(json.dumps(shared_verdict(name).as_dict()))
@@ -55,6 +65,12 @@ def test_numbers_are_exactly_those_expected(name, shared_verdict):
         else:
             actual = found["gpu"][key]
         assert actual == value, key
+
+
+@pytest.mark.parametrize("name", judged_once(trace_names()))
+def test_answers_are_the_committed_ones(name, shared_verdict):
+    answer = compact(shared_verdict(name))
+    assert differing(name.removesuffix(".json.gz"), answer) == []
 
 
 @pytest.mark.sampled(2)

@@ -236,6 +236,24 @@ def test_a_cause_that_gains_next_to_nothing_is_no_bottleneck():
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math")
 
 
+@pytest.mark.parametrize(
+    ("busy", "host", "device", "regime", "margin"),
+    [
+        (50, 0.3, 0.1, "overhead-bound", -0.2),
+        (50, 0.1, 0.3, "compute-bound", 0.2),
+        # The idle 3 % cap the host's gain.
+        (97, 0.3, 0.1, "compute-bound", 0.07),
+        # Neither gains enough: time decides, whichever gains more.
+        (96, 0.3, 0.01, "compute-bound", 0.03),
+        (99, 0.04, 0.01, "compute-bound", 0.0),
+        (20, 0.01, 0.04, "overhead-bound", -0.03),
+    ],
+)
+def test_the_margin_has_the_sign_of_the_regime(busy, host, device, regime, margin):
+    verdict = judge(facts(busy, 100 - busy), found=causal(host=host, device=device))
+    assert (verdict.regime, verdict.margin) == (regime, pytest.approx(margin))
+
+
 def test_a_faster_host_gains_no_more_than_the_idle_time():
     verdict = judge(facts(97, 3), found=causal(host=0.3, device=0.1, math=0.2, python=0.4))
     assert verdict.regime == "compute-bound"

@@ -9,6 +9,7 @@ from typing import Any
 from tracekit.budgets.figures import COUNTS, Figures
 from tracekit.errors import TracekitError
 from tracekit.text import duration, printable
+from tracekit.verdict.regime import REGIMES
 
 # A step is a mean of several, which need not be equal.
 _SLACK = 0.001
@@ -35,7 +36,7 @@ def check_budget(budget: Mapping[str, Any]) -> None:
             known = ", ".join((*COUNTS, *_OTHER))
             raise TracekitError(f"{name!r} is no figure that a budget can have: it has {known}")
         if name == "regime":
-            is_sound = value in ("overhead-bound", "compute-bound")
+            is_sound = value in REGIMES.values()
         elif name == "kernels_by_class":
             is_sound = isinstance(value, Mapping) and all(map(is_number, value.values()))
         else:

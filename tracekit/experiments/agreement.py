@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tracekit.text import share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
+from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
 
 @dataclass(frozen=True)

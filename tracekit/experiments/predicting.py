@@ -11,8 +11,8 @@ from tracekit.replay.whatif import Replay
 from tracekit.run import Database
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import UNKNOWN
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.regime import UNKNOWN
 
 # A ratio and its arithmetic, or None and the reason why there is no prediction.
 Prediction = tuple[float | None, str]

@@ -24,9 +24,6 @@ from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import Bounds, Steps, gpu_active_lengths
 
 _HALF = 0.5
-# Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
-# five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
-_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,8 @@ class Causal:
 
     gains: Gains
     flip: float | None
-    """How many times faster the side that bounds the window has to be before halving the other
-    side gains more; None if it does not even at `fastest` times (tracekit/thresholds.py)."""
+    """How many times faster the side that bounds the window has to be before the verdict's margin
+    changes its sign; None if it does not even at `fastest` times (tracekit/verdict/regime.py)."""
     undilated: tuple[float, float] | None
     """The gains of host and device without the profiler's own cost; None if `capture` did not
     measure that cost, or found none."""
@@ -155,8 +152,8 @@ class WindowGains:
         ops = set(steps.op[steps.step == number].tolist()) if found else set()
         return [each for each in found if each.ops <= ops]
 
-    def causal(self, kind: str, number: int) -> Causal:
-        """The gains with the critical path and the speed at which the verdict flips."""
+    def causal(self, kind: str, number: int, flip: float | None) -> Causal:
+        """The gains with the critical path, and with the speed at which the verdict flips."""
         gains = self.gains(kind, number)
         window = self.window(kind, number)
         path = window.path(self.replay.run(steady=self.steady))
@@ -164,7 +161,7 @@ class WindowGains:
         graph = self.replay.graph
         return Causal(
             gains=gains,
-            flip=self._flip(window, "host" if gains.host > gains.device else "device"),
+            flip=flip,
             undilated=self._undilated(window),
             path={cause: ns / total for cause, ns in path.by_cause.items()},
             links=[asdict(link) for link in path.links],
@@ -217,32 +214,24 @@ class WindowGains:
             for measured, length in zip(self._measured_ns, self._lengths(run), strict=True)
         ]
 
-    def _flip(self, window: ReplayedWindow, side: str) -> float | None:
-        """How many times faster `side` has to be before halving the other side gains more."""
-        other = "device" if side == "host" else "host"
-
-        def flipped(faster: float) -> bool:
-            mine = window.length(self._scaled(**{side: _HALF / faster}))
-            theirs = window.length(self._scaled(**{side: 1 / faster, other: _HALF}))
-            return theirs < mine
-
-        fastest = self.replay.thresholds.fastest
-        if not flipped(fastest):
-            return None
-        low, high = 0.0, 1.0
-        for _ in range(_TRIES):
-            middle = (low + high) / 2
-            low, high = (low, middle) if flipped(fastest**middle) else (middle, high)
-        return float(fastest**high)
+    def halved(
+        self, window: ReplayedWindow, host: float = 1.0, device: float = 1.0
+    ) -> tuple[int, float, float]:
+        """With the sides' work scaled by these factors: a window's length, and what halving the
+        host's or the device's work gains then."""
+        length = window.length(self._scaled(host=host, device=device))
+        halves = (
+            window.length(self._scaled(host=host * _HALF, device=device)),
+            window.length(self._scaled(host=host, device=device * _HALF)),
+        )
+        host_gain, device_gain = ((length - half) / length if length else 0.0 for half in halves)
+        return length, host_gain, device_gain
 
     def _undilated(self, window: ReplayedWindow) -> tuple[float, float] | None:
         if self.dilation is None or self.dilation <= 1:
             return None
-        real = 1 / self.dilation
-        length = window.length(self._scaled(host=real))
-        host = window.length(self._scaled(host=real * _HALF))
-        device = window.length(self._scaled(host=real, device=_HALF))
-        return ((length - host) / length, (length - device) / length) if length else None
+        length, host, device = self.halved(window, host=1 / self.dilation)
+        return (host, device) if length else None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from tracekit.advice.catalogue import Remedy
 from tracekit.advice.model import Advice, FixList, Together
 from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, percent, printable
+from tracekit.verdict.regime import weigh
 
 SHOWN = 10
 _PLACE = 60
@@ -123,11 +124,11 @@ def _together(out: Console, together: Together) -> None:
     if not together.bound_by:
         return
     cause, part = max(together.bound_by.items(), key=lambda item: item[1])
-    device, host = together.device_gain, together.host_gain
-    regime, side = ("compute-bound", "device") if device >= host else ("overhead-bound", "host")
+    bound = weigh(together.host_gain, together.device_gain)
+    gain = bound.host if bound.side == "host" else bound.device
     out.print(
-        f"Then the run is {regime} (halving the {side}'s work would gain "
-        f"{percent(max(device, host))}), and {percent(part)} of its critical path is {cause}."
+        f"Then the run is {bound.regime} (halving the {bound.side}'s work would gain "
+        f"{percent(gain)}), and {percent(part)} of its critical path is {cause}."
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
+
 # What a host thread does, and why a device waits for it.
 HOST = {
     "launch": "#e69f00",
@@ -42,9 +44,9 @@ DEVICE = {
 }
 
 REGIME = {
-    "overhead-bound": "#d55e00",
-    "compute-bound": "#009e73",
-    "unknown": "#7f7f7f",
+    OVERHEAD: "#d55e00",
+    COMPUTE: "#009e73",
+    UNKNOWN: "#7f7f7f",
 }
 
 # The runs of a comparison, and whether a part takes longer or shorter in b than in a.

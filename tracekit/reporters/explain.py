@@ -17,6 +17,7 @@ from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.analyze import QUERIES
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.regime import bound_of_verdict
 from tracekit.verdict.run_model import RUN_QUERIES
 
 
@@ -66,19 +67,30 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresh
     for name, gain in changes.items():
         table.add_row(name, share(gain, 1), duration(round((1 - gain) * gains.window_ns)))
     out.print(table)
-    margin = gains.device - gains.host
-    out.print(
-        f"margin = device*0.5 - host*0.5 = {share(gains.device, 1)} - {share(gains.host, 1)} = "
-        f"{margin:+.3f} of the window: "
-        + ("overhead-bound" if margin < 0 else "compute-bound")
-        + " if the margin is clear"
-    )
-    side = "host" if margin < 0 else "device"
+    bound = bound_of_verdict(analysis, limits)
+    assert bound is not None
+    if bound.is_capped:
+        idle = share(bound.host, 1)
+        out.print(
+            f"host*0.5 counts up to the device's idle share: {idle} of {share(gains.host, 1)}"
+        )
+    subtracted = f"{share(bound.device, 1)} - {share(bound.host, 1)}"
+    if bound.by_time:
+        out.print(
+            f"margin = |device*0.5 - host*0.5| = |{subtracted}|: both under small_gain, so time "
+            f"gives its sign: {bound.margin:+.3f} of the window: {bound.regime}"
+        )
+    else:
+        out.print(
+            f"margin = device*0.5 - host*0.5 = {subtracted} = {bound.margin:+.3f} of the window: "
+            f"{bound.regime}"
+        )
     if causal.flip is None:
         least = f"K = 1/{limits.fastest:.0f}"
-        out.print(f"flip: with {side}*K, the margin keeps its sign down to {least}")
+        out.print(f"flip: with {bound.side}*K, the margin keeps its sign down to {least}")
     else:
-        out.print(f"flip: with {side}*K, the margin changes its sign at K = 1/{causal.flip:.2f}")
+        at = f"K = 1/{causal.flip:.2f}"
+        out.print(f"flip: with {bound.side}*K, the margin changes its sign at {at}")
 
 
 def _path(out: Console, causal: Causal) -> None:

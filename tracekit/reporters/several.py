@@ -16,6 +16,7 @@ from tracekit.reporters.page import clipped, console
 from tracekit.reporters.parts import devices_of
 from tracekit.text import duration, percent, printable, share
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.regime import UNKNOWN
 from tracekit.verdict.run_model import RunVerdict
 
 _SIDE_BY_SIDE = 3
@@ -64,7 +65,7 @@ def summary(analyses: Sequence[Analysis]) -> str:
         of = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
         regimes.append(
             f"{causes.total()} {regime} (by {of})"
-            if regime != "unknown"
+            if regime != UNKNOWN
             else f"{causes.total()} unknown"
         )
     spans = sorted(each.window.span_ns for each in analyses)

@@ -20,8 +20,8 @@ from tracekit.replay.ranks import whatif as run_whatif
 from tracekit.schemas.classes import Classes, Schema, closed
 from tracekit.schemas.rows import columns_of, row_schema
 from tracekit.verdict import model as analysis
-from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.verdict.confidence import LEVELS
+from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.verdict.run_model import RunVerdict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

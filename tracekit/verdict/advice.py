@@ -1,4 +1,4 @@
-"""The names of the regimes, what to try next for each bottleneck, and the fix list of a verdict."""
+"""What to try next for each bottleneck, and the fix list of a verdict."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from tracekit.errors import TracekitError
 from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Launch, Trace, Verdict
+from tracekit.verdict.regime import UNKNOWN
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList, Judged
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
     from tracekit.replay.whatif import Replay
-
-OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 
 NEXT = {
     "launch": "Launch less: capture the step as a CUDA graph "

@@ -29,6 +29,7 @@ from tracekit.verdict.model import (
     Trace,
     Window,
 )
+from tracekit.verdict.regime import flip_of
 from tracekit.verdict.sites import Sites, events_of, name_links, sites_of, sites_of_each
 from tracekit.verdict.steady import hardly_longer, repeats_nothing
 
@@ -185,7 +186,10 @@ def _examination(
             if others and hardly_longer(each.window, others[0].window, thresholds):
                 regime = (others[0].regime, others[0].bottleneck)
             others.append(Period(each.window, each.gpu, each.idle, each.host, gains, *regime))
-    causal = replayed.causal(*_number(replayed, main)) if replayed else None
+    causal = None
+    if replayed:
+        place = _number(replayed, main)
+        causal = replayed.causal(*place, flip_of(main, replayed, place, thresholds))
     phases = _phases(replayed, thresholds) if replayed else []
     found = replayed.replay.one_offs if replayed else []
     advised = replayed or replayed_host(replay)

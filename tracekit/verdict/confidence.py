@@ -7,10 +7,17 @@ from dataclasses import replace
 from tracekit.replay.gains import Causal
 from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.verdict.cpu import host_doubts
 from tracekit.verdict.model import Beside, Facts, Finding, Verdict
-from tracekit.verdict.regime import accounted, host_gain
+from tracekit.verdict.regime import (
+    COMPUTE,
+    OVERHEAD,
+    REGIMES,
+    UNKNOWN,
+    accounted,
+    bound_of,
+    weigh,
+)
 from tracekit.verdict.steady import repeats_nothing, repetition_doubts
 
 # From the surest down; each doubt lowers it by one.
@@ -72,14 +79,14 @@ def _causal_doubts(
             f"{percent(causal.gains.unknown)} of the window is waiting that the trace does not "
             "explain."
         )
-    if facts.gpu is not None and host_gain(facts, causal.gains) < causal.gains.host:
-        doubts.append(
-            f"The device is idle for only {percent(host_gain(facts, causal.gains))} of the "
-            "window: the host gains more only if streams run side by side without slowing each "
-            "other."
-        )
     if facts.gpu is not None and facts.idle is not None:
-        by_time = accounted(facts.gpu, facts.idle, causal.gains)
+        bound = bound_of(facts, causal.gains, thresholds)
+        if bound.is_capped:
+            doubts.append(
+                f"The device is idle for only {percent(bound.host)} of the window: the host gains "
+                "more only if streams run side by side without slowing each other."
+            )
+        by_time = REGIMES[accounted(facts.gpu, facts.idle, causal.gains)]
         if by_time != verdict.regime:
             doubts.append(
                 "By time alone (device busy time against time waiting for the host), the run would "
@@ -97,7 +104,8 @@ def _causal_doubts(
         )
     if causal.undilated is not None and verdict.regime == OVERHEAD:
         host, device = causal.undilated
-        if host <= max(device, thresholds.small_gain):
+        # Without that cost, a host that gains little has slack.
+        if weigh(host, device, "device", thresholds.small_gain).regime != OVERHEAD:
             doubts.append(
                 "Without the profiler's cost to the host, halving the host's work would gain only "
                 f"{percent(host)}, halving the device's {percent(device)}."

@@ -9,8 +9,9 @@ from __future__ import annotations
 from tracekit.causes import cause_of
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import COMPUTE, NEXT, OVERHEAD, UNKNOWN
+from tracekit.verdict.advice import NEXT
 from tracekit.verdict.model import Facts, HostThread, Saving, Verdict
+from tracekit.verdict.regime import UNKNOWN, weigh
 
 _RECORD_DEVICE = (
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
@@ -60,7 +61,7 @@ def judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdic
         return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
     overhead = sum(overheads.values())
     worked = host.compute_ns + host.communication_ns
-    margin = (worked - overhead) / span
+    bound = weigh(overhead / span, worked / span)
     if host.communication_ns:
         why.append(
             f"{share(host.communication_ns, span)} is waiting for other ranks "
@@ -77,19 +78,18 @@ def judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdic
         f"{share(overhead, span)} is overhead, "
         f"the largest part of it {worst} ({share(overheads[worst], span)})."
     )
-    if margin < 0:
+    if bound.side == "host":
         del ranked["communication"]
         bottleneck = max(ranked, key=lambda name: ranked[name])
-        regime = OVERHEAD
     else:
-        regime, bottleneck = COMPUTE, _limit(host, thresholds)
+        bottleneck = _limit(host, thresholds)
         if bottleneck == "memory-bandwidth":
             why.append(
                 f"Memory limits {share(host.memory_ns, host.compute_ns)} of the compute operators' "
                 "time: by their shapes, they do few FLOPs per byte that they move."
             )
     next_ = [NEXT[bottleneck]]
-    return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, next_)
+    return Verdict(bound.regime, bottleneck, "high", fractions, why, savings, bound.margin, next_)
 
 
 def host_doubts(verdict: Verdict, host: HostThread) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tracekit.replay.gains import Causal, Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import OVERHEAD, UNKNOWN, is_captured, next_step
+from tracekit.verdict.advice import is_captured, next_step
 from tracekit.verdict.confidence import doubted
 from tracekit.verdict.cpu import judge_host
 from tracekit.verdict.limits import limit_sentences, unknown_limits_ns
@@ -21,7 +21,7 @@ from tracekit.verdict.model import (
     Saving,
     Verdict,
 )
-from tracekit.verdict.regime import host_gain, regime_of, steady_busy_ns
+from tracekit.verdict.regime import UNKNOWN, Bound, bound_of, steady_busy_ns
 from tracekit.verdict.steady import (
     named_window,
     steady_sentences,
@@ -67,7 +67,8 @@ def judge_briefly(
 ) -> tuple[str, str | None]:
     """The regime and the bottleneck of a window, without the sentences."""
     if facts.gpu is not None and facts.idle is not None and gains is not None:
-        return regime_of(facts, gains, thresholds)
+        bound = bound_of(facts, gains, thresholds)
+        return bound.regime, bound.bottleneck
     verdict = judge(facts, [], None, thresholds)
     return verdict.regime, verdict.bottleneck
 
@@ -101,8 +102,8 @@ def _judge_gpu(
     ]
     if not gains.window_ns or not span:
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, None, [])
-    margin = gains.device - host_gain(facts, gains)
-    regime, bottleneck = regime_of(facts, gains, thresholds)
+    bound = bound_of(facts, gains, thresholds)
+    regime, bottleneck, margin = bound.regime, bound.bottleneck, bound.margin
     if bottleneck is None:
         why.append(
             f"{percent(gains.unknown)} of the window is waiting that the trace does not explain: "
@@ -110,7 +111,7 @@ def _judge_gpu(
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
     busy = steady_busy_ns(gpu, gains) / max(1, span - gains.one_offs_ns)
-    why += _gain_sentences(facts, busy, causal, regime, bottleneck, thresholds)
+    why += _gain_sentences(facts, busy, causal, bound, bottleneck, thresholds)
     why += limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
     if facts.launch is not None:
@@ -131,20 +132,20 @@ def _gain_sentences(
     facts: Facts,
     busy: float,
     causal: Causal,
-    regime: str,
+    bound: Bound,
     bottleneck: str,
     thresholds: Thresholds,
 ) -> list[str]:
     gains, window = causal.gains, _replayed_window(facts, causal.gains)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
     sentences = [f"Half the host's work makes {window} {host}; half the device's, {device}."]
-    capped = host_gain(facts, gains)
-    if max(capped, gains.device) < thresholds.small_gain:
-        waited = "more" if regime == OVERHEAD else "less"
+    is_host = bound.side == "host"
+    if bound.by_time:
+        waited = "more" if is_host else "less"
         by_time = f"by time alone, the GPU spent {waited} time waiting for the host than working"
         if gains.host >= thresholds.small_gain:
             sentences.append(
-                f"With the host's gain capped at the device's idle share ({percent(capped)}), "
+                f"With the host's gain capped at the device's idle share ({percent(bound.host)}), "
                 f"neither helps much; {by_time}."
             )
         elif busy >= thresholds.busy_share:
@@ -155,13 +156,13 @@ def _gain_sentences(
         else:
             sentences.append(f"Neither helps much; {by_time}.")
     elif causal.flip is not None:
-        side, other = ("host", "GPU") if regime == OVERHEAD else ("GPU", "host")
+        side, other = ("host", "GPU") if is_host else ("GPU", "host")
         sentences.append(
             f"The {other} becomes the bottleneck only if the {side} gets about "
             f"{causal.flip:.2g} times faster."
         )
     else:
-        side = "host" if regime == OVERHEAD else "GPU"
+        side = "host" if is_host else "GPU"
         sentences.append(
             f"The {side} stays the bottleneck even if it gets {thresholds.fastest:.0f} times "
             "faster."
@@ -174,13 +175,13 @@ def _gain_sentences(
         ][:3]
         rest = f" Removing other causes: {', '.join(others)}." if others else ""
         # Where kernels of unknown limit may count as well, the next sentence gives the bound.
-        bound = "" if gains.removed_at_most.get(bottleneck, 0.0) > saved else "at most "
+        at_most = "" if gains.removed_at_most.get(bottleneck, 0.0) > saved else "at most "
         sentences.append(
-            f"Removing {bottleneck} would save {bound}{percent(saved)} "
+            f"Removing {bottleneck} would save {at_most}{percent(saved)} "
             f"({duration(round(saved * gains.window_ns))}).{rest}"
         )
     captured = is_captured(facts.launch, thresholds)
-    if regime == OVERHEAD and gains.cuda_graph >= thresholds.named_gain and not captured:
+    if is_host and gains.cuda_graph >= thresholds.named_gain and not captured:
         sentences.append(
             f"With free launches, as in a CUDA graph, {named_window(facts.window)} would be "
             f"{_gained(gains.cuda_graph, thresholds)}."

@@ -6,7 +6,7 @@ from tracekit.causes import UNKNOWN_LIMIT
 from tracekit.replay.gains import Gains
 from tracekit.text import share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import OVERHEAD
+from tracekit.verdict.regime import OVERHEAD
 
 
 def unknown_limits_ns(cause: str, gains: Gains) -> int | None:

@@ -163,9 +163,10 @@ class Verdict:
     `shares` are fractions of the window. `margin` tells how clear the regime is, also as a fraction
     of the window: with GPU ops, the gain from halving the device's work less the gain from halving
     the host's; without, the time of compute operators and of waits for other ranks less all other
-    time. A positive margin means compute-bound, a negative one overhead-bound; if neither gain
-    reaches the threshold `small_gain`, the regime follows from busy and waiting time instead. None:
-    nothing to judge by.
+    time. A positive margin means compute-bound, a negative one overhead-bound. What the host gains
+    counts up to the device's idle share. If neither gain reaches the threshold `small_gain`, the
+    regime, and with it the margin's sign, follows from busy and waiting time instead. None: nothing
+    to judge by.
     """
 
     regime: str

@@ -1,45 +1,114 @@
-"""The regime and the bottleneck of a window with GPU ops.
+"""What bounds a window, by how much: the host's gain weighed against the device's.
 
 A run is overhead-bound if halving the host's work gains more than halving the device's, and
 compute-bound if it gains less (tracekit/replay). If neither gains the threshold `small_gain`, the
-accounting decides: whether the device spent more time busy than waiting for the host.
+accounting decides: whether the device spent more time busy than waiting for the host. All that
+judge or show a regime, a margin, a side or a flip get it from here.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
 from tracekit.causes import OF_DEVICE, OF_HOST
-from tracekit.replay.gains import Gains
-from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
-from tracekit.verdict.model import Facts, Gpu, Idle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.replay.gains import Gains, WindowGains
+    from tracekit.replay.speeds import Speed
+    from tracekit.thresholds import Thresholds
+    from tracekit.verdict.model import Analysis, Facts, Gpu, Idle
+
+OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
+# The regime in which each side bounds a run.
+REGIMES = {"host": OVERHEAD, "device": COMPUTE}
+# Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
+# five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
+_TRIES = 5
 
 
-def regime_of(facts: Facts, gains: Gains, thresholds: Thresholds) -> tuple[str, str | None]:
-    """The regime and the bottleneck by gains, or by the accounting if neither side gains."""
-    gpu, idle, host = facts.gpu, facts.idle, host_gain(facts, gains)
-    assert gpu is not None and idle is not None
+@dataclass(frozen=True)
+class Bound:
+    """What bounds a window."""
+
+    regime: str
+    side: str
+    """`host` or `device`: the side that bounds it, or that the gains point to if the regime is
+    unknown."""
+    margin: float
+    """How clear that is, as a fraction of the window: the device's gain less the host's. Positive
+    on the device's side, negative on the host's, also if the accounting decides."""
+    host: float
+    """What halving the host's work gains, at most the device's idle share."""
+    device: float
+    """What halving the device's work gains."""
+    by_time: bool = False
+    """Neither gains enough, so the accounting decided."""
+    is_capped: bool = False
+    """Replays alone say that the host gains more than the device's idle share."""
+    bottleneck: str | None = None
+    """The cause, on that side, whose removal gains most; None if the regime is unknown."""
+
+
+def weigh(host: float, device: float, by_time: str | None = None, least: float = 0.0) -> Bound:
+    """What bounds a window in which halving the host's or the device's work gains this.
+
+    Args:
+        by_time: the side that the accounting finds, which decides if neither gains `least`.
+    """
+    decides = by_time is not None and max(host, device) < least
+    side = by_time if decides and by_time else "host" if host > device else "device"
+    apart = abs(device - host)
+    margin = -apart if side == "host" else apart
+    return Bound(REGIMES[side], side, margin, host, device, decides)
+
+
+def bound_of(facts: Facts, gains: Gains, thresholds: Thresholds) -> Bound:
+    """What bounds a window of a device, and its bottleneck."""
+    assert facts.gpu is not None and facts.idle is not None
+    host = capped(gains.host, gains.window_ns, _capping_ns(facts, gains))
+    by_time = accounted(facts.gpu, facts.idle, gains)
+    found = weigh(host, gains.device, by_time, thresholds.small_gain)
     # If unexplained waits belonged to one side, halving that side would gain half of them.
-    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(gains.device - host):
-        return UNKNOWN, None
-    if max(host, gains.device) < thresholds.small_gain:
-        regime = accounted(gpu, idle, gains)
-    else:
-        regime = OVERHEAD if host > gains.device else COMPUTE
-    return regime, _bottleneck(regime, gains, thresholds)
+    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(found.margin):
+        open_ = weigh(host, gains.device)
+        return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
+    bottleneck = _bottleneck(found.side, gains, thresholds)
+    return replace(found, is_capped=host < gains.host, bottleneck=bottleneck)
 
 
-def host_gain(facts: Facts, gains: Gains) -> float:
+def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound | None:
+    """What bounds the window of a verdict; None without replays."""
+    if analysis.causal is None:
+        return None
+    from tracekit.verdict.model import Facts
+
+    facts = Facts(analysis.window, analysis.gpu, analysis.idle, analysis.launch, analysis.host)
+    return bound_of(facts, analysis.causal.gains, thresholds)
+
+
+def capped(host: float, window_ns: float, busy_ns: float | None) -> float:
     """The gain from halving the host's work, but at most the device's idle share.
 
     A replay runs streams side by side without slowing each other, so a faster host may seem to
-    gain more than the time in which the device is idle. A step's gain and its idle time belong to
-    different intervals, so a step's gain is left as it is.
+    gain more than the time in which the device is idle.
+
+    Args:
+        busy_ns: the device's busy time in the window; None: the gain is left as it is.
     """
-    assert facts.gpu is not None
-    if facts.window.kind == "step" or not gains.window_ns:
-        return gains.host
-    idle = 1 - steady_busy_ns(facts.gpu, gains) / gains.window_ns
-    return min(gains.host, max(idle, 0.0))
+    if busy_ns is None or not window_ns:
+        return host
+    return min(host, max(1 - busy_ns / window_ns, 0.0))
+
+
+def _capping_ns(facts: Facts, gains: Gains) -> int | None:
+    """The busy time that caps the host's gain. A step's gain and its idle time belong to different
+    intervals, so a step's gain is left as it is."""
+    if facts.gpu is None or facts.window.kind == "step":
+        return None
+    return steady_busy_ns(facts.gpu, gains)
 
 
 def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
@@ -48,10 +117,10 @@ def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
 
 
 def accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
-    """The regime by time alone: the device's busy time against its time waiting for the host,
-    one-offs aside."""
+    """The side that bounds a window by time alone: the device's busy time against its time waiting
+    for the host, one-offs aside."""
     waited_ns = _waited_ns(idle) - (gains.one_offs_ns - gains.device_one_offs_ns)
-    return OVERHEAD if waited_ns > steady_busy_ns(gpu, gains) else COMPUTE
+    return "host" if waited_ns > steady_busy_ns(gpu, gains) else "device"
 
 
 def _waited_ns(idle: Idle) -> int:
@@ -61,11 +130,60 @@ def _waited_ns(idle: Idle) -> int:
     return idle.host_late_ns - latency + idle.device_in_launch_ns + idle.after_last_op_ns
 
 
-def _bottleneck(regime: str, gains: Gains, thresholds: Thresholds) -> str:
-    """The cause, on the regime's side, whose removal gains most."""
-    names = OF_HOST if regime == OVERHEAD else OF_DEVICE
+def _bottleneck(side: str, gains: Gains, thresholds: Thresholds) -> str:
+    """The cause, on that side, whose removal gains most."""
+    names = OF_HOST if side == "host" else OF_DEVICE
     best = max(names, key=lambda name: gains.removed.get(name, 0.0))
     if gains.removed.get(best, 0.0) >= thresholds.named_gain:
         return best
     # Two chains are equally long, so removing one gains nothing: take the cause with most time.
     return max(names, key=lambda name: gains.work_ns.get(name, 0))
+
+
+# -- at other speeds -------------------------------------------------------------------------------
+
+
+def flip_of(
+    facts: Facts, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
+) -> float | None:
+    """How many times faster the side that bounds a window has to be before the margin changes its
+    sign; None if it does not even at `fastest` times. `place` is as `WindowGains.gains` names it.
+    """
+    gains, window = replayed.gains(*place), replayed.window(*place)
+    side = bound_of(facts, gains, thresholds).side
+    busy_ns = _capping_ns(facts, gains)
+
+    def flipped(faster: float) -> bool:
+        length, host, device = replayed.halved(window, **{side: 1 / faster})
+        still_ns = busy_ns and busy_ns / (faster if side == "device" else 1)
+        margin = weigh(capped(host, length, still_ns), device).margin
+        return margin > 0 if side == "host" else margin < 0
+
+    fastest = thresholds.fastest
+    if not flipped(fastest):
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(_TRIES):
+        middle = (low + high) / 2
+        low, high = (low, middle) if flipped(fastest**middle) else (middle, high)
+    return float(fastest**high)
+
+
+def slower_sides(speeds: Sequence[Speed], analysis: Analysis) -> list[str]:
+    """What bounds the verdict's window at each combination of speeds: `host`, `device`, or
+    `network` if most of what a faster device gains is the network's. At the recorded speeds, it is
+    the verdict's side."""
+    verdict_side = {regime: side for side, regime in REGIMES.items()}.get(analysis.verdict.regime)
+    busy_ns, exposed_ns = None, 0
+    if analysis.gpu and analysis.causal and analysis.window.kind != "step":
+        busy_ns = steady_busy_ns(analysis.gpu, analysis.causal.gains)
+        exposed_ns = min(busy_ns, analysis.gpu.exposed_comm_ns)
+    found = []
+    for each in speeds:
+        still_ns = busy_ns and (busy_ns - exposed_ns) / each.device + exposed_ns / each.network
+        side = weigh(capped(each.host_gain, each.window_ns, still_ns), each.device_gain).side
+        if verdict_side and each.host == each.device == each.network == 1:
+            side = verdict_side
+        is_network = side == "device" and 2 * each.network_gain > each.device_gain
+        found.append("network" if is_network else side)
+    return found

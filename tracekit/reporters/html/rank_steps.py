@@ -21,6 +21,7 @@ from tracekit.reporters.html.rank_charts import (
 )
 from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks
 from tracekit.text import duration
+from tracekit.verdict.regime import UNKNOWN
 
 # What the cells of the matrix of steps can show.
 _SHOWN = {
@@ -101,7 +102,7 @@ def steps(ranks: Ranks, cells: pl.DataFrame) -> Figure | None:
 
 def regimes(ranks: Ranks, cells: pl.DataFrame) -> Figure | None:
     """A matrix of ranks and steps: what bounds each."""
-    if not len(cells) or cells["step"].n_unique() < 2 or set(cells["regime"]) == {"unknown"}:
+    if not len(cells) or cells["step"].n_unique() < 2 or set(cells["regime"]) == {UNKNOWN}:
         return None
     rows, left_out = _fitting(ranks, cells)
     rows = rows.select("rank", "step", "number", "bottleneck", colour="regime")

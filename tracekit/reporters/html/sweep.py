@@ -16,6 +16,7 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.page import Part, View
 from tracekit.text import printable
+from tracekit.verdict.regime import UNKNOWN
 
 # Columns of the table of points.
 _SHOWN = (
@@ -67,13 +68,13 @@ class _SweepFigures:
             "size": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.axes),
             "across": str(getattr(point, self.across)),
             "down": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.down) or "all",
-            "regime": point.regime or "unknown",
+            "regime": point.regime or UNKNOWN,
         }
 
     def sentences(self) -> list[str]:
         """What bounds the baseline, and where which variant is fastest."""
         shapes = self.found.shapes
-        regimes = Counter(each.regime or "unknown" for each in shapes)
+        regimes = Counter(each.regime or UNKNOWN for each in shapes)
         fastest = Counter(each.fastest for each in shapes if each.fastest)
         sizes = "size" if len(shapes) == 1 else "sizes"
         told = [

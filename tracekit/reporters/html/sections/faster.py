@@ -11,9 +11,7 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration
-
-# The side whose work, halved, makes the window shortest, and its regime.
-_SIDES = {"host": "overhead-bound", "device": "compute-bound"}
+from tracekit.verdict.regime import REGIMES, slower_sides
 
 
 def faster(subject: Subject) -> Figure | None:
@@ -22,16 +20,9 @@ def faster(subject: Subject) -> Figure | None:
     if not speeds:
         return None
     rows = pl.DataFrame([asdict(each) for each in speeds])
+    rows = rows.with_columns(bound_by=pl.Series(slower_sides(speeds, subject.analysis)))
     rows = rows.with_columns(
-        bound_by=pl.when(pl.col("host_gain") > pl.col("device_gain"))
-        .then(pl.lit("host"))
-        # What the device gains is mostly the network's.
-        .when(2 * pl.col("network_gain") > pl.col("device_gain"))
-        .then(pl.lit("network"))
-        .otherwise(pl.lit("device"))
-    )
-    rows = rows.with_columns(
-        colour=pl.col("bound_by").replace({**_SIDES, "network": "communication"})
+        colour=pl.col("bound_by").replace({**REGIMES, "network": "communication"})
     )
     [here] = rows.filter(host=1, device=1, network=1).rows(named=True)
     side = here["bound_by"]
