@@ -1,9 +1,10 @@
--- The elements of the events array of the trace in the variable `trace`, as JSON text in the file's order. Keys have a
--- fixed order; microseconds have no trailing zeros. What the columns do not say in full is as in the file.
+-- The elements of the events array of the trace in the variable `trace`, as JSON text in the file's order. Keys
+-- have a fixed order; microseconds have no trailing zeros. What the columns do not say in full is as in the file.
 WITH original AS (FROM verbatim WHERE trace_id = getvariable('trace'))
 SELECT text, is_event
 FROM (
-    SELECT event_id, true AS is_event, 0 AS byte_offset, coalesce(o.text, encode(coalesce(raw::VARCHAR, concat(
+    SELECT event_id, TRUE AS is_event, 0 AS byte_offset,
+        coalesce(o.text, encode(coalesce(raw::VARCHAR, concat(
         '{', concat_ws(',',
             '"ph":' || to_json(phase), '"cat":' || to_json(category), '"name":' || to_json(name),
             '"pid":' || pid, '"tid":' || tid,
@@ -13,6 +14,6 @@ FROM (
     FROM event LEFT JOIN (FROM original WHERE is_event) AS o USING (event_id)
     WHERE event.trace_id = getvariable('trace')
     UNION ALL
-    SELECT event_id, false, byte_offset, text FROM original WHERE NOT is_event AND event_id IS NOT NULL
+    SELECT event_id, FALSE, byte_offset, text FROM original WHERE NOT is_event AND event_id IS NOT NULL
 )
 ORDER BY event_id, is_event, byte_offset

@@ -27,10 +27,7 @@ def export(database: Reader, output: str | Path, trace: int | None = None) -> in
         TracekitError: when there are several traces and `trace` (a trace_id) does not choose one,
             or `output` cannot be written.
     """
-    _, traces = database.fetch(
-        "SELECT trace_id, form, metadata, text FROM trace "
-        "LEFT JOIN (FROM verbatim WHERE event_id IS NULL) USING (trace_id) ORDER BY trace_id"
-    )
+    _, traces = database.fetch(catalog.schema("read_exported"))
     chosen = [row for row in traces if trace in (None, row[0])]
     if len(chosen) != 1:
         ids = ", ".join(str(row[0]) for row in traces)
