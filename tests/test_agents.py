@@ -460,6 +460,8 @@ def test_a_lake_is_read_unless_a_link_in_it_leads_out(run, folder, tmp_path, age
     assert run("lake", "add", str(OWN_TRACES / RANK), "--to", str(folder / "lake")).returncode == 0
     assert agent.told("load", path="lake")["answer"]["rows"]
     assert agent.told("verdict", path="lake/run=data")["answer"]["verdict"]
+    counted = agent.told("sql", path="lake/run=data", statement="SELECT count(*) FROM trace")
+    assert counted["answer"]["rows"] == [[1]]
     (folder / "lake" / "out").symlink_to(tmp_path)
     assert "is outside" in agent.refused("load", path="lake")
     assert "is outside" in agent.refused("load", path="lake/run=data")
