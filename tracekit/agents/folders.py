@@ -113,7 +113,11 @@ def _exists(path: Path) -> bool:
     if os.path.lexists(path) or may_be_lake(str(path)):
         return True
     start = _before_pattern(str(path))
-    return start != path and any(start.glob(str(path.relative_to(start))))
+    try:
+        return start != path and any(start.glob(str(path.relative_to(start))))
+    except ValueError:
+        # No pattern: ** within a name.
+        return False
 
 
 def _before_pattern(path: str) -> Path:

@@ -7,13 +7,15 @@ import signal
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from anyio.to_thread import run_sync
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from tracekit import __version__
-from tracekit.agents.answers import short, text_of
+from tracekit.agents.answers import ERROR_NOTE, short, text_of
+from tracekit.agents.child import Child
 from tracekit.agents.tools import MOST_ROWS, ROWS, Told, Tools, in_tools_words
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
@@ -69,7 +71,8 @@ class _Server(MCPServer[Any]):
         except ToolError as error:
             # The arguments' errors come in several lines. Of a crash, the server's log has the
             # traceback, and the client the name of the tool alone.
-            raise type(error)(in_tools_words(str(error))) from error.__cause__
+            told = f"{in_tools_words(str(error))} {ERROR_NOTE}"
+            raise type(error)(told) from error.__cause__
 
 
 def serve(tools: Tools) -> None:
@@ -183,7 +186,7 @@ def _add_tools(made: MCPServer[Any], tools: Tools) -> None:
         )
 
     @tool("Run SQL")
-    def sql(
+    async def sql(
         path: _Path,
         statement: Annotated[
             str, Field(description="One SELECT in DuckDB's SQL; nothing can be written")
@@ -194,7 +197,15 @@ def _add_tools(made: MCPServer[Any], tools: Tools) -> None:
     ) -> CallToolResult:
         """Run one read-only SELECT on the tables and views of a trace, such as kernels, launches,
         cpu_ops, gpu_ops, steps and event; `DESCRIBE kernels` tells a view's columns."""
-        return _told(lambda: tools.sql(path, statement, timeout_s, rows, offset))
+        child = Child()
+        try:
+            return await run_sync(
+                lambda: _told(lambda: tools.sql(path, statement, timeout_s, rows, offset, child)),
+                abandon_on_cancel=True,
+            )
+        finally:
+            # The client may cancel the call.
+            child.end()
 
     @tool("Compare two runs")
     def diff(

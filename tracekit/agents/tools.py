@@ -22,6 +22,7 @@ from tracekit.agents.answers import (
     short,
     text_of,
 )
+from tracekit.agents.child import Child
 from tracekit.agents.folders import Folders
 from tracekit.agents.opened import Opened
 from tracekit.database import catalog
@@ -223,11 +224,18 @@ class Tools:
         timeout_s: float | None = None,
         rows: int = ROWS,
         offset: int = 0,
+        child: Child | None = None,
     ) -> Told:
+        """`child.end()` stops the statement."""
         page = self._page(rows, offset)
         with self._reading(path) as database:
-            database.require_select(statement)
-            asked = self._asked(database, statement, {}, (), timeout_s, page)
+            asked = (child or Child()).rows(
+                self._opened.path_of(database),
+                self._opened.resources,
+                statement,
+                page,
+                self._limit_s(timeout_s),
+            )
             findings = [row for row in database.findings() if row["severity"] in _SERIOUS]
 
         def fit(page: Page) -> Fitted:
@@ -306,8 +314,11 @@ class Tools:
             most=page.rows + 1,
             offset=page.offset,
             characters=page.characters,
-            timeout_s=min(timeout_s or self._timeout_s, self._timeout_s),
+            timeout_s=self._limit_s(timeout_s),
         )
+
+    def _limit_s(self, timeout_s: float | None) -> float:
+        return min(timeout_s or self._timeout_s, self._timeout_s)
 
     def _page(self, rows: int, offset: int) -> Page:
         return Page(min(rows, MOST_ROWS), offset, self._characters)

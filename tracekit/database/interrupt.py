@@ -47,12 +47,15 @@ def interruptible(
             result.exception(_PATIENCE_S)
         except TimeoutError:
             _left_running.set()
-        if isinstance(error, TimeoutError):
-            raise TracekitError(
-                f"the query took longer than {timeout_s:g} s: allow more time (--timeout)"
-            ) from None
+        if isinstance(error, TimeoutError) and timeout_s is not None:
+            raise took_longer(timeout_s) from None
         raise
     return result.result()
+
+
+def took_longer(timeout_s: float) -> TracekitError:
+    """The error for a query that its time limit ended."""
+    return TracekitError(f"the query took longer than {timeout_s:g} s: allow more time (--timeout)")
 
 
 def work_is_left_running() -> bool:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Item = TypeVar("Item")
 
+NEEDS_MEMORY = (
+    "SQL: the query needs more memory than is allowed: allow more (--memory-mb), or let it spill "
+    "to disk (--spill-mb)"
+)
 # Guards the count of running queries; held while DuckDB releases memory.
 _COUNTING = threading.Lock()
 # Set as DuckDB's limit for a moment, to make it release unused memory.
@@ -417,10 +421,7 @@ class Reader:
                 with self._plain(variables) as cursor:
                     yield cursor
         except duckdb.OutOfMemoryException as error:
-            raise TracekitError(
-                "SQL: the query needs more memory than is allowed: allow more (--memory-mb), or "
-                "let it spill to disk (--spill-mb)"
-            ) from error
+            raise TracekitError(NEEDS_MEMORY) from error
         except duckdb.Error as error:
             raise _sql_error(error) from error
         finally:

@@ -9,11 +9,9 @@ https://duckdb.org/docs/current/operations_manual/securing_duckdb/overview
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -122,6 +120,8 @@ class _Allowed:
 
 @cache
 def _allowed() -> _Allowed:
+    import tomllib
+
     listed = tomllib.loads((Path(__file__).parent / "allowed.toml").read_text())
     types = frozenset(listed.pop("types"))
     return _Allowed(frozenset(name.lower() for names in listed.values() for name in names), types)
@@ -177,6 +177,8 @@ def _names(cursor: duckdb.DuckDBPyConnection, names: str) -> set[str]:
 
 
 def _not_allowed(name: str, known: Iterable[str], called: str) -> TracekitError:
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, 1, 0.8)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return TracekitError(

@@ -1,0 +1,196 @@
+"""An agent's SQL in a process of its own, with a limit of memory: whatever a statement does to
+DuckDB, the server goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from threading import Lock, Thread, Timer
+from typing import Any
+
+from tracekit.agents.answers import Page, clean, text_of
+from tracekit.database.interrupt import took_longer
+from tracekit.database.reader import NEEDS_MEMORY
+from tracekit.errors import TracekitError
+from tracekit.ingest.resources import Resources
+from tracekit.lake.opening import open_given
+from tracekit.reporters.rows import first_rows
+
+Rows = tuple[list[str], list[list[Any]]]
+
+# What a statement may take without --memory-mb.
+MEMORY_MB = 4_000
+# The server reads no more than this of what a child writes.
+_MOST_BYTES = 64_000_000
+_READY = b"{}\n"
+# Each thread of DuckDB would reserve 64 MB of addresses for its own memory.
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+
+
+class Child:
+    """A process for one statement. `end` kills it, from any thread, or keeps it from starting."""
+
+    def __init__(self) -> None:
+        self._starting = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_ended = False
+
+    def rows(
+        self, path: str, resources: Resources, statement: str, page: Page, timeout_s: float
+    ) -> Rows:
+        """The columns and rows of one SELECT on the database or lake at `path`: those of the page,
+        and one more where there are more. They are clean, and cut soon after the page's characters.
+
+        Raises:
+            TracekitError: when the SQL fails, needs more memory or time than is allowed, or ends
+                its process.
+        """
+        asked = {
+            "path": path,
+            "resources": asdict(_within(resources)),
+            "statement": statement,
+            "page": asdict(page),
+        }
+        try:
+            answer, is_late = self._answer(json.dumps(asked).encode() + b"\n", timeout_s)
+        finally:
+            self.end()
+        with suppress(ValueError):
+            found = json.loads(answer)
+            if "error" in found:
+                raise TracekitError(found["error"])
+            return found["columns"], found["rows"]
+        if is_late:
+            raise took_longer(timeout_s)
+        raise TracekitError(
+            "SQL: the statement ended the process that it ran in: DuckDB cannot run it, or it "
+            "needs more memory than is allowed (--memory-mb)"
+        )
+
+    def end(self) -> None:
+        with self._starting:
+            self._is_ended = True
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _answer(self, asked: bytes, timeout_s: float) -> tuple[bytes, bool]:
+        """What the process writes, and whether it was killed because it took longer. The time
+        counts from when the database is open."""
+        late = False
+
+        def end_late() -> None:
+            nonlocal late
+            late = True
+            process.kill()
+
+        process = self._started()
+        timer = Timer(timeout_s, end_late)
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(BrokenPipeError), process.stdin, process.stdout:
+            process.stdin.write(asked)
+            process.stdin.flush()
+            if (answer := process.stdout.readline(_MOST_BYTES)) == _READY:
+                timer.start()
+                answer = process.stdout.read(_MOST_BYTES)
+            timer.cancel()
+            return answer, late
+        return b"", late
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._starting:
+            if self._is_ended:
+                raise TracekitError("stopped")
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tracekit.agents.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | _ENVIRONMENT,
+            )
+            return self._process
+
+
+def _within(resources: Resources) -> Resources:
+    """What a statement may use. It may open no file to spill, unless the user allows it."""
+    spill_mb = 0 if resources.memory_mb is None else None
+    return replace(
+        resources,
+        memory_mb=resources.memory_mb or MEMORY_MB,
+        spill_mb=spill_mb if resources.spill_mb is None else resources.spill_mb,
+        temp_dir=resources.temp_dir and str(resources.temp_dir),
+        hardware=None,
+    )
+
+
+def _main() -> None:
+    """Answers what standard input asks."""
+    out = sys.stdout.buffer
+    asked = json.loads(sys.stdin.buffer.readline())
+    Thread(target=_end_with_the_server, daemon=True).start()
+    page, resources = Page(**asked["page"]), Resources(**asked["resources"])
+    try:
+        with open_given(asked["path"], resources) as database:
+            _limit_memory(resources.memory_mb or MEMORY_MB)
+            out.write(_READY)
+            out.flush()
+            database.require_select(asked["statement"])
+            columns, rows = first_rows(
+                database,
+                asked["statement"],
+                {},
+                most=page.rows + 1,
+                offset=page.offset,
+                characters=page.characters,
+            )
+        answer: dict[str, Any] = {"columns": columns, "rows": _cut(rows, page.characters)}
+    except TracekitError as error:
+        answer = {"error": str(error)}
+    except MemoryError:
+        answer = {"error": NEEDS_MEMORY}
+    out.write(text_of(answer).encode("utf-8", "replace"))
+    out.flush()
+    # The thread that waits for the server cannot be stopped.
+    os._exit(0)
+
+
+def _cut(rows: list[tuple[Any, ...]], characters: int) -> list[list[Any]]:
+    found = []
+    for row in rows:
+        found.append(clean(list(row)))
+        characters -= len(text_of(found[-1]))
+        if characters < 0:
+            break
+    return found
+
+
+def _end_with_the_server() -> None:
+    # The server never closes this end before the statement is answered.
+    os.read(0, 1)
+    os._exit(1)
+
+
+def _limit_memory(limit_mb: int) -> None:
+    """Keeps the process from taking more memory than it has and this, on Linux: DuckDB's own limit
+    does not count texts. If the machine runs out of memory, this process ends first."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + limit_mb * 1_000_000
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if most == resource.RLIM_INFINITY or limit < most:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    _main()
