@@ -85,12 +85,12 @@ CREATE TABLE IF NOT EXISTS rejected (
     event_id     BIGINT NOT NULL    -- the event that it stands before
 );
 
--- Bytes of the file that the tables above do not say in full, for export: an event in whose strings characters
--- were replaced by U+FFFD (half of a surrogate pair, bytes that are not UTF-8), or an element of the events array
--- that is not an event.
+-- Bytes of the file that the tables above do not say in full, for export: an event in whose strings
+-- characters were replaced by U+FFFD (half of a surrogate pair, bytes that are not UTF-8), or an element of
+-- the events array that is not an event.
 CREATE TABLE IF NOT EXISTS verbatim (
     trace_id     INTEGER NOT NULL,
-    event_id     BIGINT,            -- the event, or the one that the element stands before; NULL: the metadata
+    event_id     BIGINT,            -- the event; the one that an element stands before; NULL: the metadata
     byte_offset  BIGINT NOT NULL,   -- in the decompressed trace
     is_event     BOOLEAN NOT NULL,
     text         BLOB NOT NULL

@@ -1,5 +1,6 @@
--- The elements of the events array of the trace in the variable `trace`, as JSON text in the file's order. Keys
--- have a fixed order; microseconds have no trailing zeros. What the columns do not say in full is as in the file.
+-- The elements of the events array of the trace in the variable `trace`, as JSON text in the file's order.
+-- Keys have a fixed order; microseconds have no trailing zeros. What the columns do not say in full is as in
+-- the file.
 WITH original AS (FROM verbatim WHERE trace_id = getvariable('trace'))
 SELECT text, is_event
 FROM (

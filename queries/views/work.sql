@@ -152,7 +152,7 @@ SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
 FROM factored;
 
--- Gated MLPs in one operator: x with the weights of gate and up, and of down; or what both gave, in one tensor.
+-- Gated MLPs in one operator: x with the weights of gate and up, and of down; or what both gave, as one.
 CREATE OR REPLACE MACRO gated_work(inputs) AS TABLE
 SELECT name, dims, types, concrete, type, kind <> 'gated_packed' AS is_matrix,
        CASE kind WHEN 'gated_packed' THEN elements(d[1]) // 2
