@@ -413,7 +413,9 @@ INTERPRETED = [
 
 @every_dtype
 @pytest.mark.parametrize("name", INTERPRETED)
-def test_every_workload_agrees_with_its_reference(name, dtype):
+def test_every_workload_agrees_with_its_reference(name, dtype, monkeypatch):
+    # On a GPU, the kernel itself, even where the compiler's form is faster.
+    monkeypatch.setattr(mlp_triton_gate_up, "faster", lambda fused, *_: fused)
     for activation in NAMES if name.startswith("mlp") else NAMES[:1]:
         shape = Shape(2, 3, 20, 35, dtype, DEVICE, activation)
         module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
