@@ -95,6 +95,18 @@ def test_any_strides_are_read(gated_mlp):
     check(gated_mlp(x[:1].expand(6, 10), gate_up, down, "gelu"), expected[:1].expand(6, 10))
 
 
+def test_the_compiler_takes_the_operator_as_it_is(gated_mlp):
+    x, gate_up, down = tensors(torch.float32, 17, 20, 35)
+
+    @torch.compile(fullgraph=True, backend="aot_eager", dynamic=True)
+    def compiled(x):
+        return gated_mlp(x + 1, gate_up, down, "relu") * 2
+
+    for rows in (17, 5):
+        found = compiled(x[:rows])
+        check(found, 2 * exact(x[:rows] + 1, gate_up, down, "relu"))
+
+
 def test_packed_rows_that_begin_anywhere_are_multiplied(gated_mlp):
     memory = torch.randn(1 + 5 * 32)
     packed = memory[1:].view(5, 32)

@@ -17,8 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.conftest import TEST_DEVICE
 from tests.sampling import sample
-from tracekit.workloads import WORKLOADS, mlp
-from tracekit.workloads.base import Shape, error_of
+from tracekit.capture.workload import Options, parameters_of
+from tracekit.workloads import WORKLOADS, attention, attention_block, mlp, mlp_triton_gate_up
+from tracekit.workloads.base import Shape, Workload, error_of
 from tracekit.workloads.kernels import gate_up as gate_up_module
 from tracekit.workloads.kernels import glu as glu_module
 from tracekit.workloads.kernels import tuning
@@ -424,7 +425,9 @@ INTERPRETED = [
 
 @every_dtype
 @pytest.mark.parametrize("name", INTERPRETED)
-def test_every_workload_agrees_with_its_reference(name, dtype):
+def test_every_workload_agrees_with_its_reference(name, dtype, monkeypatch):
+    # On a GPU, the kernel itself, even where the compiler's form is faster.
+    monkeypatch.setattr(mlp_triton_gate_up, "faster", lambda fused, *_: fused)
     for activation in NAMES if name.startswith("mlp") else NAMES[:1]:
         shape = Shape(2, 3, 20, 35, dtype, DEVICE, activation)
         module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
@@ -433,6 +436,63 @@ def test_every_workload_agrees_with_its_reference(name, dtype):
         assert error <= limit
         if name.startswith("mlp-triton"):
             assert workload.variant.startswith("triton")
+
+
+ATTENTION = [name for name in WORKLOADS if WORKLOADS[name].module == "attention"]
+
+
+@every_dtype
+@pytest.mark.parametrize("name", ATTENTION)
+def test_every_backend_of_attention_agrees_or_says_in_a_line_that_it_is_not_here(name, dtype):
+    build = getattr(attention, WORKLOADS[name].build)
+    shape = Shape(2, 17, 128, 1, dtype, DEVICE)
+    kind = name.removeprefix("attention-").removeprefix("sdpa-")
+    # On a GPU, flash and cuDNN compute no float32; efficient and cuDNN are not for CPUs.
+    missing = ("efficient", "cudnn") if DEVICE.type == "cpu" else ()
+    if DEVICE.type != "cpu" and dtype == torch.float32:
+        missing = ("flash", "cudnn")
+    if kind in missing:
+        with pytest.raises(ValueError, match=f"^no {kind} attention here: .+$"):
+            build(shape)
+        return
+    workload = build(shape)
+    error, limit = error_of(workload, dtype)
+    assert error <= limit
+    assert workload.note is None
+    with torch.profiler.profile() as recorded:
+        workload.step()
+    called = {each.name for each in recorded.events()}
+    own = {"naive": "aten::masked_fill", "inplace": "aten::masked_fill_", "math": "_math"}
+    assert any(each.endswith(own.get(kind, f"_{kind}_attention")) for each in called) or (
+        kind == "flash" and "aten::_scaled_dot_product_flash_attention_for_cpu" in called
+    )
+
+
+def test_the_faster_form_of_two_products_runs_and_says_so():
+    fused, compiled = (
+        Workload(lambda: torch.ones(1), lambda: torch.ones(1), name) for name in ("one", "two")
+    )
+    us = {"fused": 310.04, "compiled": 300.0}
+    chosen = mlp_triton_gate_up.faster(fused, compiled, lambda steps: us)
+    assert (chosen.variant, chosen.step) == ("two", compiled.step)
+    assert "takes 300.0 us with them on this device and 310.0 us with one" in str(chosen.note)
+    us = {"fused": 300.0, "compiled": 300.0}
+    assert mlp_triton_gate_up.faster(fused, compiled, lambda steps: us) is fused
+
+
+def test_a_workload_has_sizes_of_its_own():
+    known = {"batch": 2, "seq": 128, "dim": 128, "dtype": "fp32", "device": "cpu"}
+    assert parameters_of("attention-naive", Options(), torch.device("cpu")) == known
+    published = parameters_of("attention-sdpa-flash", Options(seq=4096), torch.device("cuda"))
+    assert published == {"batch": 8, "seq": 4096, "dim": 1024, "dtype": "bf16", "device": "cuda"}
+    with pytest.raises(ValueError, match="multiple of 64"):
+        attention.naive(Shape(1, 2, 100, 1, torch.float32, DEVICE))
+
+
+def test_the_block_says_which_attention_it_got():
+    for dim, backend in ((128, "eager, flash attention"), (20, "eager, ")):
+        workload = attention_block.build(Shape(2, 3, dim, 35, torch.float32, torch.device("cpu")))
+        assert workload.variant.startswith(backend)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")

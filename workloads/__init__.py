@@ -1,19 +1,28 @@
 """Small programs to profile, one module each. This table lists them without importing torch."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A workload: its module in this package, its sizes, a summary, and the function to build."""
+    """A workload: its module in this package, its sizes, a summary, the function to build, and
+    sizes of its own where the usual ones do not suit, on a GPU and on a CPU."""
 
     module: str
     sizes: tuple[str, ...]
     summary: str
     build: str = "build"
+    on_gpu: Mapping[str, int] = {}
+    on_cpu: Mapping[str, int] = {}
 
 
 _MLP = ("batch", "seq", "dim", "hidden")
 _ROWS = ("batch", "seq", "dim")
+
+
+def _attention(build: str, summary: str) -> Entry:
+    gpu, cpu = {"batch": 8, "seq": 1024, "dim": 1024}, {"batch": 2, "seq": 128, "dim": 128}
+    return Entry("attention", _ROWS, summary, build, gpu, cpu)
 
 
 WORKLOADS = {
@@ -49,6 +58,12 @@ WORKLOADS = {
     "attention-block": Entry(
         "attention_block", _MLP, "a transformer block, eager: attention and the gated MLP"
     ),
+    "attention-naive": _attention("naive", "causal attention by hand, heads of 64: 6 kernels"),
+    "attention-inplace": _attention("inplace", "the same, masked in place: 5 kernels"),
+    "attention-sdpa-math": _attention("sdpa_math", "the same by PyTorch's math backend alone"),
+    "attention-sdpa-efficient": _attention("sdpa_efficient", "by its memory-efficient backend"),
+    "attention-sdpa-flash": _attention("sdpa_flash", "by its FlashAttention backend"),
+    "attention-sdpa-cudnn": _attention("sdpa_cudnn", "by its cuDNN backend"),
     "train-step": Entry(
         "train_step", _MLP, "a training step of the gated MLP: forward, backward, AdamW"
     ),

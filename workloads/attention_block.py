@@ -6,6 +6,7 @@ https://arxiv.org/abs/1706.03762, normalized before each half as in https://arxi
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend
 
 from tracekit.workloads import mlp
 from tracekit.workloads.base import Shape, Workload
@@ -32,16 +33,28 @@ class Block:
 
     def _forward(self, x: Tensor, qkv: Tensor, out: Tensor, inner: object) -> Tensor:
         batch, seq, dim = x.shape
-        packed = functional.linear(functional.layer_norm(x, (dim,)), qkv)
-        q, k, v = packed.view(batch, seq, 3, self.heads, dim // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = self._heads(x, qkv)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + functional.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), out)
         return x + inner(functional.layer_norm(x, (dim,)))  # type: ignore[no-any-return, operator]
+
+    def _heads(self, x: Tensor, qkv: Tensor) -> tuple[Tensor, ...]:
+        batch, seq, dim = x.shape
+        packed = functional.linear(functional.layer_norm(x, (dim,)), qkv)
+        return packed.view(batch, seq, 3, self.heads, dim // self.heads).permute(2, 0, 3, 1, 4)
+
+    @torch.no_grad()
+    def backend(self, x: Tensor) -> str:
+        """The backend of attention that PyTorch chooses, such as `flash attention` or `math`."""
+        chosen = torch._fused_sdp_choice(*self._heads(x, self.qkv), is_causal=True)
+        return SDPBackend(chosen).name.lower().replace("_", " ")
 
 
 def build(shape: Shape) -> Workload:
     block = Block(shape)
     x = shape.random(shape.batch, shape.seq, shape.dim, seed=0)
     return Workload(
-        torch.no_grad()(lambda: block(x)), torch.no_grad()(lambda: block.in_float32(x)), "eager"
+        torch.no_grad()(lambda: block(x)),
+        torch.no_grad()(lambda: block.in_float32(x)),
+        f"eager, {block.backend(x)}",
     )

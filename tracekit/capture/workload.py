@@ -249,7 +249,7 @@ def parameters_of(target: str, options: Options, device: torch.device) -> dict[s
         raise TracekitError(
             f"no workload is named {target!r}: use one of {known}, or module:function"
         )
-    sizes = _sizes(options, device)
+    sizes = _sizes(target, options, device)
     names = WORKLOADS[target].sizes
     found = {size: sizes[size] for size in (*names, "dtype")}
     if "hidden" in names:
@@ -257,8 +257,10 @@ def parameters_of(target: str, options: Options, device: torch.device) -> dict[s
     return found | {"device": device.type}
 
 
-def _sizes(options: Options, device: torch.device) -> dict[str, int | str]:
-    defaults = _CPU_DEFAULTS if device.type == "cpu" else _GPU_DEFAULTS
+def _sizes(target: str, options: Options, device: torch.device) -> dict[str, int | str]:
+    entry, on_cpu = WORKLOADS[target], device.type == "cpu"
+    usual, own = (_CPU_DEFAULTS, entry.on_cpu) if on_cpu else (_GPU_DEFAULTS, entry.on_gpu)
+    defaults = usual | dict(own)
     return defaults | {k: v for k in defaults if (v := getattr(options, k)) is not None}
 
 
@@ -277,7 +279,7 @@ def prepare(target: str, options: Options) -> Runnable:
     torch = import_torch()
     from tracekit.workloads.base import Shape, error_of
 
-    sizes = _sizes(options, device)
+    sizes = _sizes(target, options, device)
     dtype = getattr(torch, _DTYPES[str(sizes["dtype"])])
     shape = Shape(
         *(int(sizes[k]) for k in ("batch", "seq", "dim", "hidden")),
