@@ -1,15 +1,18 @@
 """Adding to a lake on a Ray cluster: what dies meanwhile is done again, and done once."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.lakes import write_rank
 from tracekit.lake.reading import open_lake, visible
+from tracekit.lake.sources import WORK_PREFIX
 from tracekit.lake.storage import storage
 
 # Before Ray is imported: nothing is sent anywhere, and nodes listen on the loopback interface, as
@@ -19,9 +22,9 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
 
-pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.xdist_group("ray")
 
-RANKS = 64
+RANKS = 16
 LIMIT_S = 900
 ROOT = Path(__file__).parents[1]
 # One core, and memory for two tasks.
@@ -41,17 +44,47 @@ def run_of_ranks(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def cluster(monkeypatch):
-    """A cluster of three nodes, each with processes of its own, on the loopback interface."""
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of two nodes, each with processes of its own, on the loopback interface."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    started = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
-    nodes = [started.add_node(**NODE) for _ in range(2)]
-    started.wait_for_nodes()
-    yield started, nodes
-    started.shutdown()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(ROOT))
+        started = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+        started.add_node(**NODE)
+        started.wait_for_nodes()
+        yield started
+        started.shutdown()
+
+
+def descendants(process):
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        yield int(child)
+        with suppress(OSError):
+            yield from descendants(child)
+
+
+def is_working(process):
+    """Whether a process has the files of a task open."""
+    with suppress(OSError):
+        files = [str(each.readlink()) for each in Path(f"/proc/{process}/fd").iterdir()]
+        return any(WORK_PREFIX in each for each in files)
+    return False
+
+
+def stop_worker(node, driver):
+    """Stops a process of a node while it works on a task, and returns its id."""
+    (raylet,) = node.all_processes["raylet"]
+    while True:
+        assert driver.poll() is None, driver.communicate()
+        for process in filter(is_working, descendants(raylet.process.pid)):
+            os.kill(process, signal.SIGSTOP)
+            # It may have ended its task before it was stopped.
+            if is_working(process):
+                return process
+            os.kill(process, signal.SIGCONT)
+        time.sleep(0.02)
 
 
 def begin(folder, lake, address):
@@ -87,38 +120,52 @@ def assert_whole(lake):
         assert {row["rank"] for row in late} == {1}
 
 
-def test_a_node_that_dies_costs_only_time(run_of_ranks, cluster, tmp_path):
-    started, nodes = cluster
-    lake = tmp_path / "lake"
-    driver = begin(run_of_ranks, lake, started.address)
-    wait_for(lake, 12, driver)
-    started.remove_node(nodes[0], allow_graceful=False)
+def assert_done_again(driver):
     out, err = driver.communicate(timeout=LIMIT_S)
     assert driver.returncode == 0, err
     assert f"{RANKS} traces read, 0 files unchanged, 0 failed" in out
     assert "was begun 2 times" in err
-    assert_whole(lake)
 
 
+def test_a_worker_that_dies_costs_only_time(run_of_ranks, cluster, tmp_path):
+    driver = begin(run_of_ranks, tmp_path / "lake", cluster.address)
+    os.kill(stop_worker(cluster.head_node, driver), signal.SIGKILL)
+    assert_done_again(driver)
+    assert_whole(tmp_path / "lake")
+
+
+@pytest.mark.thorough
+def test_a_node_that_dies_costs_only_time(run_of_ranks, cluster, tmp_path):
+    node = cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    driver = begin(run_of_ranks, tmp_path / "lake", cluster.address)
+    stopped = stop_worker(node, driver)
+    cluster.remove_node(node, allow_graceful=False)
+    with suppress(OSError):
+        os.kill(stopped, signal.SIGKILL)
+    assert_done_again(driver)
+    assert_whole(tmp_path / "lake")
+
+
+@pytest.mark.thorough
 def test_a_driver_that_dies_is_started_again_and_reads_the_rest(run_of_ranks, cluster, tmp_path):
-    started, _ = cluster
     lake = tmp_path / "lake"
-    driver = begin(run_of_ranks, lake, started.address)
-    wait_for(lake, 12, driver)
+    driver = begin(run_of_ranks, lake, cluster.address)
+    wait_for(lake, 4, driver)
     driver.kill()
     driver.communicate()
-    again = begin(run_of_ranks, lake, started.address)
+    again = begin(run_of_ranks, lake, cluster.address)
     out, err = again.communicate(timeout=LIMIT_S)
     assert again.returncode == 0, err
     unread = int(out.splitlines()[-1].split(" files unchanged")[0].rpartition(" ")[2])
-    assert 12 <= unread < RANKS
+    assert 4 <= unread < RANKS
     assert_whole(lake)
 
 
+@pytest.mark.thorough
 def test_a_task_that_no_node_can_hold_is_refused_at_once(run_of_ranks, cluster, tmp_path):
-    started, _ = cluster
     command = [sys.executable, "-m", "tracekit", "lake", "add", str(run_of_ranks), "--to",
-               str(tmp_path / "lake"), "--ray", started.address, "--memory-mb", "4000"]  # fmt: skip
+               str(tmp_path / "lake"), "--ray", cluster.address, "--memory-mb", "4000"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
     assert done.returncode == 2
     assert "a task needs 4,000 MB, and no machine of the cluster has more than 1,300" in done.stderr

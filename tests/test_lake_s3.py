@@ -1,35 +1,77 @@
 """Sources and lakes in an object store: a real S3 API on the loopback interface."""
 
+import itertools
 import tarfile
+import threading
+import time
 
 import pytest
 
-from tests.lakes import add, statuses, write_rank
+from tests.lakes import add, add_meanwhile, statuses, write_rank
 from tracekit.errors import TracekitError
 from tracekit.lake.cleaning import clean
 from tracekit.lake.reading import open_lake, visible
 from tracekit.lake.storage import storage
 
 pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `lake`)")
-moto = pytest.importorskip("moto.server", reason="moto is not installed")
+moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="moto is not installed")
+
+LIMIT_S = 60
+
+
+class Store:
+    """moto's server, some of whose answers are errors or late."""
+
+    def __init__(self):
+        self.fault = lambda number, path: None
+        self._app = moto.DomainDispatcherApplication(moto.create_backend_app)
+        self._numbers = itertools.count()
+
+    def __call__(self, environ, start_response):
+        fault = self.fault(next(self._numbers), environ["PATH_INFO"])
+        if isinstance(fault, float):
+            time.sleep(fault)
+        if not isinstance(fault, str):
+            return self._app(environ, start_response)
+        # A client may wait for this before it sends more.
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start_response(fault, [("Content-Type", "application/xml")])
+        code = "SlowDown" if fault.startswith("503") else "InternalError"
+        return [f"<Error><Code>{code}</Code><Message>{fault}</Message></Error>".encode()]
 
 
 @pytest.fixture(scope="module")
-def server():
-    started = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    started.start()
-    host, port = started.get_host_and_port()
-    yield f"http://{host}:{port}"
-    started.stop()
+def started():
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log(self, *_):
+            pass
+
+    store = Store()
+    server = make_server("127.0.0.1", 0, store, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield store, f"http://127.0.0.1:{server.port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 @pytest.fixture
-def bucket(server, monkeypatch):
+def store(started, bucket):
+    """The store behind `bucket`, which answers as it should before the test and after it."""
+    yield started[0]
+    started[0].fault = lambda number, path: None
+
+
+@pytest.fixture
+def bucket(started, monkeypatch):
     import s3fs
 
     for name, value in {
-        "AWS_ENDPOINT_URL": server, "AWS_ACCESS_KEY_ID": "test", "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_ENDPOINT_URL": started[1], "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     s3fs.S3FileSystem.clear_instance_cache()
@@ -107,3 +149,78 @@ def test_what_is_not_there_is_said_in_one_line(bucket):
     assert failed.message == "s3://traces/none: no trace is there"
     with pytest.raises(TracekitError, match="is not a lake"):
         open_lake("s3://traces/none")
+
+
+def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
+    bucket, tmp_path, monkeypatch
+):
+    first = write_rank(tmp_path / "run", 0)
+    other = first.with_name("later_rank0.json")
+    other.write_text(first.read_text().replace("sgemm", "dgemm"))
+    lake = "s3://traces/lake"
+    meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, other))
+    (refused,) = add(lake, first).outcomes
+    assert statuses(meanwhile[0]) == ["added"]
+    assert refused.status == "failed"
+    assert f"run 'run' holds rank=0 from {other} already" in refused.message
+    (rank,) = visible(storage(lake))
+    assert rank.source.url == str(other)
+    assert len(bucket.find("traces/lake/tables")) == len(rank.files)
+
+
+def test_a_file_that_is_there_is_not_created_again(bucket):
+    lake = storage("s3://traces/lake")
+    assert lake.create("a.json", b"1")
+    assert not lake.create("a.json", b"2")
+    assert lake.read("a.json") == b"1"
+
+
+def test_a_store_that_fails_at_times_or_is_slow_costs_only_time(store, bucket, tmp_path):
+    bucket.put_file(str(write_rank(tmp_path, 0)), "traces/in/night/rank0.json")
+    faults = {3: "503 Slow Down", 4: 0.5, 8: "500 Internal Server Error", 12: "503 Slow Down",
+              20: 0.5, 31: "500 Internal Server Error"}  # fmt: skip
+    first = next(store._numbers) + 1
+    answered = []
+
+    def fault(number, path):
+        answered.append(faults.get(number - first))
+        return answered[-1]
+
+    store.fault = fault
+    lake = "s3://traces/lake"
+    assert statuses(add(lake, "s3://traces/in")) == ["added"]
+    with open_lake(lake) as opened:
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
+    assert set(faults.values()) <= set(answered)
+
+
+@pytest.mark.parametrize("failing", ["/traces/in", "/traces/lake/tables", "/traces/lake/manifests"])
+def test_a_store_that_fails_for_good_is_one_line_and_shows_no_half_of_a_rank(
+    store, bucket, tmp_path, monkeypatch, run, failing
+):
+    bucket.put_file(str(write_rank(tmp_path, 0)), "traces/in/night/rank0.json")
+    store.fault = lambda number, path: "503 Slow Down" if path.startswith(failing) else None
+    begun = time.monotonic()
+    done = run("lake", "add", "s3://traces/in/night/rank0.json", "--to", "s3://traces/lake",
+               "--without-verdicts", AWS_MAX_ATTEMPTS="1")  # fmt: skip
+    assert time.monotonic() - begun < LIMIT_S
+    assert done.returncode == 2
+    assert done.stderr.startswith("tracekit: ")
+    assert done.stderr.count("\n") == 1
+    store.fault = lambda number, path: None
+    assert visible(storage("s3://traces/lake")) == []
+    assert statuses(add("s3://traces/lake", "s3://traces/in")) == ["added"]
+
+
+def test_a_store_that_fails_while_a_lake_is_asked_is_one_line(store, bucket, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    lake = "s3://traces/lake"
+    add(lake, write_rank(tmp_path, 0))
+    with open_lake(lake) as opened:
+        store.fault = lambda number, path: "500 Internal Server Error"
+        with pytest.raises(TracekitError) as raised:
+            opened.fetch("SELECT count(*) FROM kernels")
+    assert "\n" not in str(raised.value)
+    with pytest.raises(TracekitError, match=r"^s3://traces/lake: ") as raised:
+        open_lake(lake)
+    assert "\n" not in str(raised.value)

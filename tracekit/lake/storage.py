@@ -159,7 +159,8 @@ class LocalStorage:
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
             each = self._folder / path
-            each.unlink(missing_ok=True)
+            with reached(self.root):
+                each.unlink(missing_ok=True)
             for parent in each.parents:
                 if parent == self._folder:
                     break
