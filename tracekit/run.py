@@ -14,6 +14,7 @@ from tracekit.database.catalog import Value
 from tracekit.database.connection import connect_reading, is_database
 from tracekit.database.reader import Reader
 from tracekit.database.sandbox import SPILL_MB, Config
+from tracekit.database.stored import contradicting, fingerprints
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -244,6 +245,34 @@ class Database(Reader):
         return export(self, output, trace)
 
 
+# Exceptions of code that meets rows which cannot be.
+_SURPRISES = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError,
+    ValueError,
+)  # fmt: skip
+
+
+class StoredDatabase(Database):
+    """A Database in a file, whose rows others may have changed.
+
+    An exception that ends its `with` block is the fault of such rows only if they are not those
+    that loading its traces again gives; then it becomes a TracekitError. Others stay as they are.
+    """
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+        _, error, _ = raised
+        if isinstance(error, _SURPRISES) and (changed := _changed_tables(self.name)):
+            raise contradicting(self.name, changed) from error
+
+
+def _changed_tables(path: str) -> list[str]:
+    """The tables of a database whose rows do not follow from its traces."""
+    with load(path) as again, Reader(connect_reading(path, {}, path, 0), path) as given:
+        expected, found = fingerprints(again), fingerprints(given)
+    return sorted(name for name in expected if expected[name] != found[name])
+
+
 def load(
     traces: str | Path | Iterable[str | Path],
     database: str | Path | None = None,
@@ -329,10 +358,10 @@ def open_database(
     cannot open any file.
 
     Raises:
-        TracekitError: when the file is not a database, or its tables, views, macros and types are
-            not those that this version writes.
+        TracekitError: when the file is not a database, its tables, views, macros and types are not
+            those that this version writes, or its rows contradict each other.
     """
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
     config: Config = {} if limit_mb is None else {"memory_limit": f"{limit_mb}MB"}
-    return Database(connect_reading(path, config, path, spill_mb), str(path), [path])
+    return StoredDatabase(connect_reading(path, config, path, spill_mb), str(path), [path])

@@ -101,8 +101,8 @@ def connect_reading(
     Queries may spill up to `spill_mb` to disk. With 0, they cannot open any file.
 
     Raises:
-        TracekitError: when the file cannot be opened, or its catalog (tables, views, macros, types)
-            is not the one that this version writes.
+        TracekitError: when the file cannot be opened, its catalog (tables, views, macros, types)
+            is not the one that this version writes, or its rows contradict each other.
     """
     if not is_database(path):
         what = "is not a tracekit database" if Path(path).exists() else "no such file"
@@ -117,6 +117,7 @@ def connect_reading(
         opened = connection.execute("SELECT * FROM system.main.duckdb_databases()").fetchall()
         database = next(row[0] for row in opened if row[2] is not None)
         stored.require_ours(connection, database, str(name))
+        stored.require_sound(connection, str(name))
     except duckdb.Error as error:
         connection.close()
         raise unopened(name, error) from error

@@ -443,4 +443,7 @@ class Reader:
 
 def _sql_error(error: duckdb.Error) -> TracekitError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
+    if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+        # The rest is a stack of DuckDB's own code.
+        lines = lines[:1]
     return TracekitError("SQL: " + " | ".join(lines))

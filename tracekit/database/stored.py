@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from tracekit.database import catalog
 from tracekit.database.prepared import create_from_sql
 from tracekit.errors import TracekitError
+
+if TYPE_CHECKING:
+    from tracekit.database.reader import Reader
 
 # For each kind of entry, the table function that lists it and the columns that define it. DuckDB's
 # functions are called with their schema, since the file may define others of the same name.
@@ -35,6 +40,8 @@ _INTERNAL = {"schema", "table", "view", "macro", "type"}
 # DuckDB lists these names in varying order.
 _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
+# Tables that do not follow from the traces in the database.
+_NOT_OF_TRACES = (_FORMAT_TABLE, "loading", "hardware")
 _OTHER_VERSION = "was made by another version of tracekit: load its traces again"
 
 
@@ -94,6 +101,37 @@ def require_ours(connection: duckdb.DuckDBPyConnection, database: str, name: str
         raise TracekitError(f"{name}: was not loaded completely: load its traces again")
     if made_by != catalog.FORMAT:
         raise TracekitError(f"{name}: {_OTHER_VERSION}")
+
+
+def require_sound(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Checks what the code that reads a database relies on: that its rows name events, labels,
+    threads and traces that are there (queries/schema/contradictions.sql).
+
+    Raises:
+        TracekitError: when they do not; the message calls the database `name`.
+        duckdb.Error: when the database cannot be read.
+    """
+    if found := connection.execute(catalog.schema("contradictions")).fetchall():
+        raise contradicting(name, [table for (table,) in found])
+
+
+def contradicting(name: str, tables: Sequence[str]) -> TracekitError:
+    """The error for a database whose rows no load can have written."""
+    return TracekitError(
+        f"{name}: its rows contradict each other ({', '.join(tables)}): load the trace again"
+    )
+
+
+def fingerprints(reader: Reader) -> dict[str, tuple[int, int]]:
+    """By table of what a trace holds, and what is derived from it: the number and the sum of
+    hashes of its rows."""
+    _, names = reader.fetch("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
+    found = {}
+    for (name,) in names:
+        if name not in _NOT_OF_TRACES:
+            (row,) = reader.fetch(f"SELECT count(*), coalesce(sum(hash(t)), 0) FROM {name} AS t")[1]
+            found[name] = row
+    return found
 
 
 def require_traces(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> None:

@@ -1,0 +1,159 @@
+"""Databases with the catalog of a load and rows that no load writes: an answer or one line."""
+
+import random
+import shutil
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+import tracekit
+from tests.conftest import OWN_TRACES
+from tracekit.commands import cli
+from tracekit.errors import TracekitError
+
+TRACE = OWN_TRACES / "simulated-overhead-bound.json.gz"
+COMMANDS = (
+    ["analyze", "DB", "--json"],
+    ["annotate", "DB", "-o", "OUT.json"],
+    ["whatif", "DB", "host*0.5"],
+    ["advise", "DB"],
+    ["export", "DB", "-o", "OUT.json"],
+    ["query", "health", "DB"],
+)
+# What a column is set to, by the beginning of its type.
+VALUES = {
+    "INTEGER": ["NULL", "99", "-1", "0", "2147483647"],
+    "BIGINT": ["NULL", "99", "-1", "0", "{column} + 1", "1000000000000", "9223372036854775807"],
+    "UTINYINT": ["NULL", "0", "255"],
+    "JSON": ["NULL", "'{{}}'", "'[]'", "'3'", "'{{\"a\": null}}'"],
+    "VARCHAR": ["NULL", "''", "'x'", "'1'"],
+    "ENUM": ["NULL", "enum_first(NULL::{type})", "enum_last(NULL::{type})"],
+    "BOOLEAN": ["NULL", "NOT {column}"],
+    "DOUBLE": ["NULL", "-1", "'nan'"],
+    "MAP": ["NULL", "MAP {{}}"],
+}
+# By the change, a table that contradicts others then.
+REFUSED = {
+    "INSERT INTO thread_segment SELECT * FROM thread_segment LIMIT 2000": "thread_segment",
+    "DELETE FROM thread_segment WHERE segment = 3": "thread_segment",
+    "UPDATE thread_segment SET thread = 9": "thread_segment",
+    "UPDATE thread_segment SET event_id = 1000000000000": "thread_segment",
+    "UPDATE thread_segment SET end_ns = NULL WHERE segment = 3": "thread_segment",
+    "UPDATE thread_segment SET start_ns = end_ns, end_ns = start_ns": "thread_segment",
+    "UPDATE thread_slice SET parent_id = -3": "thread_slice",
+    "UPDATE thread_slice SET thread = NULL WHERE depth = 1": "thread_slice",
+    "UPDATE host_thread SET trace_id = 7": "host_thread",
+    "INSERT INTO host_thread FROM host_thread": "host_thread",
+    "UPDATE host_thread SET end_ns = 9223372036854775807": "thread_segment",
+    "DELETE FROM event_row WHERE event_id = 3": "event_row",
+    "INSERT INTO event_row FROM event_row": "event_row",
+    "UPDATE event_row SET event_id = 9223372036854775807 WHERE event_id = 3": "event_row",
+    "UPDATE event_row SET label_id = 5": "event_row",
+    "UPDATE trace SET trace_id = 3": "event_row",
+    "UPDATE trace SET events = events + 1": "event_row",
+    "DELETE FROM trace": "event_row",
+    "INSERT INTO label FROM label": "label",
+    "UPDATE label SET label_id = NULL": "label",
+    "UPDATE slice_label SET label_id = 5": "slice_label",
+    "INSERT INTO slice_label FROM slice_label": "slice_label",
+    "UPDATE gpu_ops SET event_id = 1000000000000": "gpu_ops",
+    "UPDATE gpu_op_launch SET launch_id = -1": "gpu_op_launch",
+    "UPDATE gpu_timeline SET host_event_id = 1000000000000": "gpu_timeline",
+    "UPDATE launch_site SET module_id = 1000000000000": "launch_site",
+    "UPDATE windows SET trace_id = 2": "windows",
+    "INSERT INTO trace_span FROM trace_span": "trace_span",
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sound") / "sound.duckdb"
+    tracekit.load(TRACE, path).close()
+    return path
+
+
+@pytest.fixture
+def changed(sound, tmp_path):
+    """Makes a copy with changed rows."""
+
+    def make(statement):
+        path = tmp_path / "changed.duckdb"
+        shutil.copy(sound, path)
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(statement)
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_rows_that_would_mislead_the_code_are_refused_on_opening(changed, statement):
+    path = changed(statement)
+    with pytest.raises(TracekitError) as refused:
+        tracekit.open_database(path)
+    assert f"{path}: its rows contradict each other (" in str(refused.value)
+    assert str(refused.value).endswith("): load the trace again")
+    assert REFUSED[statement] in str(refused.value)
+
+
+def test_a_surprise_is_the_fault_of_changed_rows_only_where_rows_were_changed(sound, changed):
+    with pytest.raises(IndexError, match="own"), tracekit.load(TRACE):
+        raise IndexError("own")
+    with pytest.raises(IndexError, match="own"), tracekit.open_database(sound):
+        raise IndexError("own")
+    path = changed("UPDATE windows SET start_ns = start_ns + 1; DELETE FROM launch_site")
+    said = r"its rows contradict each other \(launch_site, windows\): load the trace again"
+    with pytest.raises(TracekitError, match=said) as raised, tracekit.open_database(path):
+        raise IndexError("own")
+    assert isinstance(raised.value.__cause__, IndexError)
+    # What is no surprise stays as it is, and costs no second load.
+    for error in (TracekitError("said"), KeyboardInterrupt(), OSError("disk")):
+        with pytest.raises(type(error)) as raised, tracekit.open_database(path):
+            raise error
+        assert raised.value is error
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(15)
+@pytest.mark.parametrize("number", range(180))
+def test_a_database_with_changed_rows_gives_an_answer_or_one_line(sound, changed, tmp_path, number):
+    chance = random.Random(number)
+    with duckdb.connect(str(sound), read_only=True) as connection:
+        columns = connection.execute(
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
+            " AND table_name IN (SELECT table_name FROM duckdb_tables()) ORDER BY ALL"
+        ).fetchall()
+    table, column, kind = chance.choice(columns)
+    where = chance.choice(["", " WHERE rowid % 3 = 1"])
+    (values,) = (found for name, found in VALUES.items() if kind.startswith(name))
+    value = chance.choice(values).format(column=column, type=kind)
+    statement = chance.choice(
+        [f"UPDATE {table} SET {column} = {value}{where}"] * 4
+        + [f"INSERT INTO {table} FROM {table} LIMIT 2000", f"DELETE FROM {table}{where}"]
+    )
+    try:
+        path = changed(statement)
+    except duckdb.ConstraintException:
+        return
+    arguments = [
+        str({"DB": path, "OUT.json": tmp_path / "out.json"}.get(each, each))
+        for each in chance.choice(COMMANDS)
+    ]
+    done = CliRunner().invoke(cli, arguments)
+    if done.exception is not None:
+        assert isinstance(done.exception, TracekitError), (statement, arguments)
+        assert len(str(done.exception)) < 1000
+
+
+def test_an_internal_error_of_duckdb_is_one_line(sound):
+    stack = (
+        "INTERNAL Error: Attempted to access index 3\n\nStack Trace:\n" + "/usr/lib/x(+1)\n" * 99
+    )
+
+    def fail(cursor):
+        raise duckdb.InternalException(stack)
+
+    with tracekit.open_database(sound) as database, pytest.raises(TracekitError) as raised:
+        database.stream("SELECT 1", {}, fail)
+    assert str(raised.value) == "SQL: INTERNAL Error: Attempted to access index 3"
