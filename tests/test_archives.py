@@ -283,6 +283,15 @@ def test_an_archive_of_zeros_is_stopped(pack, tmp_path, monkeypatch, spooled):
     assert spooled["bytes"] < 648 << 20
 
 
+@pytest.mark.parametrize("name", ["more.tar", "more.tar.gz", "more.tgz", "more.tar.zst"])
+def test_an_archive_in_an_archive_is_named(name, tmp_path):
+    archive = trace("a.json") + trace(name, trace("inner.json") + END) + trace("b.json") + END
+    traces, errors = read(write(tmp_path / "a.tar", archive))
+    assert set(traces) == {"a.json", "b.json"}
+    assert len(errors) == 1
+    assert f"{name}: is an archive in an archive" in errors[0]
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_bombs_inside_an_archive_count_together(pack, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_BOMB_BYTES", 4 << 20)

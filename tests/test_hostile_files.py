@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import random
 import re
 import resource
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import tracekit
+from tests.conftest import trace_file
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import Ingest, create_tables
 from tracekit.trace.reader import METADATA_BYTES, TraceReader
@@ -239,3 +242,63 @@ def test_an_event_that_only_python_accepts_is_rejected(ingested, monkeypatch):
     good, odd = b'{"ph":"X","name":"good"}', b'{"ph":"X","name":"odd"}'
     names, rejected = ingested(b"[" + b",".join([good, odd, good, odd, odd, good]) + b"]")
     assert (names, rejected) == (["good"] * 3, [odd.decode()] * 3)
+
+
+RANKS = ("pair-rank0", "pair-rank1")
+
+
+def shared_file(texts: list[bytes], mode: str) -> bytes:
+    """What two writers leave in one file, each of which writes 8 kB at a time: each at its own
+    place in the file, or both at the file's end."""
+    rng, file, written = random.Random(1), bytearray(), [0, 0]
+    while waiting := [n for n in (0, 1) if written[n] < len(texts[n])]:
+        writer = rng.choice(waiting)
+        block = texts[writer][written[writer] : written[writer] + 8192]
+        at = written[writer] if mode == "at its place" else len(file)
+        file[at : at + len(block)] = block
+        written[writer] += len(block)
+    return bytes(file)
+
+
+def event_texts(text: bytes) -> list[bytes]:
+    """The events that Kineto wrote, without the space between them."""
+    begin = text.index(b"[", text.index(b'"traceEvents"')) + 1
+    latin, found = text[begin:].decode("latin-1"), []
+    at = latin.index("{")
+    while latin[at] == "{":
+        _, end = json.JSONDecoder().raw_decode(latin, at)
+        found.append(latin[at:end].encode("latin-1"))
+        at = re.compile(r"[\s,]*").match(latin, end).end()
+    return found
+
+
+@pytest.mark.parametrize("mode", ["at its place", "at the end", "at the end, with one pid"])
+def test_of_two_writers_in_one_file_what_is_whole_is_loaded(mode, tmp_path):
+    texts = [gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()) for name in RANKS]
+    if "one pid" in mode:
+        texts[1] = texts[1].replace(b'"pid": 4045', b'"pid": 4037')
+    file = shared_file(texts, mode)
+    (tmp_path / "shared.json").write_bytes(file)
+    with tracekit.load(tmp_path / "shared.json") as database:
+        health = {row["code"]: row for row in database.ask("health", severity="error")}
+        events = database.fetch("SELECT events FROM trace")[1][0][0]
+    assert "two writers shared the file" in health["shared_file"]["message"]
+    whole = sum(event in file for text in texts for event in set(event_texts(text)))
+    # At a border, the first event of the text that goes on may be lost, too.
+    assert events >= whole - 2 * health["rejected_events"]["count"]
+    assert events > 0.9 * whole
+
+
+def test_damage_in_a_file_of_merged_ranks_is_not_taken_for_two_writers(tmp_path):
+    ranks = [
+        event_texts(gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()))[:800]
+        for name in RANKS
+    ]
+    turns = [event for turn in range(0, 800, 100) for rank in ranks for event in rank[turn:][:100]]
+    rng = random.Random(1)
+    for place in rng.sample(range(len(turns)), 12):
+        turns[place] = turns[place][: len(turns[place]) // 2]
+    (tmp_path / "merged.json").write_bytes(b'{"traceEvents":[' + b",\n".join(turns) + b"]}")
+    with tracekit.load(tmp_path / "merged.json") as database:
+        codes = {row["code"] for row in database.ask("health", severity="error")}
+    assert codes == {"rejected_events"}

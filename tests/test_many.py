@@ -12,6 +12,7 @@ import threading
 
 import duckdb
 import pytest
+import zstandard
 
 import tracekit
 from tests import traces
@@ -270,10 +271,11 @@ def test_two_loads_at_once_do_not_harm_each_other(folder, tmp_path):
         assert events_by_trace(database) == [5, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_a_decompression_bomb_is_stopped(suffix, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_BOMB_BYTES", 1 << 20)
-    bomb = gzip.compress(b'{"traceEvents": [' + b" " * (8 << 20) + b"]}")
+    pack = zstandard.compress if suffix == ".zst" else gzip.compress
+    bomb = pack(b'{"traceEvents": [' + b" " * (8 << 20) + b"]}")
     (tmp_path / f"bomb.json{suffix}").write_bytes(bomb)
     with pytest.raises(tracekit.TracekitError, match="250 times as large"):
         tracekit.load(tmp_path / f"bomb.json{suffix}")

@@ -135,15 +135,24 @@ def test_databases_are_loaded_like_traces(tmp_path, run):
     )
 
 
-def test_a_database_of_another_version_is_refused(tmp_path, run):
-    tracekit.load(a_trace(tmp_path), tmp_path / "old.duckdb").close()
-    with duckdb.connect(str(tmp_path / "old.duckdb")) as connection:
-        connection.execute("UPDATE tracekit SET format = 1")
-    for arguments in (["analyze", "old.duckdb"], ["load", "old.duckdb", "-o", "new.duckdb"]):
+@pytest.mark.parametrize("made_by", [1, catalog.FORMAT + 1], ids=["older", "newer"])
+def test_a_database_of_another_version_is_refused(made_by, tmp_path, run):
+    trace = a_trace(tmp_path)
+    tracekit.load(trace, tmp_path / "other.duckdb").close()
+    with duckdb.connect(str(tmp_path / "other.duckdb")) as connection:
+        connection.execute(f"UPDATE tracekit SET format = {made_by}")
+    before = (tmp_path / "other.duckdb").read_bytes()
+    for arguments in (
+        ["analyze", "other.duckdb"],
+        ["load", "other.duckdb", "-o", "new.duckdb"],
+        ["load", str(trace), "-o", "other.duckdb", "--append"],
+    ):
         done = run(*arguments)
+        (line,) = done.stderr.splitlines()
         assert done.returncode == 2
-        assert "was made by another version of tracekit: load its traces again" in done.stderr
+        assert "was made by another version of tracekit: load its traces again" in line
     assert not (tmp_path / "new.duckdb").exists()
+    assert (tmp_path / "other.duckdb").read_bytes() == before
 
 
 def test_hardware_is_chosen_when_loading(tmp_path, run):

@@ -96,7 +96,14 @@ def test_how_far_the_verdict_is_from_flipping_is_said():
 
 
 @pytest.mark.parametrize(
-    "code", ["truncated", "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch"]
+    "code",
+    [
+        "truncated",
+        "shared_file",
+        "unlinked_gpu_ops",
+        "graph_without_kernels",
+        "starts_before_launch",
+    ],
 )
 def test_a_doubtful_trace_lowers_the_confidence(code):
     doubt = [Finding(code, "warning", "something", 1)]

@@ -231,6 +231,33 @@ def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path):
     assert hidden == []
 
 
+@pytest.mark.parametrize("options", [[], ["--append"], ["--append", "--resume"]])
+def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path):
+    """As on a full disk, a write fails: a file may not grow beyond a limit."""
+    before, large = trace(tmp_path, "before"), trace(tmp_path, "large", 100_000)
+    assert load(tmp_path, before).returncode == 0
+    kept = (tmp_path / "run.duckdb").read_bytes()
+    limited = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(kept) + 100_000},) * 2)\n"
+        "from tracekit.commands import main\n"
+        "sys.argv[0] = 'tracekit'\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited, "load", large, *options, "-o", "run.duckdb"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    refused(done, "run.duckdb", "cannot be loaded")
+    assert (tmp_path / "run.duckdb").read_bytes() == kept
+    left = {each.name for each in tmp_path.iterdir()}
+    resumable = {each for each in left if each.startswith("run.duckdb.partial")}
+    assert left - resumable == {before, large, "run.duckdb"}
+    if resumable:
+        assert "--resume" in options
+        assert load(tmp_path, large, *options).returncode == 0
+        assert complete_traces(tmp_path / "run.duckdb") == [before, large]
+
+
 def test_the_folder_of_a_running_process_is_kept(tmp_path):
     with files.work_folder(tmp_path, ".x.tracekit-") as first:
         with files.work_folder(tmp_path, ".x.tracekit-") as second:

@@ -7,7 +7,34 @@
 --     recording would tell more)
 -- column message (text): what was found, and what it means
 -- column count (count): how many times
-WITH found AS (
+WITH broken AS (
+    SELECT trace_id, event_id, text FROM rejected
+    WHERE reason NOT LIKE '%, not an event' AND reason <> 'after the trace''s end'
+),
+-- Host events of another process than the one before. In a file that one program merged from several processes, this
+-- happens between whole events; where processes write into one file, the text of one breaks off.
+changes AS (
+    SELECT c.trace_id, coalesce(b.event_id > before_id, false) AS is_broken
+    FROM (
+        SELECT trace_id, event_id, pid, lag(pid) OVER w AS before, lag(event_id) OVER w AS before_id
+        FROM event_row JOIN slice_label USING (label_id)
+        WHERE trace_id IN (SELECT trace_id FROM broken) AND pid IS NOT NULL
+          AND kind IN ('cpu_op', 'runtime', 'driver', 'python')
+        WINDOW w AS (PARTITION BY trace_id ORDER BY event_id)
+    ) AS c
+    ASOF LEFT JOIN broken AS b ON c.trace_id = b.trace_id AND c.event_id >= b.event_id
+    WHERE pid <> before
+),
+shared AS (
+    -- There and back, and mostly there.
+    SELECT trace_id FROM changes GROUP BY trace_id
+    HAVING count(*) FILTER (is_broken) >= 2 AND 2 * count(*) FILTER (is_broken) >= count(*)
+    UNION
+    -- Another trace's head between the events.
+    SELECT trace_id FROM broken JOIN trace USING (trace_id)
+    WHERE event_id BETWEEN 1 AND events - 1 AND regexp_matches(text, '"traceEvents"\s*:\s*\[')
+),
+found AS (
     SELECT trace_id, 'truncated' AS code, 'error' AS severity, 1 AS count,
            'the end is missing: ' || damage || ', and ' || events || ' whole events were loaded' AS message
     FROM trace WHERE damage IS NOT NULL
@@ -15,6 +42,11 @@ WITH found AS (
     SELECT trace_id, 'rejected_events', 'error', rejected,
            'stretches of the file are no events: the table rejected keeps their text'
     FROM trace WHERE rejected > 0
+    UNION ALL
+    SELECT trace_id, 'shared_file', 'error', count(*),
+           'two writers shared the file: their texts cut each other off, and only what is whole was loaded (give each '
+           || 'rank a file of its own)'
+    FROM shared JOIN broken USING (trace_id) GROUP BY trace_id
     UNION ALL
     -- A point of a sweep that could not run has none.
     SELECT trace_id, 'no_events', 'error', 1, 'the trace has no events' FROM trace

@@ -145,8 +145,18 @@ def _begin(
     if base is not None:
         shutil.copyfile(base, fresh)
     settings = resources.settings(fresh) | _block_size(job.paths)
-    with connect(fresh, settings, database) as connection:
-        begin(connection, base, job.paths)
+    try:
+        with connect(fresh, settings, database) as connection:
+            begin(connection, base, job.paths)
+            # Closing a connection writes its log to the file, too, but hides errors.
+            connection.execute("CHECKPOINT")
+    except duckdb.Error as error:
+        raise _not_loaded(str(database), error) from error
+
+
+def _not_loaded(name: str, error: duckdb.Error) -> TracekitError:
+    reason = str(error).splitlines()[0]
+    return TracekitError(f"{name}: cannot be loaded: {reason}")
 
 
 def _block_size(paths: list[str]) -> Config:
@@ -220,8 +230,7 @@ class Job:
                 f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"
             ) from error
         except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
-            raise TracekitError(f"{name}: cannot be loaded: {reason}") from error
+            raise _not_loaded(name, error) from error
 
     def _load_all(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Loads several files at a time, with trace_ids in the order given."""

@@ -18,6 +18,7 @@ from typing import Protocol
 from tracekit.errors import TracekitError
 
 TRACES = (".json", ".json.gz", ".json.zst")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _READ_BYTES = 1 << 20
 # Skip a header that describes the next member (its long name, its pax records) above this size.
 _EXTRA_BYTES = 1 << 20
@@ -110,6 +111,12 @@ class _Walk:
                     found = True
                     yield from self._trace(f"{self._stream.path}/{name}", header, extra)
                 else:
+                    if name.endswith(ARCHIVES) and header.isreg():
+                        found = True
+                        yield TracekitError(
+                            f"{self._stream.path}/{name}: is an archive in an archive: unpack it "
+                            "to load its traces"
+                        )
                     self._skip_content(header, extra)
             extra = _Extra()
         reason = self._stream.damage or self._damage

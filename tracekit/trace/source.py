@@ -18,7 +18,7 @@ from threading import Lock
 from typing import BinaryIO, cast
 
 from tracekit.errors import TracekitError
-from tracekit.trace.archives import TRACES, is_archive, members
+from tracekit.trace.archives import ARCHIVES, TRACES, is_archive, members
 from tracekit.trace.compression import HEAD_BYTES, DamagedError, Decompressed, codec_of
 
 # A trace is small up to this stored size.
@@ -36,7 +36,7 @@ _CHECK_BYTES = 16 << 20
 # by more than this ratio.
 _BOMB_RATIO = 250
 _BOMB_BYTES = 256 << 20
-_SUFFIXES = (*TRACES, ".tar", ".tar.gz", ".tgz", ".tar.zst")
+_SUFFIXES = (*TRACES, *ARCHIVES)
 
 
 class _Hashing:

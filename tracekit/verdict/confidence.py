@@ -26,6 +26,7 @@ LEVELS = ("high", "medium", "low")
 _SERIOUS = {
     "truncated": "The trace is cut off; the missing part could change the verdict.",
     "rejected_events": "Parts of the trace could not be read.",
+    "shared_file": "Two writers shared the trace's file, and parts of both are missing.",
     "unlinked_gpu_ops": "Some GPU ops have no launch in the trace.",
     "graph_without_kernels": "The trace does not show what its CUDA graphs ran.",
     "starts_before_launch": "Device and host clocks differ.",
