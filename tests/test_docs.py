@@ -15,7 +15,7 @@ from docs.generate.markdown import code, fence, prose, table
 from docs.generate.pictures import PICTURES
 from tracekit.advice.catalogue import catalogue
 from tracekit.database.catalog import queries
-from tracekit.thresholds import QueryThresholds, Thresholds
+from tracekit.thresholds import Thresholds
 
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 
@@ -63,7 +63,7 @@ def test_every_remedy_has_a_page_with_the_words_of_advise():
 
 def test_every_threshold_stands_in_the_table():
     text = pages()["explanation/thresholds.md"]
-    for each in (*fields(Thresholds), *fields(QueryThresholds)):
+    for each in fields(Thresholds):
         assert f"<span id='{each.name}'></span>" in text
         assert prose(each.metadata["help"]) in text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ from tests.traces import gpu_op, launch, step
 from tracekit.causes import CAUSES, OF_HOST, cause_of
 from tracekit.compare.crosscheck import _own_figures
 from tracekit.compare.diff import fails
+from tracekit.errors import TracekitError
 from tracekit.native import ranks
 from tracekit.replay.graph.recording import recording_of
 from tracekit.replay.graph.waits import waits_of
 from tracekit.replay.whatif import what_if
 from tracekit.text import duration
-from tracekit.thresholds import QueryThresholds, Thresholds
+from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.analyze import gather
 from tracekit.verdict.regime import REGIMES
 
@@ -275,10 +277,30 @@ def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(tmp_path):
 def test_queries_and_replay_judge_a_queue_by_the_same_numbers(tmp_path):
     with traces.load(tmp_path, several_devices(BY_KERNELS)) as run:
         (told,) = run.fetch("SELECT thresholds()")[1][0]
-    known = vars(Thresholds()) | vars(QueryThresholds())
+    known = vars(Thresholds())
     assert {name: float(n) for name, n in told.items()} == {name: known[name] for name in told}
     assert {"queue_depth", "full_calls", "full_share", "full_slack"} < set(told)
-    assert set(vars(QueryThresholds())) < set(told)
+
+
+def test_thresholds_that_tables_and_views_read_cannot_be_set_for_one_run():
+    queries = Path(tracekit.__file__).parents[1] / "queries"
+    texts = [f.read_text() for room in ("views", "schema") for f in (queries / room).glob("*.sql")]
+    stored = set(re.findall(r"thresholds\(\)\.(\w+)", "\n".join(texts)))
+    assert {each.name for each in fields(Thresholds) if not is_settable(each)} == stored
+    with pytest.raises(TracekitError, match="queue_depth cannot be set for one run"):
+        Thresholds().updated(["queue_depth=3"])
+
+
+def test_no_rule_has_thresholds_of_its_own():
+    """Each gets those of the run: only who is given none takes the defaults."""
+    own = [
+        f"{file.name}: {line.strip()}"
+        for room in ("replay", "verdict", "advice")
+        for file in (Path(tracekit.__file__).parent / room).rglob("*.py")
+        for line in file.read_text().splitlines()
+        if "Thresholds()" in line and "thresholds or Thresholds()" not in line
+    ]
+    assert own == []
 
 
 # -- numbers that SQL, C and Python share ----------------------------------------------------------

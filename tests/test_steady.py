@@ -112,6 +112,28 @@ def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):
     assert "copy in ProfilerStep#3 150 ms" in analysis.verdict.why[0]
 
 
+CHECKPOINT = [operator("aten::copy_", 3 * US, BlockingCopy(2 * US, 5 * MS))] * 30
+
+
+@pytest.mark.parametrize(
+    ("once", "marked", "setting"),
+    [(CHECKPOINT, True, "one_range_ratio=1000"), ([LONG_CALL], False, "long_share=0.99")],
+    ids=["a rule in Python", "a rule in SQL"],
+)
+def test_a_threshold_that_a_user_sets_reaches_the_rules_on_one_offs(
+    once, marked, setting, run, tmp_path
+):
+    path = write(tmp_path / "t.json", Simulation(loop(steps=12, once=once, marked=marked)))
+    asked = Thresholds().updated([setting])
+    with tracekit.load(path) as database, database.keeping():
+        found = [len(database.verdict(thresholds=each).one_offs) for each in (asked, Thresholds())]
+        steady = database.whatif("steady", thresholds=asked)
+    assert found == [0, 1]
+    assert steady.predicted_ns == steady.window_ns
+    told = json.loads(run("analyze", str(path), "--json", "--threshold", setting).stdout)
+    assert told["one_offs"] == []
+
+
 @pytest.mark.parametrize("kernel_ns", [5 * US, 400 * US])
 @pytest.mark.parametrize("place", ["before", "within"])
 def test_copies_in_a_row_do_not_decide(kernel_ns, place, tmp_path):

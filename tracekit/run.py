@@ -16,6 +16,7 @@ from tracekit.database.reader import Reader
 from tracekit.database.sandbox import SPILL_MB, Config
 from tracekit.database.stored import contradicting, fingerprints
 from tracekit.errors import TracekitError
+from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tracekit.ingest.resources import LoadProgress, Resources
     from tracekit.replay.ranks.whatif import RunWhatIf
     from tracekit.replay.whatif import WhatIf
-    from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
     from tracekit.verdict.run_model import RunVerdict
 
@@ -147,7 +147,7 @@ class Database(Reader):
         from tracekit.verdict.analyze import gather
         from tracekit.verdict.run_verdict import NoRun, asking_ahead, judge_run
 
-        with self.sharing():
+        with self.judging(thresholds or Thresholds()), self.sharing():
             with asking_ahead(self):
                 analyses = gather(self, thresholds=thresholds)
             found = judge_run(self, analyses, thresholds)

@@ -1,14 +1,15 @@
 """All thresholds, each with its meaning and its source. Shares are of the window.
 
-`tracekit analyze --threshold NAME=VALUE` sets one of `Thresholds` for a run. Queries read
-theirs as `thresholds().NAME`: tracekit/database/constants.py generates that macro from the tables
-below. A query's parameter that a user can set takes its default from there, too.
+`tracekit analyze --threshold NAME=VALUE` sets one for a run, except those that what a database
+stores depends on. Queries read theirs as `thresholds().NAME`: tracekit/database/constants.py
+generates that macro from the table below. A query's parameter that a user can set takes its default
+from there, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
 from tracekit.errors import TracekitError
@@ -19,29 +20,144 @@ _HTA = "HTA's default, https://github.com/facebookresearch/HolisticTraceAnalysis
 _TUKEY = "Tukey, Exploratory Data Analysis, 1977: 3 ranges are 'far out'"
 
 
-def _limit(default: float | int, help: str, source: str = _OURS, *, in_sql: bool = False) -> Any:
-    return field(default=default, metadata={"help": help, "source": source, "in_sql": in_sql})
+def _limit(
+    default: float | int,
+    help: str,
+    source: str = _OURS,
+    *,
+    in_sql: bool = False,
+    is_stored: bool = False,
+) -> Any:
+    metadata = {"help": help, "source": source, "in_sql": in_sql, "is_stored": is_stored}
+    return field(default=default, metadata=metadata)
 
 
 def _asked(default: float | int, help: str, source: str = _OURS) -> Any:
+    """Queries read it."""
     return _limit(default, help, source, in_sql=True)
 
 
-@dataclass(frozen=True)
-class QueryThresholds:
-    """Thresholds of queries only: part of the SQL vocabulary, so the same in every database."""
+def _stored(default: float | int, help: str, source: str = _OURS) -> Any:
+    """The tables and views of a database depend on it: it is the same in every run."""
+    return _limit(default, help, source, in_sql=True, is_stored=True)
 
-    late_time_ns: int = _asked(
-        4_000_000_000_000_000_000, "a timestamp above this, or below its negative, is invalid"
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The thresholds of one run. Each field's metadata holds its meaning and source, whether
+    queries read it, and whether what a database stores depends on it."""
+
+    # -- the verdict, the replay and the fix list -------------------------------------------------
+
+    small_gain: float = _limit(
+        0.05, "if halving neither side gains this share, the accounting decides"
     )
+    busy_share: float = _limit(
+        0.90, "if neither side gains, a device busy for this share leaves the host no slack"
+    )
+    unknown_share: float = _limit(
+        0.20, "from this share on, waits that the trace does not explain can leave the regime open"
+    )
+    doubtful_share: float = _limit(0.05, "from this share on, such waits lower the confidence")
+    exposed_share: float = _limit(
+        0.05, "communication or copies that no kernel covers are reported from this share on"
+    )
+    close_margin: float = _limit(0.10, "a margin under this is a close call")
+    plain_margin: float = _limit(0.25, "a margin over this is plain")
+    named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
+    advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
+    free_growth: float = _limit(
+        0.05, "a larger batch is free of charge if it lengthens the step by this share at most"
+    )
+    most_places: int = _limit(5, "a remedy is priced at this many places, those with most time")
+    most_combined: int = _limit(8, "this many pieces of advice are tried in combination")
+    shown_gain: float = _limit(0.0005, "a gain below this share is reported as none")
+    told_share: float = _limit(
+        0.80, "one-offs inside an event stand for it if this share of its excess is theirs"
+    )
+    longer_phase: float = _limit(
+        0.10, "phases of which one gets this much longer where a side is faster are not listed"
+    )
+    own_excess_share: float = _limit(
+        0.25, "a cause is a late rank's own if its excess is this share of what one rank waits"
+    )
+    slow_link: float = _limit(
+        1.5, "a link is slow if its collectives take this many times as long as like ones"
+    )
+    fastest: float = _limit(
+        64.0, "the search for the verdict's flip makes a side at most this many times faster"
+    )
+    few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
+    most_share: float = _limit(
+        0.5, "a run is captured, or compiled, if more than this share of its kernels is"
+    )
+    recorded_share: float = _limit(
+        0.01, "recorded slices that cover less of a CPU-only window than this leave it unexplained"
+    )
+    shaped_work_share: float = _limit(
+        0.25, "on a CPU, memory is the limit only if shapes tell it for this share of the work"
+    )
+    launch_floor_ns: int = _asked(8_000, "a launch reaches an idle device within this time", _SKIP)
+    launch_latency_ns: int = _limit(
+        5_000, "launch latency in a trace without a launch that found its device idle", _SKIP
+    )
+    kernel_gap_ns: int = _limit(
+        1_000, "gap between kernels of one stream in a trace without queued kernels"
+    )
+    wait_ns: int = _limit(
+        20_000, "a wait for the device longer than this has a reason that the trace does not show"
+    )
+    clock_tick_ns: int = _limit(
+        1_000, "times may be rounded by this", "Kineto wrote whole microseconds until 2023"
+    )
+    return_ns: int = _limit(
+        5_000, "an allocator call that ends this soon after the device's last op waited for it"
+    )
+    clock_shift_ns: int = _limit(
+        1_000_000,
+        "an op that starts this long before its launch has a wrong link, not a late clock",
+    )
+    fewest_late: int = _limit(
+        3, "fewer synchronizing calls than this do not tell that the device's clock is late"
+    )
+    late_quantile: float = _limit(
+        0.9, "the quantile of their lateness by which the device's clock is set back"
+    )
+    prefetched_ns: int = _asked(
+        200_000,
+        "a fetch from other processes that takes longer than this found no batch loaded",
+    )
+    handed_over_share: float = _limit(
+        0.90, "a thread works for another one that stands still for this share of the work"
+    )
+    most_givers: int = _limit(
+        64, "the first threads to work, up to this many, may give work to others"
+    )
+    most_tried: int = _limit(
+        64, "at most this many of them are tried for each thread that is given work"
+    )
+    quick_share: float = _limit(0.1, "the quantile of launch latencies that a quick launch takes")
+    around_ns: int = _limit(
+        1_000_000_000_000,
+        "host work this long before the first GPU op or after the last has a wrong time",
+    )
+    least_growth: float = _limit(
+        0.05, "in a probe, work that grew by less than this share is within the noise"
+    )
+    shift_share: float = _limit(
+        0.05, "the step of a lake's runs changed if it differs by more than this share"
+    )
+    shift_errors: float = _limit(
+        4.0, "and by this many standard errors: many places are tried for the change"
+    )
+    most_excess: float = _limit(
+        1.5,
+        "a probed step that grew more than this many times as much as its work did something else",
+    )
+
+    # -- queries -----------------------------------------------------------------------------------
+
     absurd_duration_ns: int = _asked(86_400_000_000_000, "an event that lasts longer is doubtful")
-    job_gap_ns: int = _asked(
-        60_000_000_000, "traces of one job are recorded within this of each other"
-    )
-    stepped_devices: int = _asked(
-        64,
-        "in a trace of more devices, only this many have windows by step, and gaps have no causes",
-    )
     cold_step_ratio: float = _asked(1.5, "a first step longer than this many median steps is cold")
     cold_steps: int = _asked(3, "with fewer steps than this, no step is called cold")
     dilation_ratio: float = _asked(
@@ -56,7 +172,6 @@ class QueryThresholds:
         "a range can be a one-off if it takes this many times as long as the median of its name",
     )
     drawn_bins: int = _asked(400, "a drawing tells apart this many equal parts of an interval")
-    drawn_share: float = _asked(0.001, "a flame graph leaves out what takes less than this share")
     drawn_ns: int = _asked(1_000_000_000, "of a run without steps, this long a part is drawn")
     fewest_alike: int = _asked(3, "fewer steps or ranges than this do not tell what is typical")
     fewest_calls: int = _asked(
@@ -115,18 +230,6 @@ class QueryThresholds:
     slow_allocation_ns: int = _asked(
         1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
     )
-    long_host_work_ns: int = _asked(
-        1_000_000, "an operator that launches nothing for longer computes on the host"
-    )
-    host_flop_per_byte: int = _asked(
-        10,
-        "on a CPU, operators that do at least this many FLOPs a byte are limited by math",
-        "peaks of today's CPUs: 5 to 10 for one core, 10 to 25 for all; "
-        "method: https://doi.org/10.1145/1498765.1498785",
-    )
-    host_work_per_ns: int = _asked(
-        1, "an operator that gets fewer FLOPs or bytes done in a nanosecond is limited by neither"
-    )
     latency_percent: int = _asked(
         10, "work that reaches less than this percentage of both roofs is limited by latency"
     )
@@ -142,9 +245,6 @@ class QueryThresholds:
         100_000,
         "taking a batch that worker processes have loaded takes about this long",
         "shared traces a100-diff-control, v100-diff-test: 70 and 95 us",
-    )
-    graph_match_share: float = _asked(
-        0.95, "a graph's replay is of a capture if this share of their kernels' names agree"
     )
     fused_tensors: int = _asked(
         36,
@@ -176,140 +276,60 @@ class QueryThresholds:
         0.5, "compiled code keeps this share of the dispatch and Python that eager code needs"
     )
 
+    # -- what a database stores --------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Thresholds:
-    """The thresholds that a user can set. Each field's metadata holds its meaning and source."""
-
-    small_gain: float = _limit(
-        0.05, "if halving neither side gains this share, the accounting decides"
+    late_time_ns: int = _stored(
+        4_000_000_000_000_000_000, "a timestamp above this, or below its negative, is invalid"
     )
-    busy_share: float = _limit(
-        0.90, "if neither side gains, a device busy for this share leaves the host no slack"
+    job_gap_ns: int = _stored(
+        60_000_000_000, "traces of one job are recorded within this of each other"
     )
-    unknown_share: float = _limit(
-        0.20, "from this share on, waits that the trace does not explain can leave the regime open"
+    stepped_devices: int = _stored(
+        64,
+        "in a trace of more devices, only this many have windows by step, and gaps have no causes",
     )
-    doubtful_share: float = _limit(0.05, "from this share on, such waits lower the confidence")
-    exposed_share: float = _limit(
-        0.05, "communication or copies that no kernel covers are reported from this share on"
+    drawn_share: float = _stored(0.001, "a flame graph leaves out what takes less than this share")
+    long_host_work_ns: int = _stored(
+        1_000_000, "an operator that launches nothing for longer computes on the host"
     )
-    close_margin: float = _limit(0.10, "a margin under this is a close call")
-    plain_margin: float = _limit(0.25, "a margin over this is plain")
-    named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
-    advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
-    free_growth: float = _limit(
-        0.05, "a larger batch is free of charge if it lengthens the step by this share at most"
+    host_flop_per_byte: int = _stored(
+        10,
+        "on a CPU, operators that do at least this many FLOPs a byte are limited by math",
+        "peaks of today's CPUs: 5 to 10 for one core, 10 to 25 for all; "
+        "method: https://doi.org/10.1145/1498765.1498785",
     )
-    most_places: int = _limit(5, "a remedy is priced at this many places, those with most time")
-    most_combined: int = _limit(8, "this many pieces of advice are tried in combination")
-    shown_gain: float = _limit(0.0005, "a gain below this share is reported as none")
-    told_share: float = _limit(
-        0.80, "one-offs inside an event stand for it if this share of its excess is theirs"
+    host_work_per_ns: int = _stored(
+        1, "an operator that gets fewer FLOPs or bytes done in a nanosecond is limited by neither"
     )
-    longer_phase: float = _limit(
-        0.10, "phases of which one gets this much longer where a side is faster are not listed"
+    graph_match_share: float = _stored(
+        0.95, "a graph's replay is of a capture if this share of their kernels' names agree"
     )
-    own_excess_share: float = _limit(
-        0.25, "a cause is a late rank's own if its excess is this share of what one rank waits"
+    queue_depth: int = _stored(512, "a queue with fewer launches than this is not full")
+    full_calls: int = _stored(8, "launch calls at the same depth before the queue counts as full")
+    full_share: float = _stored(
+        0.25, "and their share of the calls at a depth of queue_depth or more"
     )
-    slow_link: float = _limit(
-        1.5, "a link is slow if its collectives take this many times as long as like ones"
-    )
-    fastest: float = _limit(
-        64.0, "the search for the verdict's flip makes a side at most this many times faster"
-    )
-    few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
-    most_share: float = _limit(
-        0.5, "a run is captured, or compiled, if more than this share of its kernels is"
-    )
-    recorded_share: float = _limit(
-        0.01, "recorded slices that cover less of a CPU-only window than this leave it unexplained"
-    )
-    shaped_work_share: float = _limit(
-        0.25, "on a CPU, memory is the limit only if shapes tell it for this share of the work"
-    )
-    launch_floor_ns: int = _limit(
-        8_000, "a launch reaches an idle device within this time", _SKIP, in_sql=True
-    )
-    launch_latency_ns: int = _limit(
-        5_000, "launch latency in a trace without a launch that found its device idle", _SKIP
-    )
-    kernel_gap_ns: int = _limit(
-        1_000, "gap between kernels of one stream in a trace without queued kernels"
-    )
-    wait_ns: int = _limit(
-        20_000, "a wait for the device longer than this has a reason that the trace does not show"
-    )
-    clock_tick_ns: int = _limit(
-        1_000, "times may be rounded by this", "Kineto wrote whole microseconds until 2023"
-    )
-    return_ns: int = _limit(
-        5_000, "an allocator call that ends this soon after the device's last op waited for it"
-    )
-    clock_shift_ns: int = _limit(
-        1_000_000,
-        "an op that starts this long before its launch has a wrong link, not a late clock",
-    )
-    fewest_late: int = _limit(
-        3, "fewer synchronizing calls than this do not tell that the device's clock is late"
-    )
-    late_quantile: float = _limit(
-        0.9, "the quantile of their lateness by which the device's clock is set back"
-    )
-    queue_depth: int = _limit(512, "a queue with fewer launches than this is not full", in_sql=True)
-    full_calls: int = _limit(
-        8, "launch calls at the same depth before the queue counts as full", in_sql=True
-    )
-    full_share: float = _limit(
-        0.25, "and their share of the calls at a depth of queue_depth or more", in_sql=True
-    )
-    full_slack: int = _limit(
-        2, "depths within this many launches of the greatest count as the same", in_sql=True
-    )
-    prefetched_ns: int = _limit(
-        200_000,
-        "a fetch from other processes that takes longer than this found no batch loaded",
-        in_sql=True,
-    )
-    handed_over_share: float = _limit(
-        0.90, "a thread works for another one that stands still for this share of the work"
-    )
-    most_givers: int = _limit(
-        64, "the first threads to work, up to this many, may give work to others"
-    )
-    most_tried: int = _limit(
-        64, "at most this many of them are tried for each thread that is given work"
-    )
-    quick_share: float = _limit(0.1, "the quantile of launch latencies that a quick launch takes")
-    around_ns: int = _limit(
-        1_000_000_000_000,
-        "host work this long before the first GPU op or after the last has a wrong time",
-    )
-    least_growth: float = _limit(
-        0.05, "in a probe, work that grew by less than this share is within the noise"
-    )
-    shift_share: float = _limit(
-        0.05, "the step of a lake's runs changed if it differs by more than this share"
-    )
-    shift_errors: float = _limit(
-        4.0, "and by this many standard errors: many places are tried for the change"
-    )
-    most_excess: float = _limit(
-        1.5,
-        "a probed step that grew more than this many times as much as its work did something else",
+    full_slack: int = _stored(
+        2, "depths within this many launches of the greatest count as the same"
     )
 
     def updated(self, settings: Iterable[str]) -> Thresholds:
         """A copy with `NAME=VALUE` settings.
 
         Raises:
-            TracekitError: no threshold has the name, or the value is not a number of its type.
+            TracekitError: no threshold has the name, it cannot be set for one run, or the value is
+                not a number of its type.
         """
-        known = {each.name: type(each.default) for each in fields(self)}
+        known = {each.name: type(each.default) for each in fields(self) if is_settable(each)}
+        stored = {each.name for each in fields(self)} - known.keys()
         values: dict[str, Any] = {}
         for setting in settings:
             name, _, text = setting.partition("=")
+            if name in stored:
+                raise TracekitError(
+                    f"threshold {name} cannot be set for one run: what a database stores depends "
+                    "on it"
+                )
             if name not in known:
                 names = ", ".join(known)
                 raise TracekitError(f"no threshold is named {name!r}; there are: {names}")
@@ -319,3 +339,8 @@ class Thresholds:
                 kind = "an integer" if known[name] is int else "a number"
                 raise TracekitError(f"threshold {name} is {kind}, not {text!r}") from None
         return replace(self, **values)
+
+
+def is_settable(threshold: Field[Any]) -> bool:
+    """Whether a user can set a field of `Thresholds` for one run."""
+    return not threshold.metadata["is_stored"]

@@ -8,10 +8,10 @@ import json
 from dataclasses import fields
 
 from docs.generate.markdown import code, fence, page, prose, table
-from tracekit.thresholds import QueryThresholds, Thresholds
+from tracekit.thresholds import Thresholds, is_settable
 
 
-def _rows(kind: type) -> list[tuple[str, str, str, str]]:
+def _rows(*, settable: bool) -> list[tuple[str, str, str, str]]:
     return [
         (
             f"<span id='{each.name}'></span>{code(each.name)}",
@@ -19,7 +19,8 @@ def _rows(kind: type) -> list[tuple[str, str, str, str]]:
             prose(each.metadata["help"]),
             prose(each.metadata["source"]),
         )
-        for each in fields(kind)
+        for each in fields(Thresholds)
+        if is_settable(each) == settable
     ]
 
 
@@ -30,11 +31,11 @@ def thresholds_page() -> str:
         "Every number that judges, from tracekit/thresholds.py. Shares are of the window. "
         "A source `ours` means that we chose the number.",
         "## Thresholds that a user can set",
-        "`--threshold NAME=VALUE` sets one for a run.",
-        table(head, _rows(Thresholds)),
-        "## Thresholds of queries",
-        "SQL reads them as `thresholds().NAME`. They are the same in every database.",
-        table(head, _rows(QueryThresholds)),
+        "`--threshold NAME=VALUE` sets one for a run, for the queries that it asks, too.",
+        table(head, _rows(settable=True)),
+        "## Thresholds that are the same in every run",
+        "What a database stores depends on them. SQL reads them as `thresholds().NAME`.",
+        table(head, _rows(settable=False)),
     )
 
 

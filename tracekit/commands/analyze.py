@@ -44,7 +44,11 @@ def analyze(
     judged = Thresholds().updated(thresholds)
     # NumPy and the replay, while DuckDB loads the trace.
     Thread(target=import_module, args=["tracekit.replay.gains"]).start()
-    with open_given(trace, Resources(**limits)) as database, database.sharing():
+    with (
+        open_given(trace, Resources(**limits)) as database,
+        database.judging(judged),
+        database.sharing(),
+    ):
         analyses = analyses_of(database, trace_id, window, judged)
         run, no_run = verdict_together(database, analyses, judged)
         if as_json:

@@ -60,11 +60,12 @@ def report(
     if len(runs) == 2 or trace_ids:
         if window or trace_id is not None:
             raise TracekitError("--window and --trace-id are for the page of one trace")
-        with open_pair(runs, **limits) as database:
+        with open_pair(runs, **limits) as database, database.judging(judged):
             reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
         return
     one = len(runs) == 1
-    with open_given(runs[0], resources) if one else load(runs, **limits) as database:
+    opened = open_given(runs[0], resources) if one else load(runs, **limits)
+    with opened as database, database.judging(judged):
         if trace_id is not None or len(database.trace_ids()) == 1:
             reports.write_trace(database, output, trace_id, window, judged)
         elif sweep := sweep_in(database):

@@ -8,17 +8,28 @@ from functools import cache
 
 from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES
 from tracekit.database import names
-from tracekit.thresholds import QueryThresholds, Thresholds
+from tracekit.thresholds import Thresholds
 
 
-def thresholds() -> dict[str, int | float]:
+def thresholds(judging: Thresholds | None = None) -> dict[str, int | float]:
     """The thresholds that queries use, by name (tracekit/thresholds.py)."""
+    table = judging or Thresholds()
     return {
-        each.name: getattr(table, each.name)
-        for table in (Thresholds(), QueryThresholds())
-        for each in fields(table)
-        if each.metadata["in_sql"]
+        each.name: getattr(table, each.name) for each in fields(table) if each.metadata["in_sql"]
     }
+
+
+def thresholds_struct(judging: Thresholds | None = None) -> str:
+    """The same as an expression of SQL: what the macro thresholds() returns."""
+    told = ", ".join(f"'{name}': {value}" for name, value in thresholds(judging).items())
+    return f"{{{told}}}"
+
+
+@cache
+def judging(thresholds: Thresholds) -> str:
+    """The statement after which a cursor's questions judge by these thresholds: its temporary macro
+    comes before the one that the database stores."""
+    return f"CREATE OR REPLACE TEMP MACRO thresholds() AS {thresholds_struct(thresholds)}"
 
 
 def with_thresholds(sql: str) -> str:
@@ -30,11 +41,10 @@ def with_thresholds(sql: str) -> str:
 @cache
 def macros() -> str:
     """The SQL statements that define these constants as macros and a view."""
-    judged = ", ".join(f"'{name}': {value}" for name, value in thresholds().items())
     causes = ", ".join(f"'{name}'" for name in CAUSES)
     renamed = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in CAUSE_OF_ACTIVITY.items())
     return f"""{names.macros()}
-CREATE OR REPLACE MACRO thresholds() AS {{{judged}}};
+CREATE OR REPLACE MACRO thresholds() AS {thresholds_struct()};
 CREATE OR REPLACE MACRO causes() AS [{causes}];
 CREATE OR REPLACE MACRO cause_number(cause) AS (list_position(causes(), cause) - 1)::TINYINT;
 CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity {renamed} ELSE activity END;

@@ -20,9 +20,10 @@ from functools import cache
 
 import duckdb
 
-from tracekit.database import catalog
+from tracekit.database import catalog, constants
 from tracekit.database.catalog import Value
 from tracekit.database.interrupt import work_is_left_running
+from tracekit.thresholds import Thresholds
 
 _DEFINED = re.compile(
     r"^CREATE (?:OR REPLACE )?(?:VIEW|MACRO) (\w+)(.*?);$", re.MULTILINE | re.DOTALL
@@ -32,6 +33,8 @@ _WORD = re.compile(r"\w+")
 _NUMBERS = itertools.count(1)
 
 PREFIX = "tracekit_kept_"
+# A new cursor judges by these thresholds.
+_DEFAULT = constants.judging(Thresholds())
 _VIEWS = (
     "slices",
     "runtime_calls",
@@ -67,6 +70,8 @@ class _Pooled:
     """A cursor that one query after another uses."""
 
     cursor: duckdb.DuckDBPyConnection
+    judged: str
+    """The statement that set its thresholds."""
     shadowed: set[str] = field(default_factory=set)
     variables: dict[str, Value] = field(default_factory=dict)
 
@@ -101,18 +106,22 @@ class Kept:
 
     @contextmanager
     def reading(
-        self, query: str, variables: Mapping[str, Value]
+        self, query: str, variables: Mapping[str, Value], judged: str
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor in a read-only transaction, for one query that may use `variables`.
+        """A cursor in a read-only transaction, for one query that may use `variables`. It judges
+        by the thresholds that the statement `judged` sets.
 
         Raises:
             duckdb.Error: when a copy cannot be made.
         """
         needed = needed_by(query, self.names)
         self.make(needed)
-        pooled = self._idle.pop() if self._idle else _Pooled(self._connection.cursor())
+        pooled = self._idle.pop() if self._idle else _Pooled(self._connection.cursor(), _DEFAULT)
         cursor = pooled.cursor
         try:
+            if pooled.judged != judged:
+                cursor.execute(judged)
+                pooled.judged = judged
             self._shadow(pooled, needed)
             for name in pooled.variables.keys() - variables.keys():
                 cursor.execute(f'RESET VARIABLE "{name}"')
@@ -141,7 +150,7 @@ class Kept:
         with self._making, self._connection.cursor() as cursor:
             if self._trace_id is not None:
                 cursor.execute(f"SET VARIABLE trace = {self._trace_id:d}")
-            pooled = _Pooled(cursor)
+            pooled = _Pooled(cursor, _DEFAULT)
             for name in names:
                 if name not in self._made:
                     self._make_one(cursor, name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import duckdb
 
-from tracekit.database import catalog
+from tracekit.database import catalog, constants
 from tracekit.database.catalog import Query, Value
 from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
@@ -21,6 +21,7 @@ from tracekit.database.kept import PREFIX, Kept, needed_by
 from tracekit.database.sandbox import require_select
 from tracekit.database.shared import Shared
 from tracekit.errors import TracekitError
+from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     import numpy
@@ -70,6 +71,7 @@ class Reader:
         self._inputs = inputs
         self._kept: Kept | None = None
         self._shared: Shared | None = None
+        self._judged = constants.judging(Thresholds())
         # After Ctrl-C, threads that are still at work end with their next query.
         self._is_stopped = False
 
@@ -285,6 +287,26 @@ class Reader:
             threads.shutdown(cancel_futures=True)
 
     @contextmanager
+    def judging(self, thresholds: Thresholds) -> Iterator[None]:
+        """While the block runs, questions judge by these thresholds. Blocks may be nested."""
+        judged = constants.judging(thresholds)
+        if judged == self._judged:
+            yield
+            return
+        before = self._judged, self._shared
+        # Answers so far are by other thresholds.
+        self._judged, self._shared = judged, self._shared and Shared()
+        try:
+            yield
+        finally:
+            self._judged, self._shared = before
+
+    @property
+    def judges_as_stored(self) -> bool:
+        """Whether questions judge by the thresholds by which stored answers were made."""
+        return self._judged == constants.judging(Thresholds())
+
+    @contextmanager
     def keeping(self) -> Iterator[None]:
         """While the block runs, keeps copies of what many questions read, unless traces are large:
         for many questions in a row. Blocks may be nested."""
@@ -415,7 +437,7 @@ class Reader:
             Reader._running += 1
         try:
             if self._kept is not None and kept_for:
-                with self._kept.reading(kept_for, variables) as cursor:
+                with self._kept.reading(kept_for, variables, self._judged) as cursor:
                     yield cursor
             else:
                 with self._plain(variables) as cursor:
@@ -432,6 +454,8 @@ class Reader:
     def _plain(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
         cursor = self._connection.cursor()
         try:
+            if not self.judges_as_stored:
+                cursor.execute(self._judged)
             for name, value in variables.items():
                 cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
             cursor.execute("BEGIN TRANSACTION READ ONLY")

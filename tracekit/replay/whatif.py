@@ -179,6 +179,18 @@ def what_if(
         TracekitError: a text is not a change or matches nothing in the trace, the trace has no such
             window, or it has no events with a time.
     """
+    judging = thresholds or Thresholds()
+    with database.judging(judging):
+        return _what_if(database, changes, trace_id, window, judging)
+
+
+def _what_if(
+    database: Reader,
+    changes: Sequence[str],
+    trace_id: int,
+    window: str | None,
+    thresholds: Thresholds,
+) -> WhatIf:
     meant = None if window is None else range_of(database, trace_id, window)
     ranges, at = meant or (None, None)
     replay = Replay(database, trace_id, thresholds, ranges)

@@ -14,7 +14,7 @@ from tracekit.database import catalog
 from tracekit.replay.gains import Causal
 from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share
-from tracekit.thresholds import Thresholds
+from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.analyze import QUERIES
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import bound_of_verdict
@@ -28,14 +28,15 @@ def render(analysis: Analysis, limits: Thresholds) -> None:
         _arithmetic(out, analysis, analysis.causal, limits)
         _path(out, analysis.causal)
         _links(out, analysis.causal)
-    section(out, "Thresholds (--threshold NAME=VALUE sets one)")
+    section(out, "Thresholds (--threshold NAME=VALUE sets one, but not those marked with *)")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
     table.add_column(overflow="fold")
     for each in fields(limits):
         text = f"{each.metadata['help']} ({each.metadata['source']})"
-        table.add_row(each.name, f"{getattr(limits, each.name):,}", text)
+        mark = "" if is_settable(each) else " *"
+        table.add_row(each.name + mark, f"{getattr(limits, each.name):,}", text)
     out.print(table)
 
 

@@ -92,7 +92,8 @@ def gather(
         raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
     chosen = known if trace_id is None else [trace_id]
     judging = thresholds or Thresholds()
-    with database.sharing() if trace_id is None else database.keeping():
+    together = database.sharing if trace_id is None else database.keeping
+    with database.judging(judging), together():
         examinations = [_examination(database, each, window, judging) for each in chosen]
         asked = database.each(next, examinations)
         sites = sites_of_each(dict(zip(chosen, asked, strict=True)), database)
@@ -135,8 +136,8 @@ def examined(
     Raises:
         TracekitError: the trace has no such window.
     """
-    with database.keeping():
-        judging = thresholds or Thresholds()
+    judging = thresholds or Thresholds()
+    with database.judging(judging), database.keeping():
         examination = _examination(database, trace_id, window, judging, combine, also)
         return _finished(examination, sites_of(next(examination), database, trace_id))
 

@@ -57,7 +57,7 @@ def judge(
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
     if facts.window.kind != "step":
-        verdict.why.extend(step_sentences(beside.steps, verdict.regime))
+        verdict.why.extend(step_sentences(beside.steps, verdict.regime, thresholds))
     verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows, thresholds))
     return doubted(verdict, facts, health, causal, beside, thresholds)
 

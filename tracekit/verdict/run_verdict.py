@@ -61,9 +61,10 @@ def judge_run(
     reason = not_one_run(database)
     if reason:
         return NoRun(reason)
-    with database.keeping():
+    limits = thresholds or Thresholds()
+    with database.judging(limits), database.keeping():
         try:
-            judge = _Judge(database, analyses, thresholds or Thresholds())
+            judge = _Judge(database, analyses, limits)
         except TracekitError as error:
             return NoRun(f"the ranks cannot be replayed together: {error}")
         return judge.verdict()

@@ -9,7 +9,7 @@ from statistics import median_low
 
 from tracekit.replay.gains import Causal, Gains
 from tracekit.text import duration, share
-from tracekit.thresholds import QueryThresholds, Thresholds
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Facts, OneOffEvent, Period, Repetition, Window
 from tracekit.verdict.regime import steady_busy_ns
 
@@ -86,7 +86,7 @@ def repetition_doubts(
             "state."
         )
     if causal and _excess_ns(one_offs) > causal.gains.window_ns:
-        has_steps = repetition and repetition.steps >= QueryThresholds().fewest_alike
+        has_steps = repetition and repetition.steps >= thresholds.fewest_alike
         start = "" if has_steps else ": this is more a start than a steady run"
         doubts.append(f"One-off events take longer than what is left to judge{start}.")
     return doubts
@@ -97,14 +97,14 @@ def repeats_nothing(repetition: Repetition | None) -> bool:
     return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
 
 
-def step_sentences(steps: Sequence[Period], regime: str) -> list[str]:
+def step_sentences(steps: Sequence[Period], regime: str, thresholds: Thresholds) -> list[str]:
     """The typical step, the steps that differ from it and how, and the steps' regimes if they
     differ from the verdict's."""
     sentences = []
-    if len(steps) >= QueryThresholds().fewest_alike:
+    if len(steps) >= thresholds.fewest_alike:
         typical_ns = median_low(_length(step) for step in steps)
         typical = next(step for step in steps if _length(step) == typical_ns)
-        ratio = QueryThresholds().cold_step_ratio
+        ratio = thresholds.cold_step_ratio
         odd = [
             step for step in steps if not typical_ns / ratio <= _length(step) <= typical_ns * ratio
         ]

@@ -11,7 +11,7 @@ import numpy as np
 from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Flags, Ints
 from tracekit.replay.one_offs.host_work import HostWork
-from tracekit.replay.one_offs.model import SLOW, OneOff, one_off
+from tracekit.replay.one_offs.model import OneOff, one_off
 from tracekit.replay.one_offs.slow_steps import busy_steps, slow_steps
 from tracekit.replay.one_offs.start import slow_start
 from tracekit.replay.scaling import Scale
@@ -26,7 +26,7 @@ def one_offs_of(replay: Replay) -> list[OneOff]:
     Where the excess of an event is that of one-offs in it, those are listed in its place. A slow
     step is listed beside them, with the rest of its excess.
     """
-    found = _priced(replay)
+    found, slow = _priced(replay), replay.thresholds.one_range_ratio
     kept: list[OneOff] = []
     # From the inside out; captures first, since what is in them belongs to them.
     for each in sorted(found, key=lambda each: (each.kind != "capture", each.length)):
@@ -37,7 +37,7 @@ def one_offs_of(replay: Replay) -> list[OneOff]:
         is_told = covered >= replay.thresholds.told_share * each.excess_ns
         if each.kind in ("step", "start"):
             rest = each.excess_ns - covered
-            if rest >= (SLOW - 1) / 2 * each.usual_ns and not (each.ops and is_told):
+            if rest >= (slow - 1) / 2 * each.usual_ns and not (each.ops and is_told):
                 kept.append(replace(each, excess_ns=rest))
         elif not is_told:
             kept = [other for other in kept if other not in inner] + [each]

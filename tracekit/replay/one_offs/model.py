@@ -6,11 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tracekit.thresholds import QueryThresholds
-
-# A step with this many times the median step's work is slow.
-SLOW = QueryThresholds().one_range_ratio
-
 
 @dataclass(frozen=True)
 class OneOff:

@@ -8,8 +8,7 @@ import numpy as np
 
 from tracekit.replay.graph.arrays import sums
 from tracekit.replay.one_offs.host_work import HostWork
-from tracekit.replay.one_offs.model import SLOW, OneOff, one_off
-from tracekit.thresholds import QueryThresholds
+from tracekit.replay.one_offs.model import OneOff, one_off
 
 if TYPE_CHECKING:
     from tracekit.replay.whatif import Replay
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 def slow_steps(replay: Replay, worked: HostWork) -> list[OneOff]:
     """Profiler steps with far more work than the median step, a part for each launching thread."""
-    graph, steps = replay.graph, replay.steps
-    if len(steps) < QueryThresholds().fewest_alike or "phase" in steps.kinds:
+    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
+    if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
         return []
     host = graph.host
     launching = graph.device.thread[graph.device.linked]
@@ -29,7 +28,7 @@ def slow_steps(replay: Replay, worked: HostWork) -> list[OneOff]:
     end = host.key(threads[None, :], (began + lasted)[:, None])
     work = worked.between(begin.ravel(), end.ravel()).reshape(begin.shape)
     usual = np.sort(work, axis=0)[(len(work) - 1) // 2]
-    slow = np.flatnonzero(work.sum(axis=1) >= SLOW * usual.sum())
+    slow = np.flatnonzero(work.sum(axis=1) >= thresholds.one_range_ratio * usual.sum())
     if 2 * len(slow) > len(steps):
         return []
     found = []
@@ -49,7 +48,7 @@ def slow_steps(replay: Replay, worked: HostWork) -> list[OneOff]:
 def busy_steps(replay: Replay) -> list[OneOff]:
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
     evaluation, kernels that are tried out), a part for each cause with a long excess."""
-    graph, steps, thresholds = replay.graph, replay.steps, QueryThresholds()
+    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
     if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
         return []
     device, causes = graph.device, len(graph.causes)
@@ -57,7 +56,8 @@ def busy_steps(replay: Replay) -> list[OneOff]:
     kind = steps.step.astype(np.int64) * causes + device.cause[steps.op]
     work = sums(kind, device.ns[steps.op], len(steps) * causes).reshape(len(steps), causes)
     total, usual = work.sum(axis=1), np.sort(work, axis=0)[(len(work) - 1) // 2]
-    slow = np.flatnonzero(total >= SLOW * np.sort(total)[(len(total) - 1) // 2])
+    median = np.sort(total)[(len(total) - 1) // 2]
+    slow = np.flatnonzero(total >= thresholds.one_range_ratio * median)
     if 2 * len(slow) > len(steps):
         return []
     span_ns = int(device.end.max() - device.start.min())

@@ -8,8 +8,7 @@ import numpy as np
 
 from tracekit.replay.graph.arrays import Floats, Ints
 from tracekit.replay.one_offs.host_work import HostWork
-from tracekit.replay.one_offs.model import SLOW, OneOff, one_off
-from tracekit.thresholds import QueryThresholds
+from tracekit.replay.one_offs.model import OneOff, one_off
 
 if TYPE_CHECKING:
     from tracekit.replay.whatif import Replay
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 def slow_start(replay: Replay, worked: HostWork) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; a part for each launching thread."""
-    graph, steps, thresholds = replay.graph, replay.steps, QueryThresholds()
+    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
     if len(steps) and "phase" not in steps.kinds:
         return []
     op, key, ratio, enough = _paces(replay, worked)
@@ -28,7 +27,8 @@ def slow_start(replay: Replay, worked: HostWork) -> list[OneOff]:
     time = graph.host.time_of(key)
     order = np.argsort(time, kind="stable")
     parts = np.array_split(order, thresholds.start_parts)
-    slow = [len(part) > 0 and float(np.median(ratio[part])) >= SLOW for part in parts]
+    least = thresholds.one_range_ratio
+    slow = [len(part) > 0 and float(np.median(ratio[part])) >= least for part in parts]
     first = slow.index(False) if False in slow else len(slow)
     if not 0 < first <= thresholds.start_share * len(parts) or any(slow[first:]):
         return []
@@ -54,7 +54,7 @@ def slow_start(replay: Replay, worked: HostWork) -> list[OneOff]:
 def _paces(replay: Replay, worked: HostWork) -> tuple[Ints, Ints, Floats, bool]:
     """For each launch: an op of it, its key, the host's work since the thread's launch before over
     the median of that for the kernels of its name; and whether the names are enough to compare."""
-    graph, thresholds = replay.graph, QueryThresholds()
+    graph, thresholds = replay.graph, replay.thresholds
     device, host = graph.device, graph.host
     op = np.flatnonzero(device.linked)
     key = host.key(device.thread[op], host.origin_ns + device.call[op])

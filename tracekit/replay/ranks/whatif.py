@@ -78,7 +78,7 @@ def what_if_run(
         raise TracekitError(
             f"{database.name}: choose a trace (--trace-id): they are not a run, because {reason}"
         )
-    with database.sharing():
+    with database.judging(thresholds or Thresholds()), database.sharing():
         joined = Joined(database, replayable(database), thresholds)
         if joined.doubt:
             raise TracekitError(f"{database.name}: the ranks cannot be replayed: {joined.doubt}")
