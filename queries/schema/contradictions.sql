@@ -1,13 +1,16 @@
--- Where rows of a database contradict each other in a way that would mislead the code that reads them, or cost it
--- minutes or memory: the tables, in one row each. No load writes such rows. Each table is scanned once.
+-- Where rows of a database contradict each other in a way that would mislead the code that reads them, or
+-- cost it minutes or memory: the tables, in one row each. No load writes such rows. Each table is scanned once.
 WITH places AS (SELECT trace_id, events + rejected AS count FROM trace),
--- By table and trace (by its thread, if a table has no trace_id): the least and the greatest event_id that it names.
+-- By table and trace (by its thread, if a table has no trace_id): the least and the greatest event_id that it
+-- names.
 ids AS (
-    SELECT 'event_row' AS place, trace_id, min(event_id) AS least, max(event_id) AS most FROM event_row GROUP BY ALL
+    SELECT 'event_row' AS place, trace_id, min(event_id) AS least, max(event_id) AS most
+    FROM event_row GROUP BY ALL
     UNION ALL
     SELECT 'gpu_ops', trace_id, min(event_id), max(event_id) FROM gpu_ops GROUP BY ALL
     UNION ALL
-    SELECT 'gpu_op_launch', trace_id, least(min(event_id), min(launch_id)), greatest(max(event_id), max(launch_id))
+    SELECT 'gpu_op_launch', trace_id, least(min(event_id), min(launch_id)),
+           greatest(max(event_id), max(launch_id))
     FROM gpu_op_launch GROUP BY ALL
     UNION ALL
     SELECT 'launch_site', trace_id, least(min(launch_id), min(cpu_op_id), min(python_id), min(module_id)),
@@ -21,7 +24,8 @@ ids AS (
     SELECT 'thread_segment', trace_id, min(event_id), max(event_id)
     FROM thread_segment LEFT JOIN host_thread USING (thread) GROUP BY ALL
     UNION ALL
-    SELECT 'thread_slice', trace_id, least(min(event_id), min(parent_id)), greatest(max(event_id), max(parent_id))
+    SELECT 'thread_slice', trace_id, least(min(event_id), min(parent_id)),
+           greatest(max(event_id), max(parent_id))
     FROM thread_slice LEFT JOIN host_thread USING (thread) GROUP BY ALL
     UNION ALL
     SELECT place, trace_id, NULL, NULL
@@ -52,7 +56,8 @@ SELECT 'slice_label' FROM slice_label GROUP BY label_id HAVING label_id IS NULL 
 UNION
 SELECT 'slice_label' FROM slice_label ANTI JOIN label USING (label_id)
 UNION
-SELECT 'event_row' FROM (SELECT DISTINCT trace_id, label_id FROM event_row) ANTI JOIN label USING (trace_id, label_id)
+SELECT 'event_row' FROM (SELECT DISTINCT trace_id, label_id FROM event_row)
+ANTI JOIN label USING (trace_id, label_id)
 UNION
 SELECT 'host_thread' FROM host_thread GROUP BY thread HAVING thread IS NULL OR count(*) > 1
 UNION

@@ -11,10 +11,11 @@ WITH broken AS (
     SELECT trace_id, event_id, text FROM rejected
     WHERE reason NOT LIKE '%, not an event' AND reason <> 'after the trace''s end'
 ),
--- Host events of another process than the one before. In a file that one program merged from several processes, this
--- happens between whole events; where processes write into one file, the text of one breaks off.
+-- Host events of another process than the one before. In a file that one program merged from several
+-- processes, this happens between whole events; where processes write into one file, the text of one breaks
+-- off.
 changes AS (
-    SELECT c.trace_id, coalesce(b.event_id > before_id, false) AS is_broken
+    SELECT c.trace_id, coalesce(b.event_id > before_id, FALSE) AS is_broken
     FROM (
         SELECT trace_id, event_id, pid, lag(pid) OVER w AS before, lag(event_id) OVER w AS before_id
         FROM event_row JOIN slice_label USING (label_id)
@@ -44,8 +45,8 @@ found AS (
     FROM trace WHERE rejected > 0
     UNION ALL
     SELECT trace_id, 'shared_file', 'error', count(*),
-           'two writers shared the file: their texts cut each other off, and only what is whole was loaded (give each '
-           || 'rank a file of its own)'
+           'two writers shared the file: their texts cut each other off, and only what is whole was loaded '
+           || '(give each rank a file of its own)'
     FROM shared JOIN broken USING (trace_id) GROUP BY trace_id
     UNION ALL
     -- A point of a sweep that could not run has none.
