@@ -1,5 +1,6 @@
 -- Where rows of a database contradict each other in a way that would mislead the code that reads them, or
--- cost it minutes or memory: the tables, in one row each. No load writes such rows. Each table is scanned once.
+-- cost it minutes or memory: the tables, in one row each. No load writes such rows. Each table is scanned
+-- once.
 WITH places AS (SELECT trace_id, events + rejected AS count FROM trace),
 -- By table and trace (by its thread, if a table has no trace_id): the least and the greatest event_id that it
 -- names.
