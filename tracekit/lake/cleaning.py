@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, NO_VALUE, TABLES
+from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, NO_VALUE, TABLES, read_archive
 from tracekit.lake.reading import visible
 from tracekit.lake.storage import HIDDEN, Storage, storage
 
@@ -64,8 +63,5 @@ def clean(root: str, older_than_hours: float = DEFAULT_HOURS) -> Cleaned:
 
 def _url_of(lake: Storage, note: str) -> str | None:
     """The archive that a note is about; None if it cannot be read."""
-    try:
-        url: str = json.loads(lake.read(note) or b"")["source"]["url"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return url if isinstance(url, str) else None
+    archive = read_archive(lake.read(note) or b"")
+    return None if archive is None else archive.source.url
