@@ -236,12 +236,21 @@ def test_an_event_that_only_python_accepts_is_rejected(ingested, monkeypatch):
         if odd is None:
             return whole(text, first_id, labels)
         found = whole(text[: odd.start()], first_id, labels)
-        return reading.Read(found.batch, odd.start(), reading.Stop.AT_ERROR, "too odd", [])
+        return reading.Read(found.batch, odd.start(), reading.Stop.AT_ERROR, "too odd")
 
     monkeypatch.setattr(reading, "read_events", picky)
     good, odd = b'{"ph":"X","name":"good"}', b'{"ph":"X","name":"odd"}'
     names, rejected = ingested(b"[" + b",".join([good, odd, good, odd, odd, good]) + b"]")
     assert (names, rejected) == (["good"] * 3, [odd.decode()] * 3)
+
+
+def test_a_million_elements_that_are_not_events_take_few_rows(tmp_path):
+    zeros = b"0," * 1_000_000
+    (tmp_path / "t.json").write_bytes(b'[{"ph":"X"},' + zeros + b'{"ph":"X"}]')
+    with tracekit.load(tmp_path / "t.json") as database:
+        assert database.fetch("SELECT events, rejected < 1000 FROM trace")[1] == [(2, True)]
+        database.export(tmp_path / "out.json")
+    assert (tmp_path / "out.json").read_bytes().count(b"0") == 1_000_000
 
 
 RANKS = ("pair-rank0", "pair-rank1")

@@ -189,7 +189,7 @@ def test_what_a_string_may_not_hold_is_replaced_and_the_event_is_pointed_to(lost
     found = read_events(text, 0, labels)
     begin, end = len(WHOLE) + 2, len(WHOLE) + 2 + len(odd)
     assert (found.stop, found.batch.rows) == (Stop.AT_END, 3)
-    assert found.verbatim == ([] if lost == b"\x1f" else [(begin, end, 1, True)])
+    assert list(found.verbatim) == ([] if lost == b"\x1f" else [(begin, end, 1, True, 1)])
     (name,) = {row["name"] for row in table("label", labels.take())} - {None}
     _, row, _ = table("event", found.batch)
     expected = lost.decode("utf-8", "replace").replace("\\u0041", "A")
@@ -210,7 +210,7 @@ def test_elements_that_are_not_objects_are_passed_over_and_pointed_to(element):
     found = read_events(text, 5, Labels(0))
     assert (found.stop, found.batch.rows) == (Stop.AT_BRACKET, 2)
     assert [(text[begin:end], *rest) for begin, end, *rest in found.verbatim] == [
-        (element, event_id, False) for event_id in (5, 6, 7)
+        (element, event_id, False, 1) for event_id in (5, 6, 7)
     ]
 
 

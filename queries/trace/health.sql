@@ -9,7 +9,7 @@
 -- column count (count): how many times
 WITH broken AS (
     SELECT trace_id, event_id, text FROM rejected
-    WHERE reason NOT LIKE '%, not an event' AND reason <> 'after the trace''s end'
+    WHERE NOT regexp_matches(reason, ', not (an event|events)$') AND reason <> 'after the trace''s end'
 ),
 -- Host events of another process than the one before. In a file that one program merged from several
 -- processes, this happens between whole events; where processes write into one file, the text of one breaks

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -297,7 +297,7 @@ class Ingest:
         for table, texts in pieces:
             assert isinstance(texts, list)
             self._on_batch(0)
-            self._insert(table, _TEXTS[table], [(trace_id, *astuple(each)) for each in texts])
+            self._insert(table, _TEXTS[table], [(trace_id, *each) for each in texts])
 
     def _insert_traces(self, traces: list[tuple[int, ByteStream, TraceReader]]) -> None:
         self._insert("trace", _TRACE, [_trace(*each) for each in traces])

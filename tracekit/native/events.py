@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterable
 from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from enum import IntEnum
@@ -29,12 +30,13 @@ class Stop(IntEnum):
 
 class Verbatim(NamedTuple):
     """A part of a text that rows do not say in full: an event in which characters were replaced by
-    U+FFFD, or an element that is not an event, which stands before the event `event_id`."""
+    U+FFFD, or elements that are not events, which stand before the event `event_id`."""
 
     begin: int
     end: int
     event_id: int
     is_event: int
+    elements: int
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Read:
     end: int
     stop: Stop
     error: str
-    verbatim: list[Verbatim]
+    verbatim: Iterable[Verbatim] = ()
 
 
 class _ReadEnd(ctypes.Structure):
@@ -120,9 +122,10 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
     return Read(batch, stopped.at, Stop(stopped.reason), error, _verbatim(stopped))
 
 
-def _verbatim(stopped: _ReadEnd) -> list[Verbatim]:
+def _verbatim(stopped: _ReadEnd) -> Iterable[Verbatim]:
+    """They may be many: made one by one."""
     if not stopped.verbatim:
-        return []
+        return ()
     numbers = ctypes.string_at(stopped.verbatim, stopped.verbatim_size)
     library().tracekit_free(stopped.verbatim)
-    return list(starmap(Verbatim, struct.iter_unpack("4q", numbers)))
+    return starmap(Verbatim, struct.iter_unpack("5q", numbers))

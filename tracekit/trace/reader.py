@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tracekit.errors import TracekitError
 from tracekit.native.events import Labels, Read, Stop, Verbatim, read_events
@@ -66,8 +66,7 @@ _EXECUTION_TRACE = (
 _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 
-@dataclass
-class Original:
+class Original(NamedTuple):
     """The bytes of an event that its row does not say in full, or of an element before the event
     `event_id` that is not one. Without an event_id: the metadata, without its braces."""
 
@@ -307,8 +306,8 @@ class TraceReader:
     def _read_whole_events(self) -> Generator[Piece, None, Stop]:
         """Reads events up to the first that is incomplete or damaged; returns why it stopped."""
         read = read_events(self._buffer, self.events, self._labels)
-        for each in read.verbatim:
-            self._keep_original(each, self._buffer, self._offset + each.begin)
+        for part in read.verbatim:
+            yield from self._keep_original(part, self._buffer, self._offset + part.begin)
         self._drop(read.end)
         yield from self._taken(read)
         return read.stop
@@ -319,10 +318,12 @@ class TraceReader:
             yield "event", read.batch
         if self._labels.are_many:
             yield "label", self._labels.take()
-        if self._kept_bytes > _REJECTED_BYTES:
-            yield from self._kept()
+        yield from self._kept(_REJECTED_BYTES)
 
-    def _kept(self) -> Iterator[Piece]:
+    def _kept(self, least_bytes: int = 0) -> Iterator[Piece]:
+        """The rejected and original texts, if they take at least so much memory."""
+        if self._kept_bytes < least_bytes:
+            return
         if self._rejected:
             yield "rejected", self._rejected
         if self._originals:
@@ -335,14 +336,16 @@ class TraceReader:
             self._rejected.append(each)
             self._kept_bytes += _REJECTED_ROW_BYTES + len(each.text)
 
-    def _keep_original(self, part: Verbatim, text: bytearray, offset: int) -> None:
+    def _keep_original(self, part: Verbatim, text: bytearray, offset: int) -> Iterator[Piece]:
         """Keeps a part of a text as it is; it begins at `offset` in the trace."""
         original = bytes(text[part.begin : part.end])
         self._originals.append(Original(part.event_id, offset, bool(part.is_event), original))
         self._kept_bytes += _REJECTED_ROW_BYTES + len(original)
         if not part.is_event:
-            reason = f"{kind_of(original)}, not an event"
+            many = f"{part.elements:,} elements, not events"
+            reason = many if part.elements > 1 else f"{kind_of(original)}, not an event"
             self._keep_rejected(reject(original, offset, reason, part.event_id))
+        yield from self._kept(_REJECTED_BYTES)
 
     def _recover(self, is_final: bool) -> Recovered | None:
         """The events at the front, the first of them damaged; None when that needs more text.
@@ -365,24 +368,23 @@ class TraceReader:
         elements, rejected = found.elements, list(found.rejected)
         while elements:
             text = bytearray(b",".join(text for _, text in elements) + b"]")
-            begins = accumulate((len(text) + 1 for _, text in elements), initial=0)
-            places = {begin: at for begin, (at, _) in zip(begins, elements, strict=False)}
+            begins = list(accumulate((len(text) + 1 for _, text in elements), initial=0))
             read = read_events(text, self.events, self._labels)
             for part in read.verbatim:
-                self._keep_original(part, text, places[part.begin])
-            taken = [offset for begin, offset in places.items() if begin < read.end]
-            others = {places[part.begin] for part in read.verbatim if not part.is_event}
-            offsets += [offset for offset in taken if offset not in others]
+                offset, _ = elements[bisect_left(begins, part.begin)]
+                yield from self._keep_original(part, text, offset)
+            count = bisect_left(begins, read.end, hi=len(elements))
+            offsets += [offset for offset, text in elements[:count] if text.startswith(b"{")]
             yield from self._taken(read)
             if read.stop is Stop.AT_BRACKET:
                 break
             # Python accepts the next element, but the native reader does not.
-            offset, odd = elements[len(taken)]
+            offset, odd = elements[count]
             rejected += reject(odd, offset, read.error or "incomplete")
-            elements = elements[len(taken) + 1 :]
-        for each in rejected:
-            each.event_id = first + bisect_left(offsets, each.offset)
-        self._keep_rejected(rejected)
+            elements = elements[count + 1 :]
+        self._keep_rejected(
+            each._replace(event_id=first + bisect_left(offsets, each.offset)) for each in rejected
+        )
         self._drop(found.end)
 
     def _ends_here(self) -> bool:
@@ -410,8 +412,7 @@ class TraceReader:
             end = len(self._buffer) if start is None else start
             reason = "after the trace's end"
             self._keep_rejected(reject(self._buffer[:end], self._offset, reason, self.events))
-            if self._kept_bytes > _REJECTED_BYTES:
-                yield from self._kept()
+            yield from self._kept(_REJECTED_BYTES)
             self._drop(end)
             if start is not None:
                 return True

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 # White space between JSON tokens.
 SPACE = b" \t\r\n"
@@ -27,8 +28,7 @@ _LOOK_AHEAD = 1 << 12
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 
-@dataclass
-class Rejected:
+class Rejected(NamedTuple):
     """Text in the events array that is not an event, or one part of it when it is long. It stands
     before the event `event_id`."""
 

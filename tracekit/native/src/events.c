@@ -328,8 +328,20 @@ static const uint8_t *element_end(struct json *json, const uint8_t *at) {
 
 /* Text that the columns lost: an event in which characters were replaced, or an element before the event. */
 struct verbatim {
-    int64_t begin, end, event_id, is_event;
+    int64_t begin, end, event_id, is_event, elements;
 };
+
+/* Of elements in a row, so many stand alone; those that follow join the last. */
+enum { MOST_ALONE = 100 };
+
+static bool joins_last(struct heap *verbatim, int64_t end, int64_t event_id) {
+    size_t count = verbatim->size / sizeof(struct verbatim);
+    struct verbatim *behind = (struct verbatim *)verbatim->bytes + count;
+    if (count < MOST_ALONE || behind[-MOST_ALONE].is_event || behind[-MOST_ALONE].event_id != event_id) return false;
+    behind[-1].end = end;
+    behind[-1].elements++;
+    return true;
+}
 
 static const uint8_t *read_element(
     struct batch *batch, struct labels *labels, struct json *json, const uint8_t *text, const uint8_t *at,
@@ -347,7 +359,8 @@ static const uint8_t *read_element(
         is_lost = json->was_mended;
     }
     if (end == NULL || !is_lost) return end;
-    struct verbatim lost = {at - text, end - text, event_id, is_event};
+    if (!is_event && joins_last(verbatim, end - text, event_id)) return end;
+    struct verbatim lost = {at - text, end - text, event_id, is_event, 1};
     return heap_add(verbatim, &lost, sizeof lost) ? end : json_wrong(json, json_no_memory);
 }
 
