@@ -246,7 +246,7 @@ class Database(Reader):
 
 
 # Exceptions of code that meets rows which cannot be.
-_SURPRISES = (
+SURPRISES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError,
     ValueError,
 )  # fmt: skip
@@ -262,7 +262,7 @@ class StoredDatabase(Database):
     def __exit__(self, *raised: object) -> None:
         self.close()
         _, error, _ = raised
-        if isinstance(error, _SURPRISES) and (changed := _changed_tables(self.name)):
+        if isinstance(error, SURPRISES) and (changed := _changed_tables(self.name)):
             raise contradicting(self.name, changed) from error
 
 

@@ -21,7 +21,7 @@ from tracekit.lake import summaries, verdicts
 from tracekit.lake.layout import MANIFESTS, MARK, Rank, Selection, read_manifest, selection
 from tracekit.lake.storage import RemoteStorage, Storage, local_files, storage
 from tracekit.lake.writing import stored_tables
-from tracekit.run import Database
+from tracekit.run import SURPRISES, Database
 from tracekit.verdict.analyze import gather
 from tracekit.verdict.model import Analysis
 
@@ -34,11 +34,6 @@ _HIVE = (
 )
 # Tables whose rows are the same in several traces.
 _SHARED = {"operator_name": "DISTINCT ON (name)"}
-# What code raises of which each part is right, about numbers that cannot all be.
-_CONTRADICTIONS = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
-    ValueError, duckdb.Error,
-)  # fmt: skip
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -98,7 +93,7 @@ class Lake(Database):
         each other, unless it is a mistake in that code."""
         super().__exit__(*raised)
         _, error, where = raised
-        if isinstance(error, _CONTRADICTIONS) and _is_own(where):
+        if isinstance(error, (*SURPRISES, RecursionError, duckdb.Error)) and _is_own(where):
             raise TracekitError(
                 f"{self.name}: its rows contradict each other, or tracekit made a mistake: "
                 f"{first_line(error)}"
