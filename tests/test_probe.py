@@ -23,7 +23,7 @@ from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, _Lab, mo
 from tracekit.experiments.timing import Rounds
 from tracekit.reporters.probe import render
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import COMPUTE, OVERHEAD, UNKNOWN
+from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
 SMALL = ["--seq", "4", "--dim", "16", "--device", "cpu", "--rounds", "3", "--active", "2"]
 LIMITS = Thresholds()
