@@ -28,10 +28,9 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
     yield tmp_path
-    for name in set(sys.modules) - before:
-        if not name.startswith("torch"):
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
 
 
