@@ -96,11 +96,21 @@ def _loaded(with_cuda: bool) -> str | None:
 
 def _give_shapes() -> None:
     """Tells torch.compile the results' shapes."""
-    torch.library.register_fake("tracekit::gated_mlp", lambda x, *_: x.new_empty(x.shape))
+    torch.library.register_fake("tracekit::gated_mlp", _shaped)
     torch.library.register_fake(
         "tracekit::act_mul",
         lambda packed, _: packed.new_empty(packed.shape[0], packed.shape[1] // 2),
     )
+
+
+def _shaped(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, _: str) -> torch.Tensor:
+    """What `gated_mlp` gives, without values: the dispatcher asks this if any of them has none."""
+    if not x.device == gate_up.device == down.device:
+        raise ValueError(
+            f"gated_mlp needs x and the weights on one device, not {x.device}, {gate_up.device} "
+            f"and {down.device}"
+        )
+    return x.new_empty(x.shape)
 
 
 def _cpp_extension() -> ModuleType:
