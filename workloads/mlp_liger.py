@@ -14,7 +14,7 @@ from tracekit.workloads.base import Shape, Workload
 from tracekit.workloads.mlp_triton import Forward, in_place
 
 # Liger's GEGLU uses the tanh form.
-_FUNCTIONS = {"gelu-tanh": "LigerGELUMulFunction", "silu": "LigerSiLUMulFunction"}
+FUNCTIONS = {"gelu-tanh": "LigerGELUMulFunction", "silu": "LigerSiLUMulFunction"}
 
 
 def build(shape: Shape) -> Workload:
@@ -25,7 +25,7 @@ def build(shape: Shape) -> Workload:
     def forward(module: mlp.Mlp) -> Forward:
         from liger_kernel import ops
 
-        act_mul = getattr(ops, _FUNCTIONS[shape.activation])
+        act_mul = getattr(ops, FUNCTIONS[shape.activation])
 
         def run(x: Tensor) -> Tensor:
             return module.down(act_mul.apply(module.gate(x), module.up(x)))
@@ -39,7 +39,7 @@ def why_not(shape: Shape) -> str | None:
     """Why Liger's kernels cannot run here, or None if they can."""
     if importlib.util.find_spec("liger_kernel") is None:
         return "liger-kernel is not installed (pip install liger-kernel)"
-    if shape.activation not in _FUNCTIONS:
+    if shape.activation not in FUNCTIONS:
         return f"liger-kernel has no {shape.activation}"
     if shape.device.type == "cpu":
         return "liger-kernel needs a GPU: Triton's interpreter does not run its kernels"
