@@ -14,20 +14,22 @@ slice AS (
            CASE WHEN kind = 'other' AND label_id IN (FROM on_device) THEN 'kernel' ELSE kind END AS kind
     FROM (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X')
 ),
-meaning AS (
+-- Each step is a relation: DuckDB would write out the expression of a column wherever the next one names it.
+known AS (
     SELECT
-        kind, n.name,
+        kind, name,
         CASE WHEN kind IN ('runtime', 'driver') THEN call_of(text) END AS call,
-        CASE WHEN call IS NOT NULL THEN activity_of_call(call)
-             WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, text)
-             END::host_activity AS activity,
+        CASE WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, text) END AS own,
         CASE WHEN kind = 'kernel' THEN kernel_class(text) END AS class,
         CASE WHEN kind = 'kernel' THEN expert_part(text) END AS expert,
         CASE WHEN kind = 'cpu_op' THEN work_kind(text) END AS work,
-        coalesce(compiled_part(kind, text),
-            CASE WHEN call IS NULL AND activity = 'compilation' THEN 'compilation' END) AS compiled,
-        traits_of(kind, text) AS traits
-    FROM (SELECT DISTINCT kind, name, coalesce(name, '') AS text FROM slice) AS n
+        compiled_part(kind, text) AS compiled_part, traits_of(kind, text) AS traits
+    FROM (SELECT DISTINCT kind, name, coalesce(name, '') AS text FROM slice)
+),
+meaning AS (
+    SELECT *, coalesce(activity_of_call(call), own)::host_activity AS activity,
+           coalesce(compiled_part, CASE WHEN own = 'compilation' THEN 'compilation' END) AS compiled
+    FROM known
 )
 SELECT label_id, kind, s.name, activity, call, class, expert, work, compiled, traits
 FROM slice AS s JOIN meaning AS m USING (kind) WHERE s.name IS NOT DISTINCT FROM m.name;

@@ -18,7 +18,7 @@ CREATE OR REPLACE MACRO activity_of_call(call) AS CASE
     WHEN call = 'copy' THEN 'copy'
     WHEN call IN ('allocate', 'free', 'free_waiting') THEN 'allocation'
     WHEN call IN ('load_code', 'instantiate_graph') THEN 'compilation'
-    ELSE 'runtime' END;
+    WHEN call IS NOT NULL THEN 'runtime' END;
 -- What a host thread does in a slice, by its kind and name.
 CREATE OR REPLACE MACRO host_activity(kind, name) AS
     CASE WHEN kind IN ('runtime', 'driver') THEN activity_of_call(call_of(name))
