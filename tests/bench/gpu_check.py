@@ -248,8 +248,6 @@ def main(arguments: list[str] | None = None) -> int:
     if reason := why_not(given.device):
         print(f"gpu-check: {reason}", file=sys.stderr)
         return 2
-    # A kernel that is interpreted says nothing about a GPU.
-    os.environ.pop("TRITON_INTERPRET", None)
     state, output = Path(given.state).absolute(), Path(given.output or given.state).absolute()
     plan, found = Plan(given.device, state), []
     if not plan.is_gpu:
@@ -376,10 +374,12 @@ def streamed(
 
     Returns its exit status; None if it was killed after `seconds`, with all that it started.
     """
+    # A kernel that is interpreted says nothing about a GPU.
+    inherited = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     process = subprocess.Popen(
         command,
         cwd=ROOT,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"} | dict(settings),
+        env=inherited | {"PYTHONUNBUFFERED": "1"} | dict(settings),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
