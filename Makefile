@@ -42,7 +42,7 @@ test-all: build/test-all/installed browser shells checks
 
 # Completion is tested in each shell that there is.
 shells:
-	@command -v fish zsh >/dev/null || \
+	@{ command -v fish && command -v zsh; } >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends fish zsh >/dev/null; } || \
 	  echo 'no fish or zsh: their completion is not tested (on Debian: apt install fish zsh)' >&2
