@@ -35,7 +35,7 @@ CREATE OR REPLACE MACRO collectives() AS TABLE
 WITH scope AS (
     -- Ranges that the framework opens around collectives: the last one opened around the launch has the type.
     SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
-    WHERE has(traits, 'collective_range')
+    WHERE has(traits, 'collective_call') AND kind <> 'python' AND name <> 'record_param_comms'
 ),
 told AS (
     SELECT
