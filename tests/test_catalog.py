@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tracekit
-from tracekit.database import catalog, constants
+from tracekit.database import catalog, constants, facts
 from tracekit.verdict.analyze import QUERIES
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
@@ -87,6 +87,22 @@ def test_no_question_hides_a_method_of_the_database():
 
 def test_what_the_analysis_asks_is_in_the_catalog():
     assert set(QUERIES) <= set(catalog.queries())
+
+
+def test_a_fact_says_what_a_row_is_and_reads_only_what_it_names():
+    found = facts.facts()
+    for name, fact in found.items():
+        assert fact.row.endswith("."), name
+        assert set(fact.reads) < found.keys(), name
+        code = re.sub(r"--.*", "", fact.rows)
+        read = set(re.findall(r"\b(?:FROM|JOIN) (?:scratch\.)?(\w+)", code)) & found.keys()
+        assert read <= upstream(name), name
+
+
+def upstream(name: str) -> set[str]:
+    """The facts that a fact is made of, directly or through others."""
+    direct = facts.facts()[name].reads
+    return {*direct, *(each for other in direct for each in upstream(other))}
 
 
 def test_every_view_file_is_built():

@@ -358,7 +358,7 @@ def test_what_is_asked_about_one_trace_tells_of_no_other(tmp_path):
     graphs = [*captured(0, [2224, 16]), *replayed(1000, [100, 100], 1), *eager]
     first = traces.write(tmp_path / "eager.json", eager, **device(A100))
     second = traces.write(tmp_path / "graphs.json", graphs, **device(A100))
-    with tracekit.load([first, second]) as run, run.keeping():
+    with tracekit.load([first, second]) as run:
         for name, question in queries().items():
             if "trace_id" in (column.name for column in question.columns) and "trace" in (
                 parameter.name for parameter in question.parameters

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from dataclasses import replace
 
 import duckdb
 import pytest
@@ -9,8 +10,7 @@ import pytest
 import tracekit
 from tests import hostile, traces
 from tests.sampling import sample
-from tracekit.database import catalog, sandbox, stored
-from tracekit.database.catalog import stored_digest
+from tracekit.database import catalog, facts, sandbox, stored
 
 # A statement of each kind that DuckDB's parser knows; {file} is a path that it must not touch.
 STATEMENTS = {
@@ -305,13 +305,23 @@ def test_commands_refuse_such_a_database_in_one_line(attempt, tmp_path, run):
         assert hostile.SECRET not in done.stderr
 
 
-def test_the_stored_digest_is_up_to_date():
-    # After a change of the vocabulary, run python -m tracekit.database.stored
-    assert stored.digest(stored.ours()) == stored_digest()
+def test_the_stored_format_is_up_to_date():
+    # After a change of tables, facts or views, run python -m tracekit.database.stored
+    assert (stored.format_number(), stored.digest(stored.ours())) == (
+        catalog.FORMAT,
+        catalog.DIGEST,
+    )
+
+
+def test_other_rules_make_another_format(monkeypatch):
+    changed = dict(facts.facts())
+    changed["gpu_ops"] = replace(changed["gpu_ops"], rows=changed["gpu_ops"].rows + " LIMIT 1")
+    monkeypatch.setattr(facts, "facts", lambda: changed)
+    assert stored.format_number() != catalog.FORMAT
 
 
 def test_a_database_that_another_duckdb_lists_differently_is_opened(folder, monkeypatch):
-    monkeypatch.setattr("tracekit.database.catalog.stored_digest", lambda: "of another version")
+    monkeypatch.setattr("tracekit.database.catalog.DIGEST", "of another version")
     with tracekit.open_database(folder / "good.duckdb") as database:
         assert database.trace_ids() == [1]
 

@@ -125,7 +125,7 @@ def test_a_threshold_that_a_user_sets_reaches_the_rules_on_one_offs(
 ):
     path = write(tmp_path / "t.json", Simulation(loop(steps=12, once=once, marked=marked)))
     asked = Thresholds().updated([setting])
-    with tracekit.load(path) as database, database.keeping():
+    with tracekit.load(path) as database:
         found = [len(database.verdict(thresholds=each).one_offs) for each in (asked, Thresholds())]
         steady = database.whatif("steady", thresholds=asked)
     assert found == [0, 1]

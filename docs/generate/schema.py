@@ -6,7 +6,7 @@ import re
 
 from docs.generate.markdown import code, page, prose, table
 from docs.generate.sources import ROOT, read
-from tracekit.database import catalog
+from tracekit.database import catalog, facts
 
 _TRACE = "tests/data/simulated-overhead-bound.json.gz"
 _ROW = re.compile(r"^\| (`.*?) \| (.*) \|$", re.MULTILINE)
@@ -39,6 +39,9 @@ def _sources() -> dict[str, tuple[str, str]]:
         for name in catalog.VOCABULARY
         if (ROOT / f"queries/views/{name}.sql").exists()
     }
+    texts |= {
+        f"queries/facts/{name}.sql": read(f"queries/facts/{name}.sql") for name in facts.facts()
+    }
     for file, text in texts.items():
         for definition in _DEFINED.finditer(text):
             lines = text[: definition.start()].rstrip("\n").split("\n")
@@ -53,7 +56,8 @@ def _sources() -> dict[str, tuple[str, str]]:
 
 def _column_comments() -> dict[tuple[str, str], str]:
     """What tables.sql says beside a column."""
-    parts = re.split(_DEFINED, catalog.schema("tables"))
+    texts = [catalog.schema("tables"), *(fact.table for fact in facts.facts().values())]
+    parts = re.split(_DEFINED, "\n".join(texts))
     # The text before the first; then kind, name and the text up to the next definition.
     return {
         (parts[place + 1], column): said

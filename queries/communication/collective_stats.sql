@@ -31,7 +31,8 @@ SELECT
     sum(message_bytes) / nullif(sum(dur_ns), 0) AS algorithm_gb_per_s,
     sum(message_bytes) / nullif(sum(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS bus_gb_per_s,
     message_bytes / nullif(min(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS best_bus_gb_per_s
-FROM timed_collectives() AS c JOIN trace AS t USING (trace_id)
+FROM collective AS c JOIN trace AS t USING (trace_id)
+WHERE c.trace_id = coalesce(getvariable('trace'), c.trace_id)
 GROUP BY c.trace_id, c.device_id, t.rank, type, group_name, group_size, dtype, message_bytes, algorithm,
     protocol
 ORDER BY c.trace_id, c.device_id, total_ns DESC, type, message_bytes

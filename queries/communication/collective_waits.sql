@@ -22,8 +22,8 @@ SELECT c.trace_id, c.device_id, c.event_id,
        CASE WHEN launch_start_ns < s.end_ns THEN s.step END AS step, type,
        group_name, message_bytes, c.start_ns, c.dur_ns, c.dur_ns - wait_ns AS wire_ns, wait_ns, exposed_ns,
        alike_count AS calls
-FROM timed_collectives() AS c
+FROM collective AS c
 ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND launch_start_ns >= s.start_ns
-WHERE wait_ns > 0
+WHERE wait_ns > 0 AND c.trace_id = coalesce(getvariable('trace'), c.trace_id)
 ORDER BY wait_ns DESC, c.trace_id, c.start_ns, c.event_id
 LIMIT coalesce(getvariable('top'), 20)

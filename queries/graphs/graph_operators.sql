@@ -17,7 +17,7 @@
 -- column told_share (fraction of the kernels): places at which the capture tells a name to compare
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
 WITH site AS MATERIALIZED (
-    FROM graph_sites() WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM graph_site WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 whole AS (SELECT trace_id, device_id, sum(dur_ns) AS graphs_ns FROM replayed_kernels GROUP BY ALL)
 SELECT

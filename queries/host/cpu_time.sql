@@ -48,15 +48,9 @@ thread AS (
     FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns, min(start_ns) AS start_ns, max(end_ns) AS end_ns
         FROM operator GROUP BY ALL) GROUP BY ALL
 ),
-call AS MATERIALIZED (FROM operator_shapes()),
-shape AS (SELECT DISTINCT name, kind, dims, types, concrete FROM call),
-work AS MATERIALIZED (FROM shape_work('shape')),
 limited AS (
     SELECT c.trace_id, c.event_id, host_limit(flops, read_bytes + written_bytes, self_ns) AS limit_by
-    FROM call AS c JOIN work AS w
-      ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types
-      AND c.concrete IS NOT DISTINCT FROM w.concrete
-    JOIN operator AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
+    FROM operator_work AS c JOIN operator AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
 ),
 -- Calls of collectives on any thread, and what they call in Python, such as Work.wait.
 collective AS MATERIALIZED (

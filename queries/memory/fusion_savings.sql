@@ -12,12 +12,12 @@
 -- column saved_ns (ns): at most: of each operator's time, the intermediate's share of the bytes that it
 --     moves; nothing else may read it
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
-WITH pair AS (FROM fusable_pairs())
+WITH pair AS (FROM fusable_pair WHERE trace_id = coalesce(getvariable('trace'), trace_id))
 SELECT
     trace_id, device_id, first, name AS second, dims AS shapes, count(*) AS count,
     (2 * sum(intermediate))::BIGINT AS intermediate_bytes, sum(first_ns + second_ns)::BIGINT AS gpu_ns,
     sum(first_ns * intermediate / first_bytes + second_ns * intermediate / second_bytes)::BIGINT AS saved_ns
 FROM pair
 GROUP BY trace_id, device_id, first, name, dims
-ORDER BY saved_ns DESC, first, second, trace_id
+ORDER BY saved_ns DESC, first, second, shapes, trace_id, device_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -14,7 +14,7 @@
 -- column gb_per_s (10^9 bytes per second): bytes over gpu_ns; more than the memory's where caches serve
 -- column share_of_bandwidth (fraction of the device's memory bandwidth): gb_per_s over it; NULL: unknown
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
-WITH work AS (FROM measured_work())
+WITH work AS (FROM operator_time WHERE trace_id = coalesce(getvariable('trace'), trace_id))
 SELECT
     w.trace_id, w.device_id, w.name AS operator, kind, count(*) AS calls,
     sum(read_bytes)::BIGINT AS read_bytes,

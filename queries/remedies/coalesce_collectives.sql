@@ -17,7 +17,7 @@ WITH timed AS MATERIALIZED (
     SELECT trace_id, event_id, pid, tid, device_id, stream, type, message_bytes, dur_ns, wait_ns,
            {'type': type, 'group': group_name, 'ranks': group_ranks, 'size': group_size, 'dtype': dtype}
            AS class
-    FROM timed_collectives()
+    FROM collective WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 -- A launch of a thread is in a run with the one before if both are small collectives of one class.
 placed AS (

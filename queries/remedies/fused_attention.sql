@@ -17,8 +17,9 @@
 -- https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 -- https://arxiv.org/abs/2205.14135 (FlashAttention)
 WITH work AS MATERIALIZED (
-    SELECT *, shapes_of(dims) AS d FROM measured_work()
-    WHERE kind IN ('bmm', 'baddbmm', 'softmax', 'elementwise', 'comparison', 'copy')
+    SELECT *, shapes_of(dims) AS d FROM operator_time
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND kind IN ('bmm', 'baddbmm', 'softmax', 'elementwise', 'comparison', 'copy')
         AND name NOT IN ('aten::log_softmax', 'aten::_log_softmax')
 ),
 product AS MATERIALIZED (

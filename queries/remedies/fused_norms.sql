@@ -19,8 +19,9 @@
 -- https://github.com/huggingface/transformers/blob/main/src/transformers/activations.py
 WITH work AS (
     SELECT *, regexp_replace(name, '^aten::_?(\w*?)_?$', '\1') AS plain, texts_of(types) AS t
-    FROM measured_work()
-    WHERE kind IN ('elementwise', 'copy', 'reduction', 'softmax') AND len(gpu_op_ids) = 1 AND is_kernels
+    FROM operator_time
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND kind IN ('elementwise', 'copy', 'reduction', 'softmax') AND len(gpu_op_ids) = 1 AND is_kernels
 ),
 placed AS (
     SELECT trace_id, event_id, start_ns, dur_ns,

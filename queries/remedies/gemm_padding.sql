@@ -23,8 +23,9 @@ WITH product AS MATERIALIZED (
            a[-2] AS m, a[-1] AS k, b[-1] AS n,
            rounded_up(m, unit) AS m_padded, rounded_up(k, unit) AS k_padded, rounded_up(n, unit) AS n_padded,
            m = m_padded AND k = k_padded AND n = n_padded AS is_aligned
-    FROM measured_work() AS w
-    WHERE kind IN ('mm', 'addmm', 'bmm', 'baddbmm') AND peak IN ('tf32', 'bf16', 'fp16')
+    FROM operator_time AS w
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm') AND peak IN ('tf32', 'bf16', 'fp16')
 ),
 kernel AS (
     SELECT p.trace_id, p.event_id, g.event_id AS gpu_op_id, g.start_ns, g.dur_ns,

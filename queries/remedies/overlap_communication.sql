@@ -19,8 +19,9 @@
 WITH RECURSIVE timed AS MATERIALIZED (
     SELECT t.trace_id, t.event_id, t.device_id, type, group_name, message_bytes, t.pid, t.tid, t.start_ns,
            t.dur_ns, t.launch_start_ns, exposed_ns, wait_ns, l.launch_id
-    FROM timed_collectives() AS t JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    WHERE t.dur_ns > 0 AND type IN ('allreduce', 'reducescatter', 'allgather')
+    FROM collective AS t JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    WHERE t.trace_id = coalesce(getvariable('trace'), t.trace_id) AND t.dur_ns > 0
+        AND type IN ('allreduce', 'reducescatter', 'allgather')
 ),
 -- Only what the framework itself reduces or gathers is independent of the compute beside it.
 sign AS (
@@ -41,7 +42,7 @@ known AS (
     JOIN sign USING (label_id)
     GROUP BY a.trace_id, launch_id
 ),
-collective AS MATERIALIZED (
+reduction AS MATERIALIZED (
     SELECT t.*, NOT is_sharded AS is_backward,
            coalesce(CASE WHEN launch_start_ns < s.end_ns THEN step END, -1) AS step,
            -- Of a collective that could be the last: a bucket of the usual size.
@@ -52,7 +53,7 @@ collective AS MATERIALIZED (
     ASOF LEFT JOIN steps AS s ON t.trace_id = s.trace_id AND t.launch_start_ns >= s.start_ns
     WHERE is_sharded OR (is_gradient AND type <> 'allgather')
 ),
-thread AS (SELECT DISTINCT trace_id, pid, tid FROM collective),
+thread AS (SELECT DISTINCT trace_id, pid, tid FROM reduction),
 -- Compute that no communication runs beside; the backward pass has a thread of its own.
 work AS MATERIALIZED (
     SELECT {'trace_id': g.trace_id, 'device_id': g.device_id} AS key, g.event_id, g.start_ns, g.end_ns,
@@ -79,14 +80,14 @@ bound AS (
            greatest(0, sum(exposed_ns) - any_value(CASE WHEN c.is_backward THEN f.backward_ns ELSE f.ns END))
                AS unhidden_ns,
            min(last_ns) AS last_ns
-    FROM collective AS c JOIN free AS f USING (trace_id, device_id, step)
+    FROM reduction AS c JOIN free AS f USING (trace_id, device_id, step)
     GROUP BY ALL
 )
 SELECT c.trace_id, place, count(*) OVER same || ' collectives'
        || coalesce(' of ' || format_bytes(max(message_bytes) OVER same) || ' at most', '') AS detail,
        'op' AS target, event_id, pid, tid, start_ns, dur_ns,
        1 - c.exposed_ns / dur_ns * (1 - greatest(unhidden_ns, b.last_ns) / b.exposed_ns) AS factor
-FROM collective AS c JOIN bound AS b USING (trace_id, device_id, step, is_backward)
+FROM reduction AS c JOIN bound AS b USING (trace_id, device_id, step, is_backward)
 WHERE c.exposed_ns > 0 AND greatest(unhidden_ns, b.last_ns) < b.exposed_ns
 WINDOW same AS (PARTITION BY c.trace_id, place)
 ORDER BY c.trace_id, place, start_ns

@@ -17,8 +17,10 @@
 -- https://docs.pytorch.org/docs/stable/amp.html#torch.autocast (cache_enabled)
 WITH shaped AS MATERIALIZED (
     SELECT o.*, parent_id, shapes_of(dims) AS d, texts_of(types) AS t
-    FROM operator_shapes() AS o JOIN host_slice AS h USING (trace_id, event_id)
-    WHERE name = 'aten::copy_' OR kind IN ('linear', 'convolution')
+    FROM (SELECT *, input_dims AS dims, input_types AS types, work AS kind FROM cpu_ops
+        WHERE name = 'aten::copy_' OR work IN ('linear', 'convolution')) AS o
+    JOIN host_slice AS h USING (trace_id, event_id)
+    WHERE dims IS NOT NULL AND o.trace_id = coalesce(getvariable('trace'), o.trace_id)
 ),
 cast_copy AS (
     SELECT trace_id, event_id, parent_id, d[1] AS shape, t[2] AS source, t[1] AS goal FROM shaped

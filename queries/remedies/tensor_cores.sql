@@ -17,7 +17,10 @@
 -- The faster format is TF32, or bf16, or fp16 where the device has no other that is faster than fp32.
 -- Kernels are known by name: cuBLAS and cuDNN (sgemm, scudnn, f32f32_f32f32, ffma, simt), rocBLAS (SB).
 -- https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
-WITH work AS MATERIALIZED (FROM measured_work() WHERE is_matrix AND peak IN ('fp32', 'tf32')),
+WITH work AS MATERIALIZED (
+    FROM operator_time
+    WHERE is_matrix AND peak IN ('fp32', 'tf32') AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
 -- Where some products run in TF32, it is allowed already. Convolutions have a switch of their own.
 allowed AS (
     SELECT DISTINCT trace_id, device_id, contains(kind, 'convolution') AS is_convolution

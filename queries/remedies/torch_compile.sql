@@ -78,7 +78,7 @@ fixed AS (
 ),
 kept AS MATERIALIZED (FROM outermost('fixed')),
 -- A product of fusion: the op that writes the intermediate runs inside the one that reads it.
-pair AS MATERIALIZED (FROM fusable_pairs()),
+pair AS MATERIALIZED (FROM fusable_pair WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 share AS (
     SELECT trace_id, event_id, least(1, sum(intermediate) / any_value(moved)) AS saved_share FROM (
         SELECT trace_id, first_op_id AS event_id, intermediate, first_bytes AS moved FROM pair

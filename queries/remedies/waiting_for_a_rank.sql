@@ -21,7 +21,7 @@ WITH met AS (
     WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place,
         type)
 ),
-timed AS (FROM timed_collectives()),
+timed AS (FROM collective WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 waiting AS (
     SELECT t.trace_id, t.event_id, t.pid, t.tid, t.start_ns, t.dur_ns, is_matched,
            CASE WHEN is_matched THEN wire_ns

@@ -12,18 +12,18 @@
 --     are limited by memory), sibling (the same kernel on the same grid, for about as long, has a roofline),
 --     tokens (the step's name), grid (it fills too little of the device); NULL: nothing does
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
-WITH with_work AS MATERIALIZED (FROM worked_operators(also_captures := TRUE)),
-held AS (
+WITH held AS (
     SELECT w.trace_id, gpu_op_ids, busy_ns,
            math_roof_ns(flops, p.flop_per_s, peak, is_matrix)::BIGINT AS math_ns,
            memory_roof_ns(read_bytes + written_bytes, p.memory_bytes_per_s)::BIGINT AS memory_ns
     FROM (
         SELECT trace_id, device_id, gpu_op_ids, busy_ns, flops, read_bytes, written_bytes, peak, is_matrix
-        FROM measured_work_of('with_work')
+        FROM operator_time
         UNION ALL
         SELECT trace_id, device_id, gpu_op_ids, busy_ns, flops, read_bytes, written_bytes, peak, is_matrix
-        FROM replayed_work_of('with_work')
+        FROM replayed_work
     ) AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
+    WHERE w.trace_id = coalesce(getvariable('trace'), w.trace_id)
 ),
 bound AS MATERIALIZED (
     SELECT trace_id, unnest(gpu_op_ids) AS event_id,

@@ -6,7 +6,7 @@
 -- column saved_share (fraction of its time): the intermediates' share of the bytes that its operator moves,
 --     by shapes
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
-WITH pair AS (FROM fusable_pairs()),
+WITH pair AS (FROM fusable_pair WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 side AS (
     SELECT trace_id, first_op_id AS event_id, name, first AS other, intermediate, first_bytes AS moved
     FROM pair

@@ -20,7 +20,7 @@ WITH span AS MATERIALIZED (
 ),
 work AS MATERIALIZED (
     SELECT trace_id, event_id, read_bytes + written_bytes AS moved_bytes, unnest(gpu_op_ids) AS op_id
-    FROM measured_work()
+    FROM operator_time WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 -- An operator of several GPU ops moves its bytes in all of them alike.
 op AS MATERIALIZED (

@@ -34,8 +34,7 @@
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Roofline: Williams, Waterman, Patterson 2009 (https://doi.org/10.1145/1498765.1498785). Work that is no
 -- matrix product is held against the vector units' fp32 peak.
-WITH with_work AS MATERIALIZED (FROM worked_operators(also_captures := TRUE)),
-work AS (
+WITH work AS (
     SELECT trace_id, device_id, name, dims, known_from, is_matrix, roof_format(peak, is_matrix) AS format,
            count(*) AS calls,
            sum(busy_ns)::BIGINT AS gpu_ns,
@@ -44,12 +43,13 @@ work AS (
     FROM (
         SELECT trace_id, device_id, name, dims, 'call' AS known_from, is_matrix, peak, busy_ns, flops,
                read_bytes, written_bytes, gpu_op_ids
-        FROM measured_work_of('with_work')
+        FROM operator_time
         UNION ALL
         SELECT trace_id, device_id, name, dims, 'capture', is_matrix, peak, busy_ns, flops, read_bytes,
                written_bytes, gpu_op_ids
-        FROM replayed_work_of('with_work')
+        FROM replayed_work
     )
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
 ),
 held AS (

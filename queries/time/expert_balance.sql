@@ -49,7 +49,7 @@ WITH kernel AS MATERIALIZED (
            CASE WHEN is_graph THEN launch_id END AS replay_id
     FROM gpu_op_origin WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-site AS (SELECT trace_id, event_id, cpu_op FROM graph_sites() WHERE cpu_op IS NOT NULL),
+site AS (SELECT trace_id, event_id, cpu_op FROM graph_site WHERE cpu_op IS NOT NULL),
 called AS MATERIALIZED (
     SELECT k.* REPLACE (CASE WHEN replay_id IS NULL THEN k.cpu_op ELSE s.cpu_op END AS cpu_op)
     FROM kernel AS k LEFT JOIN site AS s USING (trace_id, event_id)
@@ -68,7 +68,7 @@ compute AS MATERIALIZED (
     WHERE activity = 'compute'
 ),
 exchange AS (
-    SELECT trace_id, event_id, sent_sizes, received_sizes FROM collectives()
+    SELECT trace_id, event_id, sent_sizes, received_sizes FROM collective
     WHERE name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'expert_exchange'))
        OR type = 'alltoall' AND (sent_sizes IS NOT NULL OR received_sizes IS NOT NULL
            OR trace_id IN (SELECT trace_id FROM compute WHERE part = 'experts'))

@@ -1,39 +1,3 @@
--- What each slice's label means, looked up once for each distinct name: the kind of event; the host's
--- activity and what a runtime or driver call does; a kernel's class and its part in a mixture of experts; an
--- operator's kind of work; the part of torch.compile; and traits. Without a category, what has a device, a
--- stream and a correlation is a kernel, unless its name says otherwise.
-CREATE OR REPLACE TABLE slice_label AS
-WITH on_device AS (
-    SELECT label_id FROM event_row
-    WHERE label_id IN (SELECT label_id FROM label WHERE phase = 'X' AND has_no_category(category))
-    GROUP BY label_id
-    HAVING bool_and(device_id IS NOT NULL AND stream IS NOT NULL AND correlation IS NOT NULL)
-),
-slice AS (
-    SELECT label_id, name,
-           CASE WHEN kind = 'other' AND label_id IN (FROM on_device) THEN 'kernel' ELSE kind END AS kind
-    FROM (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X')
-),
--- Each step is a relation: DuckDB would write out the expression of a column wherever the next one names it.
-known AS (
-    SELECT
-        kind, name,
-        CASE WHEN kind IN ('runtime', 'driver') THEN call_of(text) END AS call,
-        CASE WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, text) END AS own,
-        CASE WHEN kind = 'kernel' THEN kernel_class(text) END AS class,
-        CASE WHEN kind = 'kernel' THEN expert_part(text) END AS expert,
-        CASE WHEN kind = 'cpu_op' THEN work_kind(text) END AS work,
-        compiled_part(kind, text) AS compiled_part, traits_of(kind, text) AS traits
-    FROM (SELECT DISTINCT kind, name, coalesce(name, '') AS text FROM slice)
-),
-meaning AS (
-    SELECT *, coalesce(activity_of_call(call), own)::host_activity AS activity,
-           coalesce(compiled_part, CASE WHEN own = 'compilation' THEN 'compilation' END) AS compiled
-    FROM known
-)
-SELECT label_id, kind, s.name, activity, call, class, expert, work, compiled, traits
-FROM slice AS s JOIN meaning AS m USING (kind) WHERE s.name IS NOT DISTINCT FROM m.name;
-
 -- The distinct names of GPU ops with their traits.
 CREATE OR REPLACE VIEW gpu_op_name AS
 SELECT DISTINCT kind, name, expert, traits FROM slice_label WHERE kind IN ('kernel', 'memcpy', 'memset');
@@ -113,32 +77,6 @@ CREATE OR REPLACE VIEW annotations AS
 SELECT trace_id, event_id, CASE kind WHEN 'annotation' THEN 'host' ELSE 'device' END AS side,
        name, pid, tid, start_ns, end_ns, dur_ns, external_id, traits
 FROM slices WHERE kind IN ('annotation', 'gpu_annotation');
-
--- The profiler's steps, as the host ran them, one row each. Marks of the same name that overlap in time
--- (nested, or on several threads) are one step: from the earliest start to the latest end, with the event and
--- thread of the mark that starts first. Marks of zero length are ignored.
-CREATE OR REPLACE VIEW steps AS
-WITH mark AS (
-    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns,
-           {'start': start_ns, 'length': -dur_ns, 'pid': pid, 'tid': tid, 'id': event_id} AS place
-    FROM annotations WHERE side = 'host' AND has(traits, 'step') AND dur_ns > 0
-),
-opening AS (
-    SELECT *, (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, name ORDER BY place
-                                             ROWS BETWEEN UNBOUNDED PRECEDING
-                                                 AND 1 PRECEDING)) IS NOT FALSE AS opens
-    FROM mark
-),
-numbered AS (
-    SELECT *, count(*) FILTER (opens) OVER (PARTITION BY trace_id, name
-        ORDER BY place ROWS UNBOUNDED PRECEDING) AS number FROM opening
-)
-SELECT trace_id, arg_min(event_id, place) AS event_id, TRY_CAST(split_part(name, '#', 2) AS BIGINT) AS step,
-       name,
-       arg_min(pid, place) AS pid, arg_min(tid, place) AS tid, min(start_ns) AS start_ns,
-       max(end_ns) AS end_ns,
-       max(end_ns) - min(start_ns) AS dur_ns
-FROM numbered GROUP BY trace_id, name, number;
 
 -- Flow arrows between events (ac2g: launch to GPU op; fwdbwd: forward to backward): one row per end.
 CREATE OR REPLACE VIEW flows AS

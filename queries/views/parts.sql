@@ -122,8 +122,6 @@ LEFT JOIN cut_at AS c ON w.trace_id = c.trace_id AND w.device_id = c.device_id A
     AND w.first_number = c.number
 WHERE coalesce(l.ns, 0) > coalesce(f.ns, 0);
 
-CREATE OR REPLACE TABLE window_timeline_parts AS FROM parts_of('windows');
-
 -- How long each window's device computed, communicated, copied and was idle: these four add up to the window,
 -- and the classes of idle time add up to `idle_ns`. `device_in_launch_ns` is the part of `device_ns` during
 -- which the op's launch call was in progress: nothing was queued.

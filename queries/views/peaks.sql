@@ -7,22 +7,6 @@ CREATE OR REPLACE MACRO device_model(name, compute_capability, sm_count, memory_
     'compute ' || compute_capability || ', ' || sm_count || ' units, '
     || round(memory_bytes / (1 << 30))::BIGINT || ' GiB', name
 );
-CREATE OR REPLACE VIEW device_peaks AS
-WITH used AS (SELECT DISTINCT trace_id, device_id FROM gpu_ops),
-listed AS (
-    SELECT trace_id, device_id, device_model(name, compute_capability, sm_count, memory_bytes) AS name
-    FROM device
-),
-alike AS (SELECT trace_id, any_value(name) AS name FROM listed GROUP BY trace_id
-    HAVING count(DISTINCT name) = 1),
-named AS (
-    SELECT u.trace_id, u.device_id, coalesce(d.name, a.name) AS device
-    FROM used AS u LEFT JOIN listed AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id
-    LEFT JOIN alike AS a ON u.trace_id = a.trace_id
-)
-SELECT n.trace_id, n.device_id, n.device, h.name AS hardware, h.memory_bytes_per_s, h.flop_per_s, h.source
-FROM named AS n LEFT JOIN hardware AS h ON regexp_matches(n.device, h.pattern)
-QUALIFY row_number() OVER (PARTITION BY n.trace_id, n.device_id ORDER BY h.place) = 1;
 
 -- The peak rate for work in a number format. Matrix products have separate units for fp32 (AMD) and fp64.
 CREATE OR REPLACE MACRO peak_of(flop_per_s, format, is_matrix) AS CASE

@@ -86,26 +86,8 @@ CREATE OR REPLACE MACRO operand_count(kind, traits) AS CASE
     WHEN kind NOT IN ('elementwise', 'comparison') THEN 99
     WHEN has(traits, 'one_operand') THEN 1 WHEN has(traits, 'three_operands') THEN 3 ELSE 2 END;
 
--- Operators whose work follows from their inputs, by name: names are few, calls are many.
-CREATE OR REPLACE TABLE operator_name AS
-SELECT name, work AS kind, operand_count(work, traits) AS operands_read, settings_of(name) AS setting
-FROM (SELECT DISTINCT name, work, traits FROM slice_label WHERE kind = 'cpu_op' AND work IS NOT NULL);
-
--- Their calls, where the inputs were recorded.
--- With `also_captures`, those of other traces as well that captured graphs.
-CREATE OR REPLACE MACRO operator_shapes(also_captures := FALSE) AS TABLE
-SELECT * EXCLUDE said, said[1] AS dims, said[2] AS types, said[3] AS concrete
-FROM (
-    -- Parses the arguments once, and only those of the operators in question.
-    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, o.kind,
-           json_extract(args, ['$."Input Dims"', '$."Input type"', '$."Concrete Inputs"']) AS said
-    FROM cpu_ops JOIN operator_name AS o USING (name)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-        OR also_captures AND trace_id IN (SELECT trace_id FROM graph_captures)
-)
-WHERE said[1] IS NOT NULL;
-
--- Distinct shapes (a relation with name, kind, dims, types and concrete, by its name), parsed: `d` the
+-- Distinct shapes (a relation with name, kind, dims, types, concrete, operands_read and setting, by its
+-- name), parsed: `d` the
 -- dimensions and `t` the types of the inputs, `c` the numbers and flags among them; of those that are
 -- tensors, the elements and bytes, of all (`tensors`) and of those that an elementwise operator reads
 -- (`operands`).
@@ -114,7 +96,7 @@ WITH parsed AS (
     SELECT *, shapes_of(dims) AS d, texts_of(types) AS t, texts_of(concrete) AS c,
            replace(replace(kind, '_backward', ''), '_bshd', '') AS family,
            contains(kind, 'backward') AS is_backward
-    FROM query_table(shapes) JOIN operator_name USING (name, kind)
+    FROM query_table(shapes)
 ),
 sized AS (
     SELECT *, list_filter(
@@ -325,109 +307,3 @@ SELECT name, dims, types, concrete, type, is_matrix, flops::DOUBLE AS flops,
        TRY_CAST(read AS BIGINT) AS read_bytes,
        TRY_CAST(written AS BIGINT) AS written_bytes
 FROM work WHERE isfinite(flops::DOUBLE);
-
--- Operators with their work.
-CREATE OR REPLACE MACRO worked_operators(also_captures := FALSE) AS TABLE
-WITH call AS MATERIALIZED (FROM operator_shapes(also_captures := also_captures)),
-shape AS (SELECT DISTINCT name, kind, dims, types, concrete FROM call),
-work AS (
-    SELECT *, peak_name(type) AS peak FROM shape_work('shape')
-    WHERE read_bytes IS NOT NULL AND written_bytes IS NOT NULL
-)
-SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, c.dims, c.types,
-       is_matrix, peak, flops, read_bytes, written_bytes
-FROM call AS c JOIN work AS w
-  ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types
-    AND c.concrete IS NOT DISTINCT FROM w.concrete;
-
--- Operators with their work (a relation like worked_operators(), by its name) and the time in which the
--- device did it: the union of the GPU ops that were launched during one and not by another inside it, per
--- device. Each GPU op counts for one operator.
-CREATE OR REPLACE MACRO measured_work_of(worked) AS TABLE
-WITH operator AS (FROM query_table(worked) WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-slice AS MATERIALIZED (
-    SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator
-    UNION ALL
-    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0
-    FROM gpu_op_launch SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM operator)
-        USING (trace_id, pid, tid)
-),
-nest AS (FROM nested('slice')),
-op AS MATERIALIZED (
-    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns,
-           g.end_ns, g.name,
-           g.event_id, g.stream, g.class
-    FROM nest AS n JOIN gpu_op_launch AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-    WHERE n.parent_id IS NOT NULL
-),
--- Names are few, ops are many.
-named AS MATERIALIZED (
-    SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns, bool_or(is_tf32) AS is_tf32,
-           any_value(event_id) AS gpu_op_id, min(start_ns) AS first_ns, any_value(stream) AS stream,
-           bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
-           -- Copies over a bus are not compared with the device's memory bandwidth: see memory_traffic.
-           bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
-    FROM op LEFT JOIN (SELECT name, bool_or(has(traits, 'tf32')) AS is_tf32 FROM gpu_op_name GROUP BY name)
-        USING (name)
-    GROUP BY key
-),
--- Most operators launch one op, whose time needs no union.
-several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key)),
-busy AS (
-    SELECT key, sum_ns AS busy_ns, [gpu_op_id] AS gpu_op_ids FROM named WHERE ops = 1
-    UNION ALL
-    SELECT key, busy_ns, gpu_op_ids
-    FROM (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('several') GROUP BY key)
-    JOIN (SELECT key, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids FROM several GROUP BY key)
-        USING (key)
-)
-SELECT o.trace_id, o.event_id, o.name, o.kind, o.dims, o.types, is_matrix,
-       CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
-       flops, read_bytes, written_bytes, key.device_id AS device_id, stream, o.start_ns, is_kernels,
-       gpu_op_ids, first_ns, busy_ns
-FROM operator AS o JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
-JOIN busy USING (key)
-WHERE busy_ns > 0 AND NOT crosses;
-
-CREATE OR REPLACE MACRO measured_work() AS TABLE
-WITH with_work AS MATERIALIZED (FROM worked_operators())
-FROM measured_work_of('with_work');
-
--- Adjacent operators that pass an intermediate through memory.
--- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction
--- that follows. Size and position tell that the second reads what the first wrote, since traces do not
--- identify tensors.
-CREATE OR REPLACE MACRO fusable_pairs() AS TABLE
-WITH work AS (FROM measured_work()),
-placed AS (
-    SELECT trace_id, event_id,
-           row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
-    FROM gpu_ops
-),
-step AS (
-    SELECT
-        w.*, place, read_bytes + written_bytes AS moved_bytes,
-        lag({'name': name, 'kind': kind, 'written': written_bytes, 'moved': read_bytes + written_bytes,
-            'ns': busy_ns, 'place': place,
-             'op': gpu_op_ids[1]}) OVER (
-            PARTITION BY w.trace_id, device_id, stream ORDER BY place
-        ) AS before
-    FROM work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
-    WHERE len(gpu_op_ids) = 1 AND is_kernels
-),
-pair AS (
-    SELECT *, before.written AS intermediate FROM step
-    WHERE place = before.place + 1 AND before.kind IN ('elementwise', 'comparison', 'copy', 'fill')
-        AND before.written > 0
-      AND kind IN ('elementwise', 'comparison', 'copy', 'normalization', 'softmax', 'reduction')
-      -- Two copies in a row move different data.
-      AND NOT (before.kind = 'copy' AND kind = 'copy')
-      AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)),
-          lambda x: elements(x[1]) * element_bytes(x[2])), before.written)
-)
-SELECT trace_id, device_id, before.name AS first, name, dims, before.op AS first_op_id,
-       gpu_op_ids[1] AS second_op_id,
-       before.written AS intermediate, before.moved AS first_bytes, moved_bytes AS second_bytes,
-       before.ns AS first_ns, busy_ns AS second_ns
-FROM pair;

@@ -16,19 +16,14 @@ from tracekit.errors import TracekitError
 
 Value = str | int | float | bool | None
 
-# The version of the tables and views, stored in each database. The queries only work on this one.
-FORMAT = 13
-
 # The files of queries/views. Each may use what the files before it define.
 VOCABULARY = (
-    "types",
     "measures",
     "names",
     "intervals",
     "categories",
     "devices",
     "host",
-    "timeline",
     "windows",
     "origin",
     "inside",
@@ -84,8 +79,8 @@ def filled(name: str, **values: object) -> str:
 
 @cache
 def vocabulary() -> dict[str, str]:
-    """The SQL that creates macros, views and derived tables, by name, in order: constants that
-    Python uses too, then the files of queries/views.
+    """The SQL that creates macros and views, by name, in order: constants that Python uses too,
+    then the files of queries/views.
 
     Thresholds are written as numbers: DuckDB takes a sixth less time to plan the questions if it
     need not look each one up in the struct of all.
@@ -98,26 +93,6 @@ def vocabulary() -> dict[str, str]:
     }
 
 
-_TABLE = re.compile(r"^CREATE (?:OR REPLACE )?TABLE (.*?);$", re.MULTILINE | re.DOTALL)
-_SELECTED = re.compile(r"(\w+) AS\b")
-
-
-def fillings() -> dict[str, list[str]]:
-    """Statements that fill the derived tables of a database whose tables exist and are empty, in
-    order, by vocabulary file."""
-    found: dict[str, list[str]] = {}
-    for name, text in vocabulary().items():
-        found[name] = []
-        for table in _TABLE.finditer(text):
-            definition = table[1]
-            if definition.startswith("scratch."):
-                # Dropped after the derived tables are filled.
-                found[name].append(table[0])
-            elif selected := _SELECTED.match(definition):
-                found[name].append(f"INSERT INTO {selected[1]} {definition[selected.end() :]}")
-    return found
-
-
 def remedy_words() -> dict[str, str]:
     """The TOML texts of queries/remedies, by file name without its ending."""
     suffix = ".toml"
@@ -128,17 +103,20 @@ def remedy_words() -> dict[str, str]:
     }
 
 
-def _digest_file() -> Traversable:
-    return _folder() / "schema" / "digest.txt"
+def _format_file() -> Traversable:
+    return _folder() / "schema" / "format.txt"
 
 
-def stored_digest() -> str:
-    """The `tracekit.database.stored.digest` of a database that this version writes."""
-    return _digest_file().read_text(encoding="ascii").strip()
+# A number made from all tables, facts and views (tracekit/database/stored.py), stored in each
+# database, and the digest of the catalog that such a database has. Queries work on no other.
+FORMAT, DIGEST = (
+    kind(line)
+    for kind, line in zip((int, str), _format_file().read_text("ascii").split(), strict=True)
+)
 
 
-def write_stored_digest(digest: str) -> None:
-    Path(str(_digest_file())).write_text(digest + "\n", encoding="ascii")
+def write_format(number: int, digest: str) -> None:
+    Path(str(_format_file())).write_text(f"{number}\n{digest}\n", encoding="ascii")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from tracekit.database import catalog
+from tracekit.database import catalog, facts
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 
@@ -25,17 +25,23 @@ _BLOCK_BYTES = 16 << 10
 
 
 def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Creates all tables, views and macros in an empty database, from the prepared one.
-
-    Returns False, without changes, if the database is not empty or there is no prepared one.
-    """
+    """Creates all tables, views and macros in an empty database. Returns False, without changes, if
+    the database is not empty."""
     (name, tables) = connection.execute(
         "SELECT current_database(), count(*) FROM duckdb_tables()"
         " WHERE database_name = current_database() AND NOT internal"
     ).fetchall()[0]
-    path = None if tables else _prepared()
-    if path is None:
+    if tables:
         return False
+    path = _prepared()
+    if path is None or not _copied(connection, name, path):
+        create_from_sql(connection)
+    return True
+
+
+def _copied(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> bool:
+    """Copies the prepared database into the one called `name`; False, without changes, if it is
+    damaged or was just removed: the next load makes a new one."""
     try:
         quoted = str(path).replace("'", "''")
         connection.execute(f"ATTACH '{quoted}' AS prepared (READ_ONLY)")
@@ -45,7 +51,6 @@ def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
         finally:
             connection.execute("DETACH prepared")
     except duckdb.Error:
-        # The prepared database is damaged or was just removed: the next load makes a new one.
         with suppress(OSError):
             path.unlink(missing_ok=True)
         return False
@@ -53,11 +58,15 @@ def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def create_from_sql(connection: duckdb.DuckDBPyConnection) -> None:
-    """Creates all tables, views and macros from their SQL, which also fills the derived tables."""
-    connection.execute("ATTACH ':memory:' AS scratch")
-    for statements in (catalog.schema("tables"), *catalog.vocabulary().values()):
+    """Creates all tables, views and macros from their SQL."""
+    for statements in definitions():
         connection.execute(statements)
-    connection.execute("DETACH scratch")
+
+
+def definitions() -> tuple[str, ...]:
+    """The SQL of all tables, views and macros, in order."""
+    tables = catalog.schema("tables"), catalog.schema("types"), facts.tables()
+    return *tables, *catalog.vocabulary().values()
 
 
 def _prepared() -> Path | None:
@@ -78,7 +87,7 @@ def _prepared() -> Path | None:
 @cache
 def _version() -> str:
     """Identifies the SQL and the version of DuckDB."""
-    texts = (duckdb.__version__, catalog.schema("tables"), *catalog.vocabulary().values())
+    texts = (duckdb.__version__, *definitions())
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
 

@@ -17,7 +17,6 @@ from tracekit.database import catalog, constants
 from tracekit.database.catalog import Query, Value
 from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
-from tracekit.database.kept import PREFIX, Kept, needed_by
 from tracekit.database.sandbox import require_select
 from tracekit.database.shared import Shared
 from tracekit.errors import TracekitError
@@ -40,8 +39,6 @@ _COUNTING = threading.Lock()
 _LEAST_MEMORY = ("16MB", "128MB")
 # The order of a query's result, on its last lines.
 _ORDER = re.compile(r"\nORDER BY [^()]*\Z")
-# Up to this many events, most questions take longer to plan than to answer.
-_FEW_EVENTS = 500_000
 # Above this many events in one trace, or in all together, saving memory is worth some time. Answers
 # about all traces at once take about 1 kB per event.
 _MANY_EVENTS = 500_000
@@ -69,7 +66,6 @@ class Reader:
         self._connection = connection
         self.name = name
         self._inputs = inputs
-        self._kept: Kept | None = None
         self._shared: Shared | None = None
         self._judged = constants.judging(Thresholds())
         # After Ctrl-C, threads that are still at work end with their next query.
@@ -150,7 +146,7 @@ class Reader:
             answer = cursor.execute(query)
             return [column[0] for column in answer.description or ()], answer.fetchall()
 
-        return self._read(rows, variables or {}, kept_for=query)
+        return self._read(rows, variables or {})
 
     def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[Any, ...]]:
         """The rows of one SELECT that are about one trace, without their first column, which is
@@ -217,7 +213,6 @@ class Reader:
         found = self._read(
             lambda cursor: cursor.execute(sql).fetchnumpy(),
             question.checked(parameters),
-            kept_for=question.sql,
         )
         self.give_back_memory()
         return found
@@ -244,9 +239,7 @@ class Reader:
             TracekitError: when the SQL is wrong, needs more memory than is allowed, or takes longer
                 than `timeout_s`.
         """
-        return self._read(
-            lambda cursor: take(cursor.sql(query)), variables, timeout_s, kept_for=query
-        )
+        return self._read(lambda cursor: take(cursor.sql(query)), variables, timeout_s)
 
     def frame(
         self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None
@@ -307,56 +300,17 @@ class Reader:
         return self._judged == constants.judging(Thresholds())
 
     @contextmanager
-    def keeping(self) -> Iterator[None]:
-        """While the block runs, keeps copies of what many questions read, unless traces are large:
-        for many questions in a row. Blocks may be nested."""
-        if self._kept is not None or not self._is_small:
-            yield
-            return
-        with suppress(duckdb.Error):
-            self._kept = Kept(self._connection)
-        try:
-            yield
-        finally:
-            kept, self._kept = self._kept, None
-            if kept is not None:
-                kept.remove()
-
-    @contextmanager
-    def keeping_small(self, trace: int, questions: Iterable[str]) -> Iterator[None]:
-        """While the block runs, and if traces are large, keeps small results of one trace that the
-        named queries compute with much time and memory."""
-        if self._kept is not None or not self.is_large:
-            yield
-            return
-        with suppress(duckdb.Error):
-            self._kept = small = Kept(self._connection, small_of=trace)
-            text = "\n".join(catalog.query(name).sql for name in questions)
-            # A copy at a time: the memory that making one takes is free for the next one.
-            for name in needed_by(text, small.names):
-                small.make([name])
-                self.give_back_memory()
-        try:
-            yield
-        finally:
-            kept, self._kept = self._kept, None
-            if kept is not None:
-                kept.remove()
-            self.give_back_memory()
-
-    @contextmanager
     def sharing(self) -> Iterator[None]:
         """While the block runs, answers questions about each trace out of answers about all, unless
         traces are large: for the same questions about many traces. Blocks may be nested."""
-        with self.keeping():
-            if self._shared is not None or self.is_large or len(self.trace_ids()) < 2:
-                yield
-                return
-            self._shared = Shared()
-            try:
-                yield
-            finally:
-                self._shared = None
+        if self._shared is not None or self.is_large or len(self.trace_ids()) < 2:
+            yield
+            return
+        self._shared = Shared()
+        try:
+            yield
+        finally:
+            self._shared = None
 
     @property
     def is_sharing(self) -> bool:
@@ -388,7 +342,7 @@ class Reader:
             limit, in_memory = self._connection.execute(
                 "SELECT system.main.current_setting('memory_limit'), bool_or(path IS NULL)"
                 " FROM duckdb_databases()"
-                f" WHERE NOT internal AND NOT starts_with(database_name, '{PREFIX}')"
+                " WHERE NOT internal"
             ).fetchall()[0]
             if not in_memory:
                 # DuckDB refuses the limit if the memory in use does not fit.
@@ -406,10 +360,6 @@ class Reader:
         return bool(most > _MANY_EVENTS or self._events > _MANY_TOGETHER)
 
     @cached_property
-    def _is_small(self) -> bool:
-        return self._events <= _FEW_EVENTS
-
-    @cached_property
     def _events(self) -> int:
         return int(self.fetch("SELECT coalesce(sum(events), 0) FROM trace")[1][0][0])
 
@@ -418,30 +368,29 @@ class Reader:
         take: Callable[[duckdb.DuckDBPyConnection], T],
         variables: Mapping[str, Value],
         timeout_s: float | None = None,
-        kept_for: str = "",
     ) -> T:
         if self._is_stopped:
             raise TracekitError("stopped")
-        with self._reading(variables, kept_for) as cursor:
+        with self._reading(variables) as cursor:
             return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
 
     @contextmanager
-    def _reading(
-        self, variables: Mapping[str, Value], kept_for: str = ""
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor in a read-only transaction, for one SELECT that may use `variables`.
-
-        While copies are kept, the query `kept_for` reads them.
-        """
+    def _reading(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
         with _COUNTING:
             Reader._running += 1
         try:
-            if self._kept is not None and kept_for:
-                with self._kept.reading(kept_for, variables, self._judged) as cursor:
-                    yield cursor
-            else:
-                with self._plain(variables) as cursor:
-                    yield cursor
+            cursor = self._connection.cursor()
+            try:
+                if not self.judges_as_stored:
+                    cursor.execute(self._judged)
+                for name, value in variables.items():
+                    cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                yield cursor
+            finally:
+                if not work_is_left_running():
+                    cursor.close()
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(NEEDS_MEMORY) from error
         except duckdb.Error as error:
@@ -449,20 +398,6 @@ class Reader:
         finally:
             with _COUNTING:
                 Reader._running -= 1
-
-    @contextmanager
-    def _plain(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
-        cursor = self._connection.cursor()
-        try:
-            if not self.judges_as_stored:
-                cursor.execute(self._judged)
-            for name, value in variables.items():
-                cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            yield cursor
-        finally:
-            if not work_is_left_running():
-                cursor.close()
 
 
 def _sql_error(error: duckdb.Error) -> TracekitError:

@@ -10,12 +10,13 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import duckdb
 
-from tracekit.database import catalog
-from tracekit.database.prepared import create_from_sql
+from tracekit.database import catalog, facts
+from tracekit.database.prepared import create_from_sql, definitions
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
 # Tables that do not follow from the traces in the database.
 _NOT_OF_TRACES = (_FORMAT_TABLE, "loading", "hardware")
+# It is stored as an INTEGER.
+_MOST_FORMAT = 1_000_000_000
 _OTHER_VERSION = "was made by another version of tracekit: load its traces again"
 
 
@@ -84,6 +87,14 @@ def ours() -> list[Entry]:
         return entries(connection, "memory")
 
 
+def format_number() -> int:
+    """A number made from all that a database's rows and views follow from: tables, facts and their
+    order, the vocabulary, and the walk of the host's stacks."""
+    walk = (files("tracekit.native") / "src" / "nesting.c").read_text(encoding="utf-8")
+    texts = (*definitions(), *(fact.rows for fact in facts.facts().values()), walk)
+    return int(hashlib.sha256(repr(texts).encode()).hexdigest(), 16) % _MOST_FORMAT
+
+
 def require_ours(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> None:
     """Checks that an attached database has the catalog and the format that this version writes.
 
@@ -92,7 +103,7 @@ def require_ours(connection: duckdb.DuckDBPyConnection, database: str, name: str
         duckdb.Error: when the database cannot be read.
     """
     found = entries(connection, database)
-    if digest(found) != catalog.stored_digest():
+    if digest(found) != catalog.DIGEST:
         expected = ours()
         if found != expected:
             raise TracekitError(f"{name}: {_difference(connection, database, found, expected)}")
@@ -194,5 +205,6 @@ def _format(connection: duckdb.DuckDBPyConnection, database: str) -> int | None:
 
 
 if __name__ == "__main__":
-    # Run after a change of the vocabulary: writes the digest that is checked on opening a database.
-    catalog.write_stored_digest(digest(ours()))
+    # Run after a change of tables, facts or views: any change makes another format, so that what
+    # was derived by other rules is never read.
+    catalog.write_format(format_number(), digest(ours()))

@@ -216,7 +216,7 @@ class Job:
 
     def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
         try:
-            has_views = create_tables(connection)
+            is_new = create_tables(connection)
             record_peaks(connection, self.devices)
             self._load_all(connection)
             if not self.loaded:
@@ -224,7 +224,7 @@ class Job:
             if self.progress:
                 self.progress.finishing()
             more_memory = memory.more if memory else lambda: False
-            finish(connection, more_memory, has_views=has_views)
+            finish(connection, more_memory, is_new=is_new)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
                 f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"

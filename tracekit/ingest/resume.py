@@ -12,11 +12,12 @@ import duckdb
 from tracekit.database import catalog, stored
 from tracekit.database.connection import connect_partial
 from tracekit.errors import TracekitError
+from tracekit.ingest.writer import create_tables
 
 
 def begin(connection: duckdb.DuckDBPyConnection, base: Path | None, paths: Iterable[str]) -> None:
     """Records that a load of `paths` has started, on a copy of `base` if there is one."""
-    connection.execute(catalog.schema("tables"))
+    create_tables(connection)
     begun_on = json.dumps({"base": _identity(base), "paths": _resolved(paths)})
     connection.execute("DELETE FROM loading")
     connection.execute("INSERT INTO loading VALUES (?)", [begun_on])

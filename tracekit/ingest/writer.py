@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import duckdb
 
-from tracekit.database import catalog, prepared, stored
+from tracekit.database import catalog, facts, prepared, stored
 from tracekit.database.connection import unopened
 from tracekit.errors import TracekitError
 from tracekit.ingest.hardware import Peaks
@@ -44,14 +42,10 @@ _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_m
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Creates the tables unless they exist. Returns True when it also created the views and the
-    empty derived tables, which it does in an empty database from the prepared copy."""
+    """Creates all tables and views in an empty database. Returns whether it was empty."""
     # Rows carry their position in the file.
     connection.execute("SET preserve_insertion_order = false")
-    if prepared.create_all(connection):
-        return True
-    connection.execute(catalog.schema("tables"))
-    return False
+    return prepared.create_all(connection)
 
 
 def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
@@ -76,12 +70,12 @@ def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[LoadedTrace]:
 
 
 def finish(
-    connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool], *, has_views: bool
+    connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool], *, is_new: bool
 ) -> None:
-    """Builds the views, and the tables derived from all loaded traces.
+    """Builds what is derived from all loaded traces, which takes the place of what was derived
+    before unless the database `is_new`.
 
-    With `has_views` (the result of `create_tables`), it only fills the tables. When memory runs
-    out, it calls `more_memory`, which raises the limit or returns False to refuse.
+    When memory runs out, it calls `more_memory`, which raises the limit or returns False to refuse.
 
     Raises:
         duckdb.OutOfMemoryException: when memory runs out and `more_memory` refuses.
@@ -97,22 +91,9 @@ def finish(
                     raise
 
     connection.execute("DELETE FROM tracekit")
-    # For intermediate tables, visible to all connections.
-    connection.execute("ATTACH ':memory:' AS scratch")
-    with connection.cursor() as nesting, ThreadPoolExecutor(1) as thread:
-        nested: Future[None] | None = None
-        fillings = catalog.fillings() if has_views else {}
-        for name, file in catalog.vocabulary().items():
-            statements = fillings[name] if has_views else connection.extract_statements(file)
-            if name == "parts" and nested is not None:
-                # The files from here on read the rows that `nest` writes.
-                nested.result()
-            for statement in statements:
-                until_done(partial(connection.execute, statement))
-            if name == "timeline":
-                # The next files need the tables that `nest` fills, but not their rows.
-                nested = thread.submit(until_done, partial(nest, nesting))
-    connection.execute("DETACH scratch")
+    if not is_new:
+        connection.execute(facts.tables().replace("CREATE TABLE", "CREATE OR REPLACE TABLE"))
+    facts.Builder(connection, until_done).build(nest)
     connection.execute("SET preserve_insertion_order = true")
     _write_out(connection)
 

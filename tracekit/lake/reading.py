@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from tracekit.database import catalog
+from tracekit.database import catalog, facts
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
@@ -32,8 +32,6 @@ _OUTSIDE_QUERIES_MB = 200
 _HIVE = (
     "hive_partitioning = true, hive_types = {'run': VARCHAR, 'rank': BIGINT, 'trace_id': INTEGER}"
 )
-# Tables whose rows are the same in several traces.
-_SHARED = {"operator_name": "DISTINCT ON (name)"}
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -187,7 +185,6 @@ def _connected(
             limit_mb = resources.memory_mb - _OUTSIDE_QUERIES_MB
             connection.execute(f"SET memory_limit = '{limit_mb}MB'")
         create_tables(connection)
-        _create_views(connection)
         record_peaks(connection, peaks(resources.hardware))
         connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
         _bind(connection, ranks)
@@ -201,15 +198,6 @@ def _connected(
         connection.close()
         raise
     return connection
-
-
-def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Creates the views, where there was no prepared copy of them."""
-    rows = connection.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall()
-    if rows[0][0] < 2:
-        from tracekit.database.prepared import create_from_sql
-
-        create_from_sql(connection)
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Storage]]) -> None:
@@ -235,6 +223,9 @@ def _bind(connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Sto
     for name, (_, kind) in summaries.RELATIONS.items():
         chosen = ", ".join(summarized[name])
         connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
+    for name, fact in facts.over_traces().items():
+        connection.execute(f"DROP TABLE {name}")
+        connection.execute(f"CREATE VIEW {name} AS {fact.rows}")
     connection.execute(catalog.schema("lake_jobs"))
 
 
@@ -289,10 +280,9 @@ def _replace_table(
         f'"{name}"' if name == "thread" else f'"{name}"::{kinds[name]} AS "{name}"'
         for name in columns
     )
-    shared = _SHARED.get(table, "")
     beside = ", run" if table == "trace" else ""
     connection.execute(f"DROP TABLE {table}")
-    connection.execute(f"CREATE VIEW {table} AS SELECT {shared} {chosen}{beside} FROM lake.{table}")
+    connection.execute(f"CREATE VIEW {table} AS SELECT {chosen}{beside} FROM lake.{table}")
 
 
 def _names(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:

@@ -14,8 +14,6 @@ from tracekit.database.catalog import Query, Value
 
 # Relations whose rows are stored: their SQL, and what they are in a lake.
 RELATIONS = {
-    "steps": ("FROM steps", "VIEW steps AS"),
-    "collectives": ("FROM collectives()", "MACRO collectives() AS TABLE"),
     "run_figures": ("FROM run_figures()", "MACRO run_figures() AS TABLE"),
 }
 # Questions whose answers are stored, as they are without parameters, ordered by trace first.

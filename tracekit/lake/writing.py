@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from tracekit.database import catalog
+from tracekit.database import catalog, facts
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
 from tracekit.ingest.load import alone
@@ -35,7 +35,7 @@ from tracekit.run import Database
 from tracekit.trace.source import ByteStream
 
 # Tables that a lake does not store: the reader makes them.
-NOT_STORED = ("tracekit", "loading", "hardware")
+NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
 # Numbers that are unique over all traces of a database: the trace's number stands in the high bits.
 _HIGH_BITS = {"label_id": LABEL_BITS, "segment": 32, "thread": 24}
 # Columns of the partition: the path has them.

@@ -52,8 +52,7 @@ class Remedies:
         """Asks several queries side by side: most take longer to plan than to run."""
         new = [each for each in remedies if each not in self._rows]
         at_once = 1 if self._database.is_large else _AT_ONCE
-        keeping = self._database.keeping_small(self._trace_id, map(query_of, new))
-        with keeping, ThreadPoolExecutor(at_once, "tracekit-remedies") as threads:
+        with ThreadPoolExecutor(at_once, "tracekit-remedies") as threads:
             self._rows |= zip(new, threads.map(self._asked, new), strict=True)
 
     def _asked(self, remedy: str) -> Rows:

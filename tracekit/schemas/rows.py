@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from tracekit.database import catalog
-from tracekit.database.prepared import create_all, create_from_sql
+from tracekit.database.prepared import create_all
 
 Schema = dict[str, Any]
 
@@ -50,8 +50,7 @@ def row_schema(question: str) -> Schema:
 def _empty() -> duckdb.DuckDBPyConnection:
     """A database without traces."""
     connection = duckdb.connect(":memory:")
-    if not create_all(connection):
-        create_from_sql(connection)
+    create_all(connection)
     return connection
 
 

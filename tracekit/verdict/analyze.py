@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import cache
 from operator import itemgetter
@@ -92,8 +93,8 @@ def gather(
         raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {ids}")
     chosen = known if trace_id is None else [trace_id]
     judging = thresholds or Thresholds()
-    together = database.sharing if trace_id is None else database.keeping
-    with database.judging(judging), together():
+    together = database.sharing() if trace_id is None else nullcontext()
+    with database.judging(judging), together:
         examinations = [_examination(database, each, window, judging) for each in chosen]
         asked = database.each(next, examinations)
         sites = sites_of_each(dict(zip(chosen, asked, strict=True)), database)
@@ -137,7 +138,7 @@ def examined(
         TracekitError: the trace has no such window.
     """
     judging = thresholds or Thresholds()
-    with database.judging(judging), database.keeping():
+    with database.judging(judging):
         examination = _examination(database, trace_id, window, judging, combine, also)
         return _finished(examination, sites_of(next(examination), database, trace_id))
 

@@ -62,7 +62,7 @@ def judge_run(
     if reason:
         return NoRun(reason)
     limits = thresholds or Thresholds()
-    with database.judging(limits), database.keeping():
+    with database.judging(limits):
         try:
             judge = _Judge(database, analyses, limits)
         except TracekitError as error:

@@ -61,9 +61,8 @@ def write_diff(
         TracekitError: when the database has no such trace, or when `output` cannot be written.
     """
     runs = [Subject(database, database.only(run), None, thresholds) for run in (a, b)]
-    with database.keeping():
-        found, view = diff_view(database, a, b, [run.analysis for run in runs])
-        pages = {each.name: each for each in map(trace_view, runs)}
+    found, view = diff_view(database, a, b, [run.analysis for run in runs])
+    pages = {each.name: each for each in map(trace_view, runs)}
     write(output, page(f"{found.a} and {found.b}", [view, *pages.values()]), database.inputs)
     return found
 
@@ -94,19 +93,14 @@ def write_ranks(
     """
     from tracekit.verdict.analyze import analyze
 
-    with database.keeping():
-        order = in_order_of_interest(database)
-        subjects = {
-            each: Subject(database, each, window, thresholds) for each in order[:_MOST_PAGES]
-        }
-        analyses = [
-            subjects[each].analysis
-            if each in subjects
-            else analyze(database, each, window, thresholds)
-            for each in sorted(order)
-        ]
-        first = ranks_view(database, analyses)
-        text = with_pages(first, subjects.values())
+    order = in_order_of_interest(database)
+    subjects = {each: Subject(database, each, window, thresholds) for each in order[:_MOST_PAGES]}
+    analyses = [
+        subjects[each].analysis if each in subjects else analyze(database, each, window, thresholds)
+        for each in sorted(order)
+    ]
+    first = ranks_view(database, analyses)
+    text = with_pages(first, subjects.values())
     write(output, text, database.inputs)
     return analyses
 

@@ -23,11 +23,6 @@ _AT_ONCE = 2
 
 def trace_view(subject: Subject) -> View:
     """The verdict on a trace and all sections that have something to show."""
-    with subject.database.keeping():
-        return _view(subject)
-
-
-def _view(subject: Subject) -> View:
     analysis, fixes = subject.analysis, subject.judgement.fixes
     facts = {
         "analysis": analysis,

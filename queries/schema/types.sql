@@ -1,20 +1,20 @@
 -- Enum types: a column of such a type takes at most one byte per row and reads as text. The names are in
 -- alphabetical order, so that they sort alphabetically.
 
-CREATE TYPE IF NOT EXISTS gpu_op_kind AS ENUM ('kernel', 'memcpy', 'memset');
+CREATE TYPE gpu_op_kind AS ENUM ('kernel', 'memcpy', 'memset');
 
 -- What a device does at an instant, or the activity of a GPU op even where other work covers it.
-CREATE TYPE IF NOT EXISTS device_activity AS ENUM ('communication', 'compute', 'copy', 'idle');
+CREATE TYPE device_activity AS ENUM ('communication', 'compute', 'copy', 'idle');
 
 -- The result of kernel_class() for kernels; other GPU ops have their kind.
-CREATE TYPE IF NOT EXISTS gpu_op_class AS ENUM (
+CREATE TYPE gpu_op_class AS ENUM (
     'attention', 'communication', 'convolution', 'copy', 'elementwise', 'gemm', 'memcpy', 'memset',
     'normalization',
     'other', 'reduction', 'triton'
 );
 
 -- What a host thread does: the result of host_activity(); untraced where no slice says.
-CREATE TYPE IF NOT EXISTS host_activity AS ENUM (
+CREATE TYPE host_activity AS ENUM (
     'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'python', 'runtime', 'sync',
     'untraced'
 );
@@ -22,8 +22,8 @@ CREATE TYPE IF NOT EXISTS host_activity AS ENUM (
 CREATE OR REPLACE MACRO host_activity_of(code) AS enum_range(NULL::host_activity)[code + 1];
 
 -- Why a device is idle, and what the host did meanwhile (queries/views/timeline.sql).
-CREATE TYPE IF NOT EXISTS idle_class AS ENUM ('after_last_op', 'device', 'host_late', 'unlinked');
-CREATE TYPE IF NOT EXISTS idle_cause AS ENUM (
+CREATE TYPE idle_class AS ENUM ('after_last_op', 'device', 'host_late', 'unlinked');
+CREATE TYPE idle_cause AS ENUM (
     'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'launch_latency', 'python', 'runtime',
     'sync',
     'untraced'

@@ -1,0 +1,112 @@
+-- fact: A collective's kernel, with what the trace records about it.
+-- needs: gpu_op_launch, launch_site, slice_label
+-- of: gpu_ops
+-- when: class = 'communication'
+-- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
+-- the kernel, or on the operator that launched it (record_param_comms). Bandwidths are computed from
+-- `message_bytes`, the larger side of the exchange.
+--
+-- `wait_ns` is an estimate from one rank: a collective ends on all ranks at about the same time, so the
+-- shortest call of the same type, group and size waited least. What a call takes beyond that is probably waiting for other
+-- ranks, or for links and SMs that others use. It is a lower bound where even the shortest call waited;
+-- NULL where the trace does not tell the size, or has one such call only.
+CREATE TABLE collective (
+    trace_id         INTEGER,  -- the trace
+    event_id         BIGINT,   -- the kernel
+    device_id        BIGINT,
+    stream           BIGINT,
+    name             VARCHAR,
+    start_ns         BIGINT,
+    end_ns           BIGINT,
+    dur_ns           BIGINT,
+    launch_start_ns  BIGINT,
+    pid              BIGINT,   -- the process and thread that launched it
+    tid              BIGINT,
+    scope            VARCHAR,  -- the framework's range around the launch
+    collective       VARCHAR,  -- its name, as c10 gives it
+    type             VARCHAR,  -- allreduce, allgather ...
+    dtype            VARCHAR,
+    in_elements      BIGINT,
+    out_elements     BIGINT,
+    group_size       BIGINT,   -- ranks
+    group_name       VARCHAR,
+    group_ranks      VARCHAR,
+    communicator     VARCHAR,
+    sequence         BIGINT,   -- its number in the group
+    direction        VARCHAR,  -- send or receive
+    peer_rank        BIGINT,
+    sent_sizes       BIGINT[], -- rows to each rank
+    received_sizes   BIGINT[],
+    message_bytes    BIGINT,   -- the larger side of the exchange
+    algorithm        VARCHAR,
+    protocol         VARCHAR,
+    exposed_ns       BIGINT,   -- time that no compute kernel of its device covers
+    alike_count      BIGINT,   -- calls of the same type, group and size
+    wait_ns          BIGINT    -- beyond the shortest of these
+);
+WITH scope AS (
+    -- Ranges that the framework opens around collectives: the last one opened around the launch has the type.
+    SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
+    WHERE has(traits, 'collective_call') AND kind <> 'python' AND name <> 'record_param_comms'
+),
+told AS (
+    SELECT
+        g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns,
+        l.launch_start_ns, l.pid, l.tid,
+        CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args
+            WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args
+    FROM gpu_ops AS g JOIN event_row AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
+    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    LEFT JOIN launch_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+    LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
+    WHERE g.activity = 'communication'
+),
+scoped AS (
+    SELECT t.*, CASE WHEN t.launch_start_ns < s.end_ns THEN s.name END AS scope,
+           CASE WHEN t.launch_start_ns < s.end_ns THEN s.args END AS scope_args
+    FROM told AS t ASOF LEFT JOIN scope AS s
+      ON t.trace_id = s.trace_id AND t.pid = s.pid AND t.tid = s.tid AND t.launch_start_ns >= s.start_ns
+),
+typed AS (
+    SELECT
+        *, args->>'Collective name' AS collective,
+        coalesce(collective_type(args->>'Collective name'), collective_type(scope), collective_type(name),
+            'other') AS type,
+        args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements,
+        TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
+        TRY_CAST(args->>'Group size' AS BIGINT) AS group_size,
+        coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
+        nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator,
+        TRY_CAST(args->>'Seq' AS BIGINT) AS sequence,
+        CASE lower(args->>'Collective name') WHEN 'send' THEN 'send' WHEN 'recv' THEN 'receive' END
+            AS direction,
+        -- PyTorch 2.6 and later tell the other rank of a send or receive.
+        coalesce(TRY_CAST(args->>'Dst Rank' AS BIGINT), TRY_CAST(args->>'Src Rank' AS BIGINT)) AS peer_rank,
+        split_sizes(args->>'In split size') AS sent_sizes,
+        split_sizes(args->>'Out split size') AS received_sizes,
+        list_max(list_transform(
+            list_zip(shapes_of(scope_args->'Input Dims'), texts_of(scope_args->'Input type')),
+            lambda x: elements(x[1]) * element_bytes(x[2])
+        ))::BIGINT AS scope_bytes
+    FROM scoped
+),
+chosen AS MATERIALIZED (
+    SELECT
+        * EXCLUDE (args, scope_args, scope_bytes),
+        coalesce(greatest(in_elements, out_elements) * message_element_bytes(dtype),
+            scope_bytes) AS message_bytes,
+        part_of_name(name, 'RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT') AS algorithm,
+        part_of_name(name, 'LL128|LL|SIMPLE') AS protocol
+    FROM typed
+),
+call AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns
+    FROM chosen),
+compute AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops
+    WHERE activity = 'compute'),
+covered AS (FROM interval_covered('call', 'compute'))
+SELECT c.*, c.dur_ns - covered_ns AS exposed_ns, count(*) OVER alike AS alike_count,
+       CASE WHEN message_bytes IS NOT NULL AND alike_count > 1 THEN c.dur_ns - min(c.dur_ns) OVER alike
+           END AS wait_ns
+FROM chosen AS c JOIN covered AS i ON c.event_id = i.event_id AND c.trace_id = i.key.trace_id
+WINDOW alike AS (PARTITION BY c.trace_id, c.device_id, type, group_name, group_size, dtype, message_bytes,
+    algorithm, protocol)

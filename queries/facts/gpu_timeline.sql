@@ -1,0 +1,59 @@
+-- fact: An interval of a device's time by what the device did or why it was idle.
+-- needs: gap
+-- of: device_interval
+-- by: walk
+-- Intervals follow each other without gap or overlap from the trace's start to its end.
+-- `activity` is compute, communication (not covered by compute), copy (covered by neither) or idle.
+-- Idle time also has a class and a cause:
+--   idle_class host_late      the op that ended the gap was launched after the gap began
+--              device         it was launched before: dependency, launch latency, event wait
+--              unlinked       its launch is not in the trace
+--              after_last_op  no op followed
+--   cause      what the launching thread did meanwhile: `launch` (or `copy`) during the call that
+--              launched the op, `launch_latency` from its return until the op began; device gaps have
+--              only `launch`: the call was in progress when the gap began, so nothing was queued
+-- `place` numbers the intervals of all devices in order of time; an idle interval may have several rows, one
+-- for each cause. tracekit/ingest/host_tree.py adds the waits for the host, [gap start, launch), with the
+-- launching thread's activity at each instant. tracekit/native/src/nesting.c (go_to) chooses that activity:
+-- the outermost open slice that covers all inside it (input, compilation), else the innermost slice.
+CREATE TABLE gpu_timeline (
+    trace_id       INTEGER,         -- the trace
+    device_id      BIGINT,
+    place          BIGINT,          -- the number of the interval, in order of time
+    start_ns       BIGINT,
+    end_ns         BIGINT,
+    activity       device_activity,
+    idle_class     idle_class,
+    cause          idle_cause,
+    op_id          BIGINT,          -- the op that ended the gap
+    launch_id      BIGINT,
+    host_event_id  BIGINT           -- the host's slice that the device waited in
+);
+SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class,
+       NULL::idle_cause AS cause,
+       NULL::BIGINT AS op_id, NULL::BIGINT AS launch_id, NULL::BIGINT AS host_event_id
+FROM scratch.device_interval WHERE activity <> 'idle'
+UNION ALL
+SELECT trace_id, device_id, place, start_ns, end_ns, 'idle'::device_activity, idle_class, NULL, op_id,
+       launch_id, NULL
+FROM scratch.gap WHERE idle_class IN ('unlinked', 'after_last_op')
+UNION ALL
+SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle'::device_activity, idle_class, call_cause,
+       op_id, launch_id, launch_id
+FROM scratch.gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
+UNION ALL
+SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle'::device_activity,
+       idle_class, NULL, op_id, launch_id, NULL
+FROM scratch.gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
+UNION ALL
+SELECT trace_id, device_id, place, start_ns, launch_start_ns, 'idle'::device_activity,
+       'host_late'::idle_class, NULL, op_id, launch_id, NULL
+FROM scratch.gap WHERE idle_class IS NULL
+UNION ALL
+SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle'::device_activity,
+       'host_late'::idle_class, call_cause, op_id, launch_id, launch_id
+FROM scratch.gap WHERE is_late AND launch_end_ns > launch_start_ns
+UNION ALL
+SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle'::device_activity, 'host_late'::idle_class,
+       'launch_latency'::idle_cause, op_id, launch_id, launch_id
+FROM scratch.gap WHERE is_late AND end_ns > launch_end_ns

@@ -1,0 +1,69 @@
+-- fact: An operator with its work and the time in which a device did it.
+-- needs: gpu_ops
+-- of: operator_work, gpu_op_launch
+-- The union of the GPU ops that were launched during the operator and not by another inside it, per device.
+-- Each GPU op counts for one operator.
+CREATE TABLE operator_time (
+    trace_id       INTEGER,  -- the trace
+    event_id       BIGINT,   -- the operator's event
+    name           VARCHAR,
+    kind           VARCHAR,  -- of work
+    dims           JSON,
+    types          JSON,
+    is_matrix      BOOLEAN,
+    peak           VARCHAR,  -- as in operator_work, tf32 where its kernels are of that
+    flops          DOUBLE,
+    read_bytes     BIGINT,
+    written_bytes  BIGINT,
+    device_id      BIGINT,
+    stream         BIGINT,
+    start_ns       BIGINT,   -- where the host begins it
+    is_kernels     BOOLEAN,  -- no copies or fills are among its GPU ops
+    gpu_op_ids     BIGINT[], -- in order of their start
+    first_ns       BIGINT,   -- where the first begins
+    busy_ns        BIGINT    -- their union
+);
+WITH slice AS MATERIALIZED (
+    SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator_work
+    UNION ALL
+    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0
+    FROM gpu_op_launch SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM operator_work)
+        USING (trace_id, pid, tid)
+),
+nest AS (FROM nested('slice')),
+op AS MATERIALIZED (
+    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns,
+           g.end_ns, g.name,
+           g.event_id, g.stream, g.class
+    FROM nest AS n JOIN gpu_op_launch AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    WHERE n.parent_id IS NOT NULL
+),
+-- Names are few, ops are many.
+named AS MATERIALIZED (
+    SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns, bool_or(is_tf32) AS is_tf32,
+           any_value(event_id) AS gpu_op_id, min(start_ns) AS first_ns, any_value(stream) AS stream,
+           bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
+           -- Copies over a bus are not compared with the device's memory bandwidth: see memory_traffic.
+           bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
+    FROM op LEFT JOIN (SELECT name, bool_or(has(traits, 'tf32')) AS is_tf32 FROM gpu_op_name GROUP BY name)
+        USING (name)
+    GROUP BY key
+),
+-- Most operators launch one op, whose time needs no union.
+several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key)),
+busy AS (
+    SELECT key, sum_ns AS busy_ns, [gpu_op_id] AS gpu_op_ids FROM named WHERE ops = 1
+    UNION ALL
+    SELECT key, busy_ns, gpu_op_ids
+    FROM (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('several') GROUP BY key)
+    JOIN (SELECT key, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids FROM several GROUP BY key)
+        USING (key)
+)
+SELECT o.trace_id, o.event_id, o.name, o.kind, o.dims, o.types, is_matrix,
+       CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
+       flops, read_bytes, written_bytes, key.device_id AS device_id, stream, o.start_ns, is_kernels,
+       gpu_op_ids, first_ns, busy_ns
+FROM operator_work AS o JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
+JOIN busy USING (key)
+WHERE busy_ns > 0 AND NOT crosses

@@ -1,0 +1,45 @@
+-- fact: A label of a slice and what its name means.
+-- Each distinct name is looked up once. Without a category, what has a device, a stream and a correlation is
+-- a kernel, unless its name says otherwise.
+CREATE TABLE slice_label (
+    label_id  BIGINT,
+    kind      VARCHAR,       -- kernel, memcpy, memset, cpu_op, runtime, driver, python, annotation ...
+    name      VARCHAR,
+    activity  host_activity, -- what a host thread does in it; NULL: no slice of the host
+    call      VARCHAR,       -- what a runtime or driver call does
+    class     VARCHAR,       -- a kernel's class
+    expert    VARCHAR,       -- a kernel's part in a mixture of experts
+    work      VARCHAR,       -- an operator's kind of work
+    compiled  VARCHAR,       -- the part of torch.compile that it is
+    traits    VARCHAR[]      -- asked by has(traits, NAME)
+);
+WITH on_device AS (
+    SELECT label_id FROM event_row
+    WHERE label_id IN (SELECT label_id FROM label WHERE phase = 'X' AND has_no_category(category))
+    GROUP BY label_id
+    HAVING bool_and(device_id IS NOT NULL AND stream IS NOT NULL AND correlation IS NOT NULL)
+),
+slice AS (
+    SELECT label_id, name,
+           CASE WHEN kind = 'other' AND label_id IN (FROM on_device) THEN 'kernel' ELSE kind END AS kind
+    FROM (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X')
+),
+-- Each step is a relation: DuckDB would write out the expression of a column wherever the next one names it.
+known AS (
+    SELECT
+        kind, name,
+        CASE WHEN kind IN ('runtime', 'driver') THEN call_of(text) END AS call,
+        CASE WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, text) END AS own,
+        CASE WHEN kind = 'kernel' THEN kernel_class(text) END AS class,
+        CASE WHEN kind = 'kernel' THEN expert_part(text) END AS expert,
+        CASE WHEN kind = 'cpu_op' THEN work_kind(text) END AS work,
+        compiled_part(kind, text) AS compiled_part, traits_of(kind, text) AS traits
+    FROM (SELECT DISTINCT kind, name, coalesce(name, '') AS text FROM slice)
+),
+meaning AS (
+    SELECT *, coalesce(activity_of_call(call), own)::host_activity AS activity,
+           coalesce(compiled_part, CASE WHEN own = 'compilation' THEN 'compilation' END) AS compiled
+    FROM known
+)
+SELECT label_id, kind, s.name, activity, call, class, expert, work, compiled, traits
+FROM slice AS s JOIN meaning AS m USING (kind) WHERE s.name IS NOT DISTINCT FROM m.name

@@ -1,0 +1,192 @@
+"""Facts: what many questions derive from the traces, built once after these are loaded, then read.
+
+queries/facts/NAME.sql creates a table and selects its rows. Its header says what a row is and what
+the rows are made of:
+
+-- fact: what a row is
+-- needs: other facts that its rows read
+-- of: such facts, too; where one of them has no rows, this one has none, and nothing is planned
+-- when: a condition on the table slice_label: where it holds for no name, there are no rows
+-- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
+-- scope: all: a row may be about several traces
+
+A table of the schema `scratch` is dropped once all are built.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from graphlib import TopologicalSorter
+from importlib.resources import files
+
+import duckdb
+
+from tracekit.database import constants
+
+_HEAD = re.compile(r"^-- (fact|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
+_SCRATCH = "CREATE TABLE scratch."
+_END_OF_TABLE = "\n);\n"
+# What the conditions of the other facts are asked of.
+_LABELS = "slice_label"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A relation that is derived once."""
+
+    name: str
+    row: str
+    """What a row is."""
+    table: str
+    """The statement that creates the empty table; empty: `rows` creates it."""
+    rows: str
+    """The SQL of its rows; empty: the walk writes them all."""
+    needs: tuple[str, ...]
+    of: tuple[str, ...]
+    when: str
+    by_walk: bool
+    spans_traces: bool
+
+    @property
+    def is_scratch(self) -> bool:
+        return not self.table
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The facts that it is made of."""
+        return self.of + self.needs
+
+
+def parse_fact(name: str, text: str) -> Fact:
+    """Reads a file of queries/facts."""
+    head = {key: value.replace("\n--     ", " ") for key, value in _HEAD.findall(text)}
+    sql = constants.with_thresholds(text)
+    if _SCRATCH in sql:
+        table, rows = "", sql
+    else:
+        table, end, rows = sql.partition(_END_OF_TABLE)
+        table += end
+    return Fact(
+        name,
+        head["fact"],
+        table,
+        rows.strip(),
+        _names(head.get("needs", "")),
+        _names(head.get("of", "")),
+        head.get("when", ""),
+        head.get("by") == "walk",
+        head.get("scope") == "all",
+    )
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
+@cache
+def facts() -> dict[str, Fact]:
+    """All facts, by name, each after those that it reads."""
+    suffix = ".sql"
+    found = {
+        file.name.removesuffix(suffix): file.read_text(encoding="utf-8")
+        for file in sorted((files("tracekit.queries") / "facts").iterdir(), key=str)
+        if file.name.endswith(suffix)
+    }
+    parsed = {name: parse_fact(name, text) for name, text in found.items()}
+    reads = {name: fact.reads for name, fact in parsed.items()}
+    return {name: parsed[name] for name in TopologicalSorter(reads).static_order()}
+
+
+def tables() -> str:
+    """The statements that create the empty tables."""
+    return "\n".join(fact.table for fact in facts().values())
+
+
+def over_traces() -> dict[str, Fact]:
+    """The facts whose rows may be about several traces, by name."""
+    return {name: fact for name, fact in facts().items() if fact.spans_traces}
+
+
+class Builder:
+    """Fills the empty tables of all facts of one database.
+
+    `until_done` runs a step, again where it has run out of memory.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        until_done: Callable[[Callable[[], object]], object],
+    ) -> None:
+        self._connection = connection
+        self._until_done = until_done
+        self._empty: set[str] = set()
+        self._possible: set[str] | None = None
+
+    def build(self, walk: Callable[[duckdb.DuckDBPyConnection], object]) -> None:
+        """Fills all tables. `walk` adds what the walk of the host's stacks writes, in a thread and
+        with a cursor of its own."""
+        before, walked, meanwhile, after = _phases()
+        # For intermediate tables, visible to all connections.
+        self._connection.execute("ATTACH ':memory:' AS scratch")
+        self._fill(before + walked)
+        with self._connection.cursor() as cursor, ThreadPoolExecutor(1) as thread:
+            walking = thread.submit(self._until_done, partial(walk, cursor))
+            self._fill(meanwhile)
+            walking.result()
+        self._fill(after)
+        self._connection.execute("DETACH scratch")
+
+    def _fill(self, some: list[Fact]) -> None:
+        for fact in some:
+            if not fact.rows:
+                continue
+            if self._is_empty(fact) or not self._count(fact):
+                self._empty.add(fact.name)
+
+    def _is_empty(self, fact: Fact) -> bool:
+        """Whether it is known, without asking, that it has no rows."""
+        if fact.when and self._possible is None:
+            self._possible = self._met()
+        return not self._empty.isdisjoint(fact.of) or bool(
+            fact.when and self._possible is not None and fact.name not in self._possible
+        )
+
+    def _count(self, fact: Fact) -> int:
+        """Fills a table; returns the number of its rows."""
+        sql = fact.rows if fact.is_scratch else f"INSERT INTO {fact.name}\n{fact.rows}"
+        counts: list[tuple[int]] = []
+        self._until_done(lambda: counts.extend(self._connection.execute(sql).fetchall()))
+        return counts[0][0]
+
+    def _met(self) -> set[str]:
+        """The facts whose condition holds for some name."""
+        conditions = {each.name: each.when for each in facts().values() if each.when}
+        asked = ", ".join(f"bool_or({condition})" for condition in conditions.values())
+        rows = self._connection.execute(f"SELECT {asked} FROM {_LABELS}").fetchall()
+        return {name for name, holds in zip(conditions, rows[0], strict=True) if holds}
+
+
+def _phases() -> tuple[list[Fact], list[Fact], list[Fact], list[Fact]]:
+    """The facts that the walk needs, those that it adds rows to, those that can be built while it
+    runs, and those that read its rows."""
+    ordered = list(facts().values())
+    needed, waiting = set[str](), set[str]()
+    for fact in reversed(ordered):
+        if fact.by_walk or fact.name in needed:
+            needed.update(fact.reads)
+    for fact in ordered:
+        if fact.by_walk or not waiting.isdisjoint(fact.reads):
+            waiting.add(fact.name)
+    walked = [fact for fact in ordered if fact.by_walk]
+    free = [fact for fact in ordered if fact.name not in waiting]
+    return (
+        [fact for fact in free if fact.name in needed],
+        walked,
+        [fact for fact in free if fact.name not in needed],
+        [fact for fact in ordered if fact.name in waiting and not fact.by_walk],
+    )
