@@ -7,42 +7,32 @@
 -- `message_bytes`, the larger side of the exchange.
 --
 -- `wait_ns` is an estimate from one rank: a collective ends on all ranks at about the same time, so the
--- shortest call of the same type, group and size waited least. What a call takes beyond that is probably waiting for other
--- ranks, or for links and SMs that others use. It is a lower bound where even the shortest call waited;
--- NULL where the trace does not tell the size, or has one such call only.
+-- shortest call of the same type, group and size waited least. What a call takes beyond that is probably
+-- waiting for other ranks, or for links and SMs that others use. It is a lower bound where even the shortest
+-- call waited; NULL where the trace does not tell the size, or has one such call only.
 CREATE TABLE collective (
-    trace_id         INTEGER,  -- the trace
-    event_id         BIGINT,   -- the kernel
-    device_id        BIGINT,
-    stream           BIGINT,
-    name             VARCHAR,
-    start_ns         BIGINT,
-    end_ns           BIGINT,
-    dur_ns           BIGINT,
-    launch_start_ns  BIGINT,
-    pid              BIGINT,   -- the process and thread that launched it
-    tid              BIGINT,
-    scope            VARCHAR,  -- the framework's range around the launch
-    collective       VARCHAR,  -- its name, as c10 gives it
-    type             VARCHAR,  -- allreduce, allgather ...
-    dtype            VARCHAR,
-    in_elements      BIGINT,
-    out_elements     BIGINT,
-    group_size       BIGINT,   -- ranks
-    group_name       VARCHAR,
-    group_ranks      VARCHAR,
-    communicator     VARCHAR,
-    sequence         BIGINT,   -- its number in the group
-    direction        VARCHAR,  -- send or receive
-    peer_rank        BIGINT,
-    sent_sizes       BIGINT[], -- rows to each rank
-    received_sizes   BIGINT[],
-    message_bytes    BIGINT,   -- the larger side of the exchange
-    algorithm        VARCHAR,
-    protocol         VARCHAR,
-    exposed_ns       BIGINT,   -- time that no compute kernel of its device covers
-    alike_count      BIGINT,   -- calls of the same type, group and size
-    wait_ns          BIGINT    -- beyond the shortest of these
+    trace_id      INTEGER,  -- the trace
+    event_id      BIGINT,   -- the kernel
+    device_id BIGINT, stream BIGINT, name VARCHAR, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
+    launch_start_ns BIGINT,
+    pid           BIGINT,   -- the process and thread that launched it
+    tid BIGINT,
+    scope         VARCHAR,  -- the framework's range around the launch
+    collective    VARCHAR,  -- its name, as c10 gives it
+    type          VARCHAR,  -- allreduce, allgather ...
+    dtype VARCHAR, in_elements BIGINT, out_elements BIGINT,
+    group_size    BIGINT,   -- ranks
+    group_name VARCHAR, group_ranks VARCHAR, communicator VARCHAR,
+    sequence      BIGINT,   -- its number in the group
+    direction     VARCHAR,  -- send or receive
+    peer_rank BIGINT,
+    sent_sizes    BIGINT[], -- rows to each rank
+    received_sizes BIGINT[],
+    message_bytes BIGINT,   -- the larger side of the exchange
+    algorithm VARCHAR, protocol VARCHAR,
+    exposed_ns    BIGINT,   -- time that no compute kernel of its device covers
+    alike_count   BIGINT,   -- calls of the same type, group and size
+    wait_ns       BIGINT    -- beyond the shortest of these
 );
 WITH scope AS (
     -- Ranges that the framework opens around collectives: the last one opened around the launch has the type.

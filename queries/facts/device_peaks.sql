@@ -5,13 +5,11 @@
 -- list (HIP_VISIBLE_DEVICES renumbers devices) takes the name of the listed devices if they all have the same
 -- one. In a lake, the entries are those that the reader knows.
 CREATE TABLE device_peaks (
-    trace_id            INTEGER,              -- the trace
-    device_id           BIGINT,
-    device              VARCHAR,              -- its name, or its properties where it has none
-    hardware            VARCHAR,              -- the entry of the table hardware; NULL: none matches
-    memory_bytes_per_s  DOUBLE,
-    flop_per_s          MAP(VARCHAR, DOUBLE),
-    source              VARCHAR
+    trace_id INTEGER, -- the trace
+    device_id BIGINT,
+    device   VARCHAR, -- its name, or its properties where it has none
+    hardware VARCHAR, -- the entry of the table hardware; NULL: none matches
+    memory_bytes_per_s DOUBLE, flop_per_s MAP(VARCHAR, DOUBLE), source VARCHAR
 );
 WITH used AS (SELECT DISTINCT trace_id, device_id FROM gpu_ops),
 listed AS (

@@ -5,18 +5,16 @@
 -- that follows. Size and position tell that the second reads what the first wrote, since traces do not
 -- identify tensors.
 CREATE TABLE fusable_pair (
-    trace_id      INTEGER, -- the trace
-    device_id     BIGINT,
-    first         VARCHAR, -- the first operator
-    name          VARCHAR, -- the second
-    dims          JSON,    -- its inputs
-    first_op_id   BIGINT,  -- the GPU op of the first
-    second_op_id  BIGINT,
-    intermediate  BIGINT,  -- bytes
-    first_bytes   BIGINT,  -- read and written by the first
-    second_bytes  BIGINT,
-    first_ns      BIGINT,
-    second_ns     BIGINT
+    trace_id     INTEGER, -- the trace
+    device_id BIGINT,
+    first        VARCHAR, -- the first operator
+    name         VARCHAR, -- the second
+    dims         JSON,    -- its inputs
+    first_op_id  BIGINT,  -- the GPU op of the first
+    second_op_id BIGINT,
+    intermediate BIGINT,  -- bytes
+    first_bytes  BIGINT,  -- read and written by the first
+    second_bytes BIGINT, first_ns BIGINT, second_ns BIGINT
 );
 WITH placed AS (
     SELECT trace_id, event_id,

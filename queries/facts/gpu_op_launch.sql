@@ -4,23 +4,16 @@
 -- Ops without such a call have no row. A correlation that calls of several processes carry is ignored, as is
 -- a correlation of 0 on several calls.
 CREATE TABLE gpu_op_launch (
-    trace_id         INTEGER,     -- the trace
-    event_id         BIGINT,      -- the GPU op
-    kind             gpu_op_kind,
-    device_id        BIGINT,
-    stream           BIGINT,
-    launch_id        BIGINT,      -- the call; a graph's kernels share their graph launch
-    pid              BIGINT,
-    tid              BIGINT,
-    launch_name      VARCHAR,
-    is_graph         BOOLEAN,
-    can_be_captured  BOOLEAN,
-    launch_start_ns  BIGINT,
-    launch_end_ns    BIGINT,
-    launch_delay_ns  BIGINT,      -- from the call's start to the op's
-    queue_wait_ns    BIGINT,      -- from the call's end to the op's start, at least 0
-    is_blocking      BOOLEAN,     -- the host continued only after the copy was done
-    is_copy_call     BOOLEAN      -- so it did, or the call is one that always does
+    trace_id        INTEGER, -- the trace
+    event_id        BIGINT,  -- the GPU op
+    kind gpu_op_kind, device_id BIGINT, stream BIGINT,
+    launch_id       BIGINT,  -- the call; a graph's kernels share their graph launch
+    pid BIGINT, tid BIGINT, launch_name VARCHAR, is_graph BOOLEAN, can_be_captured BOOLEAN,
+    launch_start_ns BIGINT, launch_end_ns BIGINT,
+    launch_delay_ns BIGINT,  -- from the call's start to the op's
+    queue_wait_ns   BIGINT,  -- from the call's end to the op's start, at least 0
+    is_blocking     BOOLEAN, -- the host continued only after the copy was done
+    is_copy_call    BOOLEAN  -- so it did, or the call is one that always does
 );
 WITH call AS (
     SELECT

@@ -3,19 +3,13 @@
 -- when: kind IN ('kernel', 'memcpy', 'memset')
 -- An event is a GPU op by its category; having a stream is not enough.
 CREATE TABLE gpu_ops (
-    trace_id     INTEGER,         -- the trace
-    event_id     BIGINT,          -- the event
-    kind         gpu_op_kind,
-    activity     device_activity, -- what the device does in it
-    class        gpu_op_class,    -- a kernel's class, else the kind
-    name         VARCHAR,
-    device_id    BIGINT,
-    stream       BIGINT,
-    start_ns     BIGINT,
-    end_ns       BIGINT,
-    dur_ns       BIGINT,
-    correlation  BIGINT,
-    external_id  BIGINT
+    trace_id INTEGER,         -- the trace
+    event_id BIGINT,          -- the event
+    kind gpu_op_kind,
+    activity device_activity, -- what the device does in it
+    class    gpu_op_class,    -- a kernel's class, else the kind
+    name VARCHAR, device_id BIGINT, stream BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
+    correlation BIGINT, external_id BIGINT
 );
 SELECT
     trace_id, event_id, kind::gpu_op_kind AS kind,

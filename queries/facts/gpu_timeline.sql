@@ -17,17 +17,14 @@
 -- launching thread's activity at each instant. tracekit/native/src/nesting.c (go_to) chooses that activity:
 -- the outermost open slice that covers all inside it (input, compilation), else the innermost slice.
 CREATE TABLE gpu_timeline (
-    trace_id       INTEGER,         -- the trace
-    device_id      BIGINT,
-    place          BIGINT,          -- the number of the interval, in order of time
-    start_ns       BIGINT,
-    end_ns         BIGINT,
-    activity       device_activity,
-    idle_class     idle_class,
-    cause          idle_cause,
-    op_id          BIGINT,          -- the op that ended the gap
-    launch_id      BIGINT,
-    host_event_id  BIGINT           -- the host's slice that the device waited in
+    trace_id      INTEGER, -- the trace
+    device_id BIGINT,
+    place         BIGINT,  -- the number of the interval, in order of time
+    start_ns BIGINT, end_ns BIGINT, activity device_activity, idle_class idle_class,
+    cause idle_cause,
+    op_id         BIGINT,  -- the op that ended the gap
+    launch_id BIGINT,
+    host_event_id BIGINT   -- the host's slice that the device waited in
 );
 SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class,
        NULL::idle_cause AS cause,

@@ -3,12 +3,9 @@
 -- when: call = 'begin_capture'
 -- https://docs.nvidia.com/cuda/cuda-c-programming-guide/#creating-a-graph-using-stream-capture
 CREATE TABLE graph_captures (
-    trace_id    INTEGER, -- the trace
-    capture_id  BIGINT,  -- the call that begins it
-    pid         BIGINT,
-    tid         BIGINT,
-    start_ns    BIGINT,
-    end_ns      BIGINT
+    trace_id   INTEGER, -- the trace
+    capture_id BIGINT,  -- the call that begins it
+    pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT
 );
 SELECT trace_id, capture_id, pid, tid, start_ns, end_ns FROM (
     SELECT trace_id, pid, tid, event_id AS capture_id, start_ns, call = 'begin_capture' AS begins,

@@ -10,21 +10,17 @@
 -- other operators or shapes agree as well, there is no row. A capture that tells no kernel counts only for
 -- replays in its own trace.
 CREATE TABLE graph_site (
-    trace_id           INTEGER, -- the trace
-    event_id           BIGINT,  -- the kernel
-    launch_id          BIGINT,  -- the replay
-    device_id          BIGINT,
-    place              BIGINT,  -- in the replay, from 1
-    name               VARCHAR,
-    dur_ns             BIGINT,
-    capture_trace_id   INTEGER,
-    capture_id         BIGINT,
-    capture_launch_id  BIGINT,
-    cpu_op_id          BIGINT,  -- the captured operator
-    cpu_op             VARCHAR,
-    dims               VARCHAR,
-    matched_share      DOUBLE,  -- of the places at which the capture tells the kernel, those that agree
-    told_share         DOUBLE   -- of all places
+    trace_id      INTEGER, -- the trace
+    event_id      BIGINT,  -- the kernel
+    launch_id     BIGINT,  -- the replay
+    device_id BIGINT,
+    place         BIGINT,  -- in the replay, from 1
+    name VARCHAR, dur_ns BIGINT, capture_trace_id INTEGER, capture_id BIGINT,
+    capture_launch_id BIGINT,
+    cpu_op_id     BIGINT,  -- the captured operator
+    cpu_op VARCHAR, dims VARCHAR,
+    matched_share DOUBLE,  -- of the places at which the capture tells the kernel, those that agree
+    told_share    DOUBLE   -- of all places
 );
 WITH launch AS MATERIALIZED (
     FROM captured_launches WHERE EXISTS (SELECT 1 FROM launches WHERE launched_kind = 'graph')

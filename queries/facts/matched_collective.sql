@@ -9,25 +9,23 @@
 -- kernel), they are left out. Each ends everywhere at nearly the same time, so a rank waits for as long as
 -- its kernel takes longer than the shortest one, which is that of the rank that came last.
 CREATE TABLE matched_collective (
-    trace_id         INTEGER, -- the trace
-    event_id         BIGINT,  -- the kernel
-    job              INTEGER, -- the first trace of the job
-    rank             BIGINT,
-    base_time_ns     BIGINT,  -- of its trace
-    sequence         BIGINT,  -- as in collective; NULL of a send or receive
-    group_key        VARCHAR, -- the group, or the two ranks of a send and its receive
-    step             BIGINT,
-    matched_by       VARCHAR, -- sequence number, place in step or place in trace
-    place            BIGINT,  -- its number in the group, or its place there
-    type             VARCHAR,
-    dur_ns           BIGINT,
-    ranks_seen       BIGINT,  -- how many ranks of the database took part
-    wire_ns          BIGINT,  -- the shortest kernel of all ranks
-    place_by_length  BIGINT,  -- 1: the shortest
-    last_trace_id    INTEGER, -- of the rank that came last: its kernel is the shortest
-    last_rank        BIGINT,
-    last_direction   VARCHAR,
-    awaited_ns       BIGINT   -- what all ranks together waited for that rank
+    trace_id        INTEGER, -- the trace
+    event_id        BIGINT,  -- the kernel
+    job             INTEGER, -- the first trace of the job
+    rank BIGINT,
+    base_time_ns    BIGINT,  -- of its trace
+    sequence        BIGINT,  -- as in collective; NULL of a send or receive
+    group_key       VARCHAR, -- the group, or the two ranks of a send and its receive
+    step BIGINT,
+    matched_by      VARCHAR, -- sequence number, place in step or place in trace
+    place           BIGINT,  -- its number in the group, or its place there
+    type VARCHAR, dur_ns BIGINT,
+    ranks_seen      BIGINT,  -- how many ranks of the database took part
+    wire_ns         BIGINT,  -- the shortest kernel of all ranks
+    place_by_length BIGINT,  -- 1: the shortest
+    last_trace_id   INTEGER, -- of the rank that came last: its kernel is the shortest
+    last_rank BIGINT, last_direction VARCHAR,
+    awaited_ns      BIGINT   -- what all ranks together waited for that rank
 );
 WITH met AS (
     SELECT c.trace_id, event_id, job, rank, base_time_ns, direction, type, collective, group_size,

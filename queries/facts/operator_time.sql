@@ -4,24 +4,18 @@
 -- The union of the GPU ops that were launched during the operator and not by another inside it, per device.
 -- Each GPU op counts for one operator.
 CREATE TABLE operator_time (
-    trace_id       INTEGER,  -- the trace
-    event_id       BIGINT,   -- the operator's event
-    name           VARCHAR,
-    kind           VARCHAR,  -- of work
-    dims           JSON,
-    types          JSON,
-    is_matrix      BOOLEAN,
-    peak           VARCHAR,  -- as in operator_work, tf32 where its kernels are of that
-    flops          DOUBLE,
-    read_bytes     BIGINT,
-    written_bytes  BIGINT,
-    device_id      BIGINT,
-    stream         BIGINT,
-    start_ns       BIGINT,   -- where the host begins it
-    is_kernels     BOOLEAN,  -- no copies or fills are among its GPU ops
-    gpu_op_ids     BIGINT[], -- in order of their start
-    first_ns       BIGINT,   -- where the first begins
-    busy_ns        BIGINT    -- their union
+    trace_id   INTEGER,  -- the trace
+    event_id   BIGINT,   -- the operator's event
+    name VARCHAR,
+    kind       VARCHAR,  -- of work
+    dims JSON, types JSON, is_matrix BOOLEAN,
+    peak       VARCHAR,  -- as in operator_work, tf32 where its kernels are of that
+    flops DOUBLE, read_bytes BIGINT, written_bytes BIGINT, device_id BIGINT, stream BIGINT,
+    start_ns   BIGINT,   -- where the host begins it
+    is_kernels BOOLEAN,  -- no copies or fills are among its GPU ops
+    gpu_op_ids BIGINT[], -- in order of their start
+    first_ns   BIGINT,   -- where the first begins
+    busy_ns    BIGINT    -- their union
 );
 WITH slice AS MATERIALIZED (
     SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator_work

@@ -1,22 +1,16 @@
 -- fact: An operator with its work.
 -- of: operator_call, operator_name
 CREATE TABLE operator_work (
-    trace_id       INTEGER, -- the trace
-    event_id       BIGINT,  -- the operator's event
-    name           VARCHAR,
-    pid            BIGINT,
-    tid            BIGINT,
-    start_ns       BIGINT,
-    end_ns         BIGINT,
-    dur_ns         BIGINT,
-    kind           VARCHAR, -- of work
-    dims           JSON,
-    types          JSON,
-    is_matrix      BOOLEAN, -- it runs on the units for matrix products
-    peak           VARCHAR, -- the number format whose peak applies
-    flops          DOUBLE,  -- a multiply-add is two
-    read_bytes     BIGINT,  -- at least
-    written_bytes  BIGINT   -- at least
+    trace_id      INTEGER, -- the trace
+    event_id      BIGINT,  -- the operator's event
+    name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
+    kind          VARCHAR, -- of work
+    dims JSON, types JSON,
+    is_matrix     BOOLEAN, -- it runs on the units for matrix products
+    peak          VARCHAR, -- the number format whose peak applies
+    flops         DOUBLE,  -- a multiply-add is two
+    read_bytes    BIGINT,  -- at least
+    written_bytes BIGINT   -- at least
 );
 WITH shape AS (
     SELECT * FROM (SELECT DISTINCT name, kind, dims, types, concrete FROM scratch.operator_call)

@@ -2,18 +2,11 @@
 -- of: graph_site, operator_work
 -- scope: all
 CREATE TABLE replayed_work (
-    trace_id       INTEGER,  -- the trace
-    launch_id      BIGINT,   -- the replay
-    name           VARCHAR,
-    dims           JSON,
-    is_matrix      BOOLEAN,
-    flops          DOUBLE,
-    read_bytes     BIGINT,
-    written_bytes  BIGINT,
-    device_id      BIGINT,
-    peak           VARCHAR,
-    gpu_op_ids     BIGINT[],
-    busy_ns        BIGINT    -- the sum of its kernels' times
+    trace_id  INTEGER, -- the trace
+    launch_id BIGINT,  -- the replay
+    name VARCHAR, dims JSON, is_matrix BOOLEAN, flops DOUBLE, read_bytes BIGINT,
+    written_bytes BIGINT, device_id BIGINT, peak VARCHAR, gpu_op_ids BIGINT[],
+    busy_ns   BIGINT   -- the sum of its kernels' times
 );
 WITH run AS (
     SELECT trace_id, launch_id, device_id, capture_trace_id, cpu_op_id, sum(dur_ns)::BIGINT AS busy_ns,

@@ -2,16 +2,16 @@
 -- Each distinct name is looked up once. Without a category, what has a device, a stream and a correlation is
 -- a kernel, unless its name says otherwise.
 CREATE TABLE slice_label (
-    label_id  BIGINT,
-    kind      VARCHAR,       -- kernel, memcpy, memset, cpu_op, runtime, driver, python, annotation ...
-    name      VARCHAR,
-    activity  host_activity, -- what a host thread does in it; NULL: no slice of the host
-    call      VARCHAR,       -- what a runtime or driver call does
-    class     VARCHAR,       -- a kernel's class
-    expert    VARCHAR,       -- a kernel's part in a mixture of experts
-    work      VARCHAR,       -- an operator's kind of work
-    compiled  VARCHAR,       -- the part of torch.compile that it is
-    traits    VARCHAR[]      -- asked by has(traits, NAME)
+    label_id BIGINT,
+    kind     VARCHAR,       -- kernel, memcpy, memset, cpu_op, runtime, driver, python, annotation ...
+    name VARCHAR,
+    activity host_activity, -- what a host thread does in it; NULL: no slice of the host
+    call     VARCHAR,       -- what a runtime or driver call does
+    class    VARCHAR,       -- a kernel's class
+    expert   VARCHAR,       -- a kernel's part in a mixture of experts
+    work     VARCHAR,       -- an operator's kind of work
+    compiled VARCHAR,       -- the part of torch.compile that it is
+    traits   VARCHAR[]      -- asked by has(traits, NAME)
 );
 WITH on_device AS (
     SELECT label_id FROM event_row

@@ -5,15 +5,10 @@
 -- (nested, or on several threads) are one step: from the earliest start to the latest end, with the event and
 -- thread of the mark that starts first. Marks of zero length are ignored.
 CREATE TABLE steps (
-    trace_id  INTEGER, -- the trace
-    event_id  BIGINT,  -- the mark that starts first
-    step      BIGINT,  -- its number
-    name      VARCHAR,
-    pid       BIGINT,
-    tid       BIGINT,
-    start_ns  BIGINT,
-    end_ns    BIGINT,
-    dur_ns    BIGINT
+    trace_id INTEGER, -- the trace
+    event_id BIGINT,  -- the mark that starts first
+    step     BIGINT,  -- its number
+    name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT
 );
 WITH mark AS (
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns,

@@ -3,10 +3,9 @@
 -- by: walk
 -- Everything inside a slice of data loading or compilation has that slice's activity.
 CREATE TABLE thread_segment (
-    thread         INTEGER,
-    segment        BIGINT,   -- grows with time; unique over all threads
-    start_ns       BIGINT,
-    end_ns         BIGINT,
-    event_id       BIGINT,   -- the innermost slice; NULL: no slice is open
-    activity_code  UTINYINT  -- what the thread is busy with: host_activity_of()
+    thread INTEGER,
+    segment       BIGINT,   -- grows with time; unique over all threads
+    start_ns BIGINT, end_ns BIGINT,
+    event_id      BIGINT,   -- the innermost slice; NULL: no slice is open
+    activity_code UTINYINT  -- what the thread is busy with: host_activity_of()
 );

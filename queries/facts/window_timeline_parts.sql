@@ -2,16 +2,9 @@
 -- needs: gpu_timeline, thread_segment, host_thread, gpu_op_launch
 -- of: windows
 CREATE TABLE window_timeline_parts (
-    trace_id         INTEGER,         -- the trace
-    device_id        BIGINT,
-    kind             VARCHAR,
-    name             VARCHAR,
-    window_start_ns  BIGINT,
-    window_end_ns    BIGINT,
-    activity         device_activity,
-    idle_class       idle_class,
-    cause            idle_cause,
-    ns               BIGINT,
-    gaps             BIGINT           -- late gaps that contain it
+    trace_id INTEGER, -- the trace
+    device_id BIGINT, kind VARCHAR, name VARCHAR, window_start_ns BIGINT, window_end_ns BIGINT,
+    activity device_activity, idle_class idle_class, cause idle_cause, ns BIGINT,
+    gaps     BIGINT   -- late gaps that contain it
 );
 FROM parts_of('windows')

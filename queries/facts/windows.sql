@@ -6,12 +6,10 @@
 --               of ranked_devices
 --   trace       the start of the first host slice or GPU op to the end of the last one
 CREATE TABLE windows (
-    trace_id   INTEGER, -- the trace
-    device_id  BIGINT,
-    kind       VARCHAR, -- gpu_active, step or trace
-    name       VARCHAR,
-    start_ns   BIGINT,
-    end_ns     BIGINT
+    trace_id INTEGER, -- the trace
+    device_id BIGINT,
+    kind     VARCHAR, -- gpu_active, step or trace
+    name VARCHAR, start_ns BIGINT, end_ns BIGINT
 );
 WITH active AS (
     SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM gpu_ops GROUP BY ALL
