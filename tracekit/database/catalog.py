@@ -64,6 +64,12 @@ def _folder() -> Traversable:
     return files("tracekit.queries")
 
 
+def files_of(*topics: str) -> list[Path]:
+    """The files in some folders of queries, where the package is installed as files."""
+    folders = (Path(str(_folder() / topic)) for topic in topics)
+    return [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
+
+
 @cache
 def schema(name: str) -> str:
     """The SQL of queries/schema/NAME.sql, which only Python runs."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import duckdb
 
+from tracekit import causes, thresholds
 from tracekit.database import catalog, facts
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
@@ -86,8 +87,11 @@ def _prepared() -> Path | None:
 
 @cache
 def _version() -> str:
-    """Identifies the SQL and the version of DuckDB."""
-    texts = (duckdb.__version__, *definitions())
+    """Identifies the SQL, by its format and the times of its files, and the version of DuckDB."""
+    places = catalog.files_of("schema", "facts", "views", "names")
+    places += [Path(module.__file__) for module in (thresholds, causes)]
+    stamps = [(each.name, each.stat().st_mtime_ns) for each in places]
+    texts = (duckdb.__version__, catalog.FORMAT, stamps)
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
 
