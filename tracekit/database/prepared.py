@@ -89,7 +89,7 @@ def _prepared() -> Path | None:
 def _version() -> str:
     """Identifies the SQL, by its format and the times of its files, and the version of DuckDB."""
     places = catalog.files_of("schema", "facts", "views", "names")
-    places += [Path(module.__file__) for module in (thresholds, causes)]
+    places += [Path(str(module.__file__)) for module in (thresholds, causes)]
     stamps = [(each.name, each.stat().st_mtime_ns) for each in places]
     texts = (duckdb.__version__, catalog.FORMAT, stamps)
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
