@@ -49,8 +49,8 @@ WITH inner_copy AS (
 moved AS MATERIALIZED (
     SELECT c.*, l.event_id AS gpu_op_id
     FROM inner_copy AS c
-    JOIN launch_site AS s ON c.trace_id = s.trace_id AND c.copy_id = s.cpu_op_id
-    JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.launch_id = l.launch_id
+    JOIN host_site AS s ON c.trace_id = s.trace_id AND c.copy_id = s.cpu_op_id
+    JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
     WHERE l.kind = 'kernel'
 ),
 near AS (

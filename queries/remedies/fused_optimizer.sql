@@ -50,7 +50,7 @@ launched AS MATERIALIZED (
            h.cpu_op_id
     FROM gpu_op_launch AS l ASOF JOIN step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
-    LEFT JOIN launch_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+    LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     WHERE l.launch_start_ns < s.end_ns
 ),
 worked AS MATERIALIZED (

@@ -42,14 +42,14 @@ WITH copy AS (
            l.launch_id AS event_id, l.pid, l.tid, launch_start_ns, launch_end_ns, cpu_op_id
     FROM memcpys AS m
     JOIN (SELECT * EXCLUDE (device_id) FROM gpu_op_launch) AS l USING (trace_id, event_id)
-    LEFT JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
+    LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE copy_kind IN ('HtoD', 'DtoH') AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
         AND NOT is_graph
 ),
 -- A copy takes a fixed time and one by its size: the smallest tells the former, the largest the latter.
 pinned AS (
-    SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, bytes) AS bytes_per_ns,
-           greatest(0, arg_min(dur_ns, bytes) - min(bytes) / bytes_per_ns) AS fixed_ns
+    SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, (bytes, copy_id)) AS bytes_per_ns,
+           greatest(0, arg_min(dur_ns, (bytes, copy_id)) - min(bytes) / bytes_per_ns) AS fixed_ns
     FROM copy WHERE memory = 'pinned' AND bytes > 0 AND dur_ns > 0 GROUP BY trace_id, device_id, copy_kind
 ),
 quick AS (

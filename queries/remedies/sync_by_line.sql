@@ -58,7 +58,7 @@ place AS (FROM places_of('call')),
 reading AS (
     SELECT DISTINCT s.trace_id, s.cpu_op_id FROM memcpys AS m
     JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
+    JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
 )
 SELECT trace_id, place, if(is_printed, 'a tensor is printed', cpu_op) AS detail, 'host' AS target,

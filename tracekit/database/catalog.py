@@ -18,7 +18,7 @@ from tracekit.errors import TracekitError
 Value = str | int | float | bool | None
 
 # The version of the tables and views, stored in each database. The queries only work on this one.
-FORMAT = 13
+FORMAT = 14
 
 # The files of queries/views. Each may use what the files before it define.
 VOCABULARY = (
