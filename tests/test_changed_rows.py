@@ -60,7 +60,7 @@ REFUSED = {
     "UPDATE gpu_ops SET event_id = 1000000000000": "gpu_ops",
     "UPDATE gpu_op_launch SET launch_id = -1": "gpu_op_launch",
     "UPDATE gpu_timeline SET host_event_id = 1000000000000": "gpu_timeline",
-    "UPDATE launch_site SET module_id = 1000000000000": "launch_site",
+    "UPDATE thread_slice SET module_id = 1000000000000": "thread_slice",
     "UPDATE windows SET trace_id = 2": "windows",
     "INSERT INTO trace_span FROM trace_span": "trace_span",
 }
@@ -102,8 +102,8 @@ def test_a_surprise_is_the_fault_of_changed_rows_only_where_rows_were_changed(so
         raise IndexError("own")
     with pytest.raises(IndexError, match="own"), tracekit.open_database(sound):
         raise IndexError("own")
-    path = changed("UPDATE windows SET start_ns = start_ns + 1; DELETE FROM launch_site")
-    said = r"its rows contradict each other \(launch_site, windows\): load the trace again"
+    path = changed("UPDATE windows SET start_ns = start_ns + 1; DELETE FROM thread_slice")
+    said = r"its rows contradict each other \(thread_slice, windows\): load the trace again"
     with pytest.raises(TracekitError, match=said) as raised, tracekit.open_database(path):
         raise IndexError("own")
     assert isinstance(raised.value.__cause__, IndexError)

@@ -149,7 +149,7 @@ class Slice(NamedTuple):
         return self.at <= at and (self.at + self.length > at or (self.at, self.length) == (at, 0))
 
     def event(self) -> dict:
-        name = "nn.Module: A" if self.at % 2 else "slice"
+        name = ("slice", "nn.Module: A", "train.py(1): step", "nn.Module: A")[self.at % 4]
         return traces.slice_event(self.category, name, self.at, self.length, tid=self.tid)
 
 
@@ -192,11 +192,17 @@ def test_slices_are_nested_when_hundreds_are_open():
 
 def assert_nested(slices: list[Slice]) -> None:
     order = begun(slices)
-    tree = []
+    tree, sites = [], []
     for turn, place in enumerate(order):
         own = slices[place]
         around = [i for i in order[:turn] if slices[i].tid == own.tid and slices[i].is_open(own.at)]
         tree.append((place, len(around) + 1, around[-1] if around else None))
+        ops = [i for i in (*around, place) if slices[i].category == "cpu_op"]
+        frames = [i for i in (*around, place) if slices[i].category == "python_function"]
+        lines = [i for i in frames if slices[i].at % 4 == 2]
+        modules = [i for i in frames if slices[i].at % 2 and i != place]
+        ends = (ops[-1:], ops[:1], frames[-1:], lines[-1:], modules[-1:])
+        sites.append((place, *(each[0] if each else None for each in ends)))
     self_ns = dict.fromkeys(order, 0)
     end = max((each.at + each.length for each in slices), default=0)
     for now, tid in itertools.product(range(end), (1, 2)):
@@ -207,10 +213,12 @@ def assert_nested(slices: list[Slice]) -> None:
             self_ns[running[-1]] += 1000
     found = rows_of(
         [each.event() for each in slices] + [traces.gpu_op(0, 1)],
-        "SELECT event_id, depth, parent_id, self_ns FROM host_slice ORDER BY 1",
+        "SELECT event_id, depth, parent_id, self_ns, cpu_op_id, outer_op_id, python_id, line_id, "
+        "module_id FROM host_slice JOIN host_site USING (event_id) ORDER BY 1",
     )
     assert [row[:3] for row in found] == sorted(tree)
     assert {row[0]: row[3] for row in found} == self_ns
+    assert [(row[0], *row[4:]) for row in found] == sorted(sites)
 
 
 @FAST

@@ -69,7 +69,7 @@ def test_words_are_whole(name):
     assert set(remedy.once) <= {*CAUSES, "capture"}
     assert remedy.title and not remedy.title.endswith(".")
     assert remedy.needs.endswith(".")
-    assert not remedy.doubts or remedy.doubts.endswith(".")
+    assert not remedy.caveat or remedy.caveat.endswith(".")
     assert remedy.before and remedy.after and remedy.risks.endswith(".")
     assert remedy.check and remedy.sources
     assert all(each.startswith("https://") for each in remedy.sources)

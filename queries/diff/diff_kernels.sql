@@ -23,7 +23,7 @@ kernel AS (
                AND n.work IS NOT NULL THEN (o.args->'Input Dims')::VARCHAR END AS dims
     FROM gpu_ops AS g JOIN run USING (trace_id) LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id
         AND g.event_id = l.event_id
-    LEFT JOIN launch_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+    LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     LEFT JOIN slice_label AS n USING (label_id)
     WHERE g.kind = 'kernel'

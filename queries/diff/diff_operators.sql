@@ -16,7 +16,7 @@
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 launched AS (
     SELECT h.trace_id, h.cpu_op_id AS event_id, sum(g.dur_ns) AS gpu_ns
-    FROM gpu_op_launch AS l JOIN launch_site AS h USING (trace_id, launch_id)
+    FROM gpu_op_launch AS l JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id GROUP BY ALL
 ),
 summed AS (

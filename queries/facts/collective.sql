@@ -1,5 +1,5 @@
 -- fact: A collective's kernel, with what the trace records about it.
--- needs: gpu_op_launch, launch_site, slice_label
+-- needs: gpu_op_launch, thread_slice, slice_label
 -- of: gpu_ops
 -- when: class = 'communication'
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
@@ -47,7 +47,7 @@ told AS (
             WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args
     FROM gpu_ops AS g JOIN event_row AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
     LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
-    LEFT JOIN launch_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+    LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     WHERE g.activity = 'communication'
 ),

@@ -5,5 +5,10 @@ CREATE TABLE thread_slice (
     thread INTEGER, event_id BIGINT,
     depth     INTEGER, -- from 1
     parent_id BIGINT,  -- the slice around it; NULL: none
-    self_ns   BIGINT   -- time not spent in inner slices
+    self_ns   BIGINT,  -- time not spent in inner slices
+    cpu_op_id BIGINT,  -- the innermost operator that it is or is inside; NULL: none
+    outer_op_id BIGINT, -- the outermost
+    python_id BIGINT,  -- the innermost Python frame
+    line_id   BIGINT,  -- the innermost one that is a line of the program
+    module_id BIGINT   -- the innermost module around it
 );

@@ -12,8 +12,9 @@
 -- column is_metadata (boolean): it only describes memory: a view, an uninitialised tensor, a query
 -- doubts: no_operators
 WITH launched AS (
-    SELECT trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches
-    FROM gpu_op_launch JOIN launch_site USING (trace_id, launch_id) GROUP BY ALL
+    SELECT l.trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches
+    FROM gpu_op_launch AS l JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+    GROUP BY ALL
 ),
 named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)),

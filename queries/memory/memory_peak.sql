@@ -43,9 +43,8 @@ slice AS (SELECT DISTINCT trace_id, slice_id AS event_id FROM live WHERE slice_i
 site AS (FROM call_site('slice')),
 owner AS (
     SELECT p.trace_id, p.device_type, p.device_id, p.bytes,
-           coalesce(o.name, c.cpu_op, 'no operator') AS operator
-    FROM live AS p LEFT JOIN cpu_ops AS o ON p.trace_id = o.trace_id AND p.slice_id = o.event_id
-    LEFT JOIN site AS c ON p.trace_id = c.trace_id AND p.slice_id = c.event_id
+           coalesce(c.cpu_op, 'no operator') AS operator
+    FROM live AS p LEFT JOIN site AS c ON p.trace_id = c.trace_id AND p.slice_id = c.event_id
 ),
 summed AS (
     SELECT trace_id, device_type, device_id, operator, count(*) AS tensors, sum(bytes)::BIGINT AS live_bytes

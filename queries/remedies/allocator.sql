@@ -1,4 +1,25 @@
 -- question: Which calls allocate or free device memory in the loop, past the caching allocator?
+-- title: Let the caching allocator keep its memory
+-- causes: allocation
+-- when: has(traits, 'device_memory')
+-- effort: low
+-- needs: Memory for what the loop needs at its peak, or a smaller batch.
+-- blind: no_runtime_calls
+-- before:
+--     for batch in loader:
+--         train_step(batch)
+--         torch.cuda.empty_cache()      # gives all memory back, and the next step asks for it again
+-- after:
+--     # If sizes change from step to step: before the first allocation
+--     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+--     for batch in loader:
+--         train_step(batch)
+-- risks: Without empty_cache(), other programs on the device do not get what this one has cached. If blocks
+--     are freed in operators, memory runs short or is fragmented: sizes that change from step to step do
+--     that; expandable segments, padding to a few sizes, or a smaller batch help.
+-- check: tracekit query allocator_calls after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
+--     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line, module or operator that empties the cache; NULL: the run as a whole
@@ -15,7 +36,6 @@
 -- none is freed, the cache grows only until it holds what the loop needs. An early call that takes far longer
 -- than its like starts the device. A call that frees outside all operators
 -- empties the cache; one inside an operator makes room for its result.
--- https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns, call <> 'allocate' AS frees,
            dur_ns >= thresholds().one_off_ratio * median(dur_ns) OVER (PARTITION BY trace_id, name) AS is_far

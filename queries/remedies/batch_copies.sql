@@ -1,4 +1,23 @@
 -- question: Which tiny copies or fills follow each other at one place, so that one could do for all?
+-- title: Batch small copies and fills into one
+-- causes: launch, dispatch, python, copy, latency
+-- when: kind IN ('memcpy', 'memset')
+-- effort: low
+-- needs: The values are known together: pack them on the host, copy once, and take views on the device.
+-- caveat: The time to pack the values on the host is not counted.
+-- blind: no_runtime_calls
+-- before:
+--     lengths = [torch.tensor(each, device="cuda") for each in lengths]     # a copy each
+-- after:
+--     packed = torch.tensor(lengths, pin_memory=True)
+--     lengths = packed.to("cuda", non_blocking=True).unbind()               # one copy
+-- risks: Copies of gradients and buffers by DistributedDataParallel go with gradient_as_bucket_view=True and
+--     broadcast_buffers=False; copies on the device, with torch._foreach_copy_. Views keep the whole packed
+--     tensor in memory. For fills, one large buffer has to hold all the tensors, or `torch._foreach_zero_`
+--     fills them in a few launches.
+-- check: tracekit query copies after.json; tracekit diff before.json after.json
+-- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
+--     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it; without stacks, the module or the outermost operator
@@ -11,7 +30,6 @@
 -- column dur_ns (ns): how long it takes
 -- column factor (fraction of the time taken): what is left of it: of each run of copies the first stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
--- https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 WITH few AS MATERIALIZED (
     SELECT trace_id, event_id, copy_kind AS kind, bytes, dur_ns FROM memcpys
     WHERE copy_kind IN ('HtoD', 'DtoD') AND bytes <= thresholds().tiny_copy_bytes

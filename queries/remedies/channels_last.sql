@@ -1,4 +1,25 @@
 -- question: Which kernels only change the layout of images for a convolution, and back?
+-- title: Keep images in channels_last
+-- causes: memory-bandwidth
+-- when: has(traits, 'layout_change')
+-- effort: low
+-- needs: A model whose operators between the convolutions support channels_last too, as norms, activations
+--     and pooling do.
+-- caveat: Other kernels may get slower or faster in the other layout; only the conversions are counted.
+-- before:
+--     model = model.to(device)
+--     for images, labels in loader:
+--         output = model(images.to(device))
+-- after:
+--     model = model.to(device, memory_format=torch.channels_last)
+--     for images, labels in loader:
+--         output = model(images.to(device, memory_format=torch.channels_last))
+-- risks: view() and reshape() that assume the order of dimensions in memory fail or copy. On AMD, PyTorch
+--     hands this layout to MIOpen by default only in recent versions; others need
+--     PYTORCH_MIOPEN_SUGGEST_NHWC=1.
+-- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html
+--     https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html#tensor-layout
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around the launch; without stacks, the module or the outermost
@@ -14,7 +35,6 @@
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- cuDNN's nchwToNhwcKernel and nhwcToNchwKernel; MIOpen's batched_transpose_32x32_half:
 -- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/gpu_batched_transpose_kernel/batched_transpose.cpp
--- https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html
 WITH kernel AS MATERIALIZED (
     SELECT k.trace_id, k.event_id AS gpu_op_id, launch_id AS event_id, k.start_ns, k.dur_ns,
            coalesce(nullif(regexp_extract(name, 'batched_transpose|\w+(?i:nhwc)\w*'), ''), name) AS kernel

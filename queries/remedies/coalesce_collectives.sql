@@ -1,4 +1,24 @@
 -- question: Which small collectives of one kind follow each other, so that one could do for all?
+-- title: Coalesce small collectives into one
+-- causes: communication, launch, dispatch
+-- when: class = 'communication'
+-- effort: low
+-- needs: Nothing between them needs the result of the first; every rank changes the same way.
+-- caveat: Packing the tensors into one buffer takes a copy, which is not counted.
+-- blind: no_runtime_calls
+-- before:
+--     for metric in metrics:
+--         dist.all_reduce(metric)
+-- after:
+--     packed = torch.stack(metrics)
+--     dist.all_reduce(packed)                   # one collective of all their bytes
+--     metrics = packed.unbind()
+-- risks: All ranks must issue the same collectives in the same order; a rank that still sends them one by one
+--     hangs the job.
+-- check: tracekit query collective_stats after.json; tracekit diff before.json after.json
+-- sources: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+--     https://docs.pytorch.org/docs/stable/notes/ddp.html
+--     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it; without stacks, the module or the outermost operator
@@ -11,8 +31,7 @@
 -- column dur_ns (ns): how long it takes
 -- column factor (fraction of the time taken): what is left of it; of each run the first collective stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
--- Time of a message is latency plus bytes over bandwidth:
--- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+-- Time of a message is latency plus bytes over bandwidth.
 WITH timed AS MATERIALIZED (
     SELECT trace_id, event_id, pid, tid, device_id, stream, type, message_bytes, dur_ns, wait_ns,
            {'type': type, 'group': group_name, 'ranks': group_ranks, 'size': group_size, 'dtype': dtype}

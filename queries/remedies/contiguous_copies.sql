@@ -1,4 +1,23 @@
 -- question: Which copies only put a transposed tensor in order, beside a matrix product or attention?
+-- title: Avoid copies that only reorder a tensor
+-- causes: memory-bandwidth
+-- when: has(traits, 'makes_contiguous')
+-- effort: medium
+-- needs: A product or attention that takes the tensor as it lies: matmul, einsum and
+--     scaled_dot_product_attention take transposed views.
+-- caveat: An upper bound: some copies cannot be avoided, and reading a transposed tensor may be slower.
+-- blind: no_runtime_calls
+-- before:
+--     k = k.view(b, s, h, d).permute(0, 2, 3, 1).contiguous()
+--     scores = torch.matmul(q, k)
+-- after:
+--     k = k.view(b, s, h, d).transpose(1, 2)                 # a view
+--     scores = torch.matmul(q, k.transpose(-1, -2))          # the product reads it transposed
+-- risks: A view that the next reshape() has to merge is copied there instead. Choose the order of dimensions
+--     once, where the tensor is made (the projection's output, say).
+-- check: tracekit query copies after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/tensor_view.html
+--     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it; without stacks, the module or the outermost operator
@@ -14,7 +33,6 @@
 -- contiguous() and reshape() copy only what is not in order: aten::contiguous, aten::clone, aten::copy_, each
 -- in the one before it. On the stream, a product or attention comes right before or after such copies. Those
 -- of the backward pass are left out, since no line of the program makes them.
--- https://docs.pytorch.org/docs/stable/tensor_view.html
 WITH inner_copy AS (
     SELECT s.trace_id, s.event_id AS copy_id, clone.event_id, clone.pid, clone.tid, clone.start_ns,
            clone.dur_ns, whole.name AS operator
@@ -31,8 +49,8 @@ WITH inner_copy AS (
 moved AS MATERIALIZED (
     SELECT c.*, l.event_id AS gpu_op_id
     FROM inner_copy AS c
-    JOIN launch_site AS s ON c.trace_id = s.trace_id AND c.copy_id = s.cpu_op_id
-    JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.launch_id = l.launch_id
+    JOIN host_site AS s ON c.trace_id = s.trace_id AND c.copy_id = s.cpu_op_id
+    JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
     WHERE l.kind = 'kernel'
 ),
 near AS (

@@ -1,4 +1,25 @@
 -- question: Which launches, outside CUDA graphs, come again and again, so that a graph could replay them?
+-- title: Capture the step as a CUDA graph
+-- causes: launch, dispatch, python
+-- in_loops: true
+-- effort: medium
+-- needs: Shapes, addresses and control flow that stay the same from step to step; no host work in the step
+--     that later work depends on.
+-- caveat: A graph's kernels also start closer together; that gain is not counted.
+-- blind: no_runtime_calls
+-- before:
+--     for batch in loader:
+--         loss = train_step(batch)
+-- after:
+--     train_step = torch.compile(train_step, mode="reduce-overhead")
+--     for batch in loader:
+--         loss = train_step(batch)
+-- risks: Inputs are copied into fixed buffers, and outputs are overwritten by the next replay. A graph keeps
+--     its own memory pool. What changes shape is captured again, which costs more than it saves if it happens
+--     often.
+-- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+--     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): NULL: the run as a whole, between the places where the host waits for the device
@@ -11,7 +32,6 @@
 -- column dur_ns (ns): how long the host worked since the thread's launch before, and in it
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
--- https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 WITH launched AS (
     SELECT trace_id, launch_id, any_value(k.name) AS kernel
     FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)

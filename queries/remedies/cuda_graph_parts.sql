@@ -1,4 +1,29 @@
 -- question: Which stretches between two waits of the host, each at its own place, could be CUDA graphs?
+-- title: Capture what comes before this wait as a CUDA graph
+-- causes: launch, dispatch, python
+-- when: activity = 'sync' OR kind = 'memcpy'
+-- in_loops: true
+-- effort: medium
+-- needs: Shapes, addresses and control flow that stay the same in this stretch; the wait itself stays outside
+--     the graph.
+-- caveat: A graph's kernels also start closer together; that gain is not counted.
+-- blind: no_runtime_calls
+-- before:
+--     logits = model(tokens)                 # many launches
+--     token = logits[:, -1].argmax(-1)
+--     if token.item() == stop:               # the host waits here
+--         break
+-- after:
+--     graphed = torch.cuda.make_graphed_callables(model, (tokens,))
+--     logits = graphed(tokens)               # one launch
+--     token = logits[:, -1].argmax(-1)
+--     if token.item() == stop:
+--         break
+-- risks: Inputs are copied into fixed buffers, and outputs are overwritten by the next replay. Each captured
+--     stretch keeps memory of its own, unless the graphs share a pool.
+-- check: tracekit query graph_replays after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#partial-network-capture
+--     https://docs.pytorch.org/docs/stable/generated/torch.cuda.make_graphed_callables.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): where the host waits at the stretch's end
@@ -12,7 +37,6 @@
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- A run whose waits are all at one place has one kind of stretch: the remedy cuda-graph is about that.
--- https://docs.pytorch.org/docs/stable/notes/cuda.html#partial-network-capture
 WITH launched AS (
     SELECT trace_id, launch_id, any_value(k.name) AS kernel
     FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)

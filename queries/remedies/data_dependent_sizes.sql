@@ -1,4 +1,23 @@
 -- question: Where does the host wait to learn how large an operator's result is?
+-- title: Keep sizes independent of values on the device
+-- causes: sync
+-- when: has(traits, 'data_dependent_size')
+-- effort: medium
+-- needs: The result can have a fixed size: masked in place, padded, or of a size that the host knows.
+-- caveat: What is computed instead, on elements that the mask left out, is not counted.
+-- blind: no_runtime_calls
+-- before:
+--     loss = losses[mask].mean()                       # nonzero: waits for the device
+--     rows = rows.repeat_interleave(counts, dim=0)     # waits for the sum of counts
+-- after:
+--     loss = torch.where(mask, losses, 0).sum() / mask.sum()
+--     rows = rows.repeat_interleave(counts, dim=0, output_size=total)   # total is known to the host
+-- risks: Masking computes on all elements, which costs more if few are selected. torch.where passes NaN and
+--     infinite gradients of elements that are masked out unless its inputs are masked, too.
+-- check: torch.cuda.set_sync_debug_mode(1); tracekit query sync_points after.json
+-- sources: https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html
+--     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
+--     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it; without stacks, the module or the outermost operator

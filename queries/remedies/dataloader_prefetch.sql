@@ -1,4 +1,24 @@
 -- question: Which fetches from worker processes find no batch loaded?
+-- title: Give the data loader more workers, or prefetch more
+-- causes: input
+-- when: has(traits, 'prefetched_input')
+-- effort: low
+-- needs: Free CPU cores, and storage that can deliver faster.
+-- caveat: An upper bound: it holds if the workers keep up. The first batch after they start is never ready.
+-- before:
+--     loader = DataLoader(dataset, batch_size=64, num_workers=2)
+-- after:
+--     loader = DataLoader(
+--         dataset, batch_size=64, num_workers=8, prefetch_factor=4, persistent_workers=True
+--     )
+-- risks: If most fetches wait, more workers help; if a few do, a larger prefetch_factor evens them out; if
+--     those at an epoch's start do, persistent_workers keeps the processes. Each worker holds prefetch_factor
+--     batches in memory. With more workers than cores, or a slow disk, nothing is gained: make a sample
+--     cheaper to load, or collate less (batch_size=None, with a dataset that reads whole batches). The trace
+--     shows nothing of what workers do.
+-- check: tracekit query data_loading after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
+--     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
@@ -11,8 +31,6 @@
 -- column dur_ns (ns): how long it takes
 -- column factor (fraction of the time taken): what is left of the wait: 0
 -- doubts: no_stacks
--- https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (num_workers, prefetch_factor,
--- persistent_workers)
 WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices
     WHERE has(traits, 'prefetched_input') AND trace_id = coalesce(getvariable('trace'), trace_id)

@@ -1,4 +1,25 @@
 -- question: Which batches does the program load itself, instead of worker processes?
+-- title: Load batches in worker processes
+-- causes: input
+-- when: has(traits, 'own_input')
+-- effort: low
+-- needs: As many free CPU cores as workers, and a dataset that can be sent to other processes.
+-- caveat: Workers may load slower than the program did: each has one thread, and they share cores and disk.
+-- before:
+--     loader = DataLoader(dataset, batch_size=64)
+-- after:
+--     loader = DataLoader(
+--         dataset, batch_size=64, num_workers=4, persistent_workers=True, pin_memory=True
+--     )
+-- risks: Each worker holds a copy of the dataset object and `prefetch_factor` batches in memory. Random
+--     numbers need a seed for each worker. Where processes are spawned, the script needs `if __name__ ==
+--     "__main__":`. Workers collate, too. If collation is most of a fetch (aten::stack or aten::cat in it, or
+--     default_collate), first read whole batches: batch_size=None with a BatchSampler as sampler, and a
+--     dataset that takes a list of indices; then nothing is left to collate.
+-- check: tracekit query data_loading after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+--     https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
+--     https://docs.pytorch.org/docs/stable/data.html#disable-automatic-batching
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
@@ -12,7 +33,6 @@
 -- column factor (fraction of the time taken): what is left of it: taking a batch that is loaded
 -- doubts: no_stacks
 -- A data loader without workers loads and collates in the thread that asks for the batch:
--- https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices

@@ -1,4 +1,30 @@
 -- question: Where does the program itself tell the host to wait for the device?
+-- title: Do not synchronize in the loop
+-- causes: sync
+-- when: activity = 'sync'
+-- effort: low
+-- needs: Nothing on the host reads what the device computes before that call; streams and copies are ordered
+--     by events on the device.
+-- caveat: If the program waits there for a value that was copied to the host, the wait moves to where the
+--     value is needed.
+-- blind: no_runtime_calls
+-- before:
+--     start = time.perf_counter()
+--     loss = train_step(batch)
+--     torch.cuda.synchronize()                      # waits at every step
+--     times.append(time.perf_counter() - start)
+-- after:
+--     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+--     begin.record()
+--     loss = train_step(batch)
+--     end.record()                                  # read begin.elapsed_time(end) after the loop
+-- risks: Without the wait, wall-clock times of single steps no longer tell when the device was done, errors
+--     of kernels show up later, and a buffer that another stream still uses needs an event or
+--     record_stream().
+-- check: tracekit query sync_points after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
+--     https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html
+--     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-concurrent-execution
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it, else the module; NULL: neither was recorded
@@ -14,7 +40,6 @@
 -- A call that no operator makes is the program's. Not in the loop are those with no launch of their thread
 -- before them or after them (the profiler waits where it begins and ends), and those next to a graph's
 -- capture.
--- https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, call FROM runtime_calls
     WHERE activity = 'sync' AND trace_id = coalesce(getvariable('trace'), trace_id)

@@ -1,4 +1,26 @@
 -- question: Which products, convolutions and attention leave much of the device without work?
+-- title: Give kernels enough blocks to fill the device
+-- causes: latency, math
+-- effort: medium
+-- needs: More work for each launch (a larger batch), or the same work in more blocks: split-K products, split
+--     attention, persistent kernels.
+-- caveat: An upper bound: it takes every SM to work all the time. With a larger batch the gain is throughput,
+--     not a shorter step. What other streams ran beside these kernels is not counted.
+-- before:
+--     for image in images:
+--         outputs.append(model(image[None]))      # a batch of 1 fills few SMs
+-- after:
+--     outputs = model(torch.stack(images))
+--
+--     # Products of few rows and columns but long sums: kernels that split the sum.
+--     torch._inductor.config.max_autotune_gemm = True
+--     model = torch.compile(model, mode="max-autotune")
+-- risks: A larger batch takes more memory, and in training it may need another learning rate. Split sums are
+--     added in another order, so results differ in the last bits.
+-- check: tracekit query kernel_grids after.json; tracekit diff before.json after.json
+-- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
+--     https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
+--     https://arxiv.org/abs/2301.03598
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around the launch; without stacks, the module or the outermost
@@ -16,7 +38,6 @@
 -- A grid of fewer blocks than SMs, or one of few waves whose last is nearly empty, of products, convolutions
 -- and attention: their work can be cut otherwise, or grows with the batch. Kernels shorter than a launch do
 -- not gain from blocks.
--- https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 WITH grid AS (
     SELECT *, CASE WHEN blocks < sm_count THEN blocks / sm_count
         WHEN waves > 1 THEN waves / ceil(waves) END AS filled

@@ -1,4 +1,27 @@
 -- question: Which attention is written as products and softmax, where one fused kernel could do all?
+-- title: Use fused attention (scaled_dot_product_attention)
+-- causes: memory-bandwidth, math, launch
+-- when: work = 'softmax'
+-- effort: low
+-- needs: Attention weights that are not used elsewhere, and a mask that the fused kernels take; for flash
+--     attention fp16 or bf16.
+-- caveat: Only the forward pass on the device is counted: the backward pass and the launches gain too.
+-- blind: no_shapes, unknown_device
+-- before:
+--     scores = q @ k.transpose(-2, -1) * scale
+--     weights = F.dropout(scores.softmax(dim=-1), p)
+--     output = weights @ v
+-- after:
+--     output = F.scaled_dot_product_attention(q, k, v, dropout_p=p, scale=scale)
+--
+--     # Hugging Face: attn_implementation="sdpa"; nn.MultiheadAttention: need_weights=False
+-- risks: Sums are taken in another order, so results differ in the last bits. With an arbitrary mask or in
+--     fp32, PyTorch takes a slower fused kernel, or the products again: torch.nn.attention.sdpa_kernel
+--     forbids that.
+-- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
+-- sources:
+--     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
+--     https://arxiv.org/abs/2205.14135
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around the softmax; without stacks, the module or the outermost
@@ -14,8 +37,6 @@
 --     value and writing the output, at the share of the roofs that the products reach now
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 -- On one stream: a batched product, a softmax of its result, a batched product with the softmax's result.
--- https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
--- https://arxiv.org/abs/2205.14135 (FlashAttention)
 WITH work AS MATERIALIZED (
     SELECT *, shapes_of(dims) AS d FROM operator_time
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)

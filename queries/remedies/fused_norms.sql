@@ -1,4 +1,30 @@
 -- question: Which norms, activations and losses are written in pieces where PyTorch has one operator?
+-- title: Use the fused operator for a norm, activation or loss
+-- causes: memory-bandwidth, launch
+-- when: has(traits, 'part_of_norm')
+-- effort: low
+-- needs: The same formula: epsilon, the type of its sums and the approximation (gelu: tanh or erf).
+-- caveat: Only the forward pass is counted: the backward pass gains too. rms_norm has one kernel only in
+--     recent versions of PyTorch.
+-- blind: no_shapes
+-- before:
+--     variance = x.float().pow(2).mean(-1, keepdim=True)
+--     y = weight * (x.float() * torch.rsqrt(variance + eps)).to(x.dtype)
+--
+--     y = 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x ** 3)))
+--
+--     loss = -torch.log(torch.softmax(logits, -1)).gather(1, target[:, None]).mean()
+-- after:
+--     y = F.rms_norm(x, x.shape[-1:], weight, eps)
+--
+--     y = F.gelu(x, approximate="tanh")
+--
+--     loss = F.cross_entropy(logits, target)
+-- risks: Results differ in the last bits. In fp16, check that sums are still taken in fp32 where they were.
+-- check: tracekit query fusion_savings after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations
+--     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
+--     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around the first piece; without stacks, the module or the outermost

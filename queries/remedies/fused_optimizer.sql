@@ -1,4 +1,23 @@
 -- question: Which optimizers step parameter by parameter or in several passes, though a fused one exists?
+-- title: Use the fused optimizer
+-- causes: launch, dispatch, python, memory-bandwidth
+-- when: has(traits, 'optimizer_step')
+-- effort: low
+-- needs: An optimizer with such an implementation: Adam, AdamW and SGD have a fused one, most others a
+--     foreach one; all parameters on the device.
+-- caveat: What Python does for each parameter of a fused step is not counted. Without shapes, the device's
+--     own work is taken to stay as it is.
+-- blind: no_runtime_calls
+-- before:
+--     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+-- after:
+--     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+--     # RMSprop, Adagrad ...: foreach=True
+-- risks: Sums run in another order, so results differ in the last digits. foreach needs memory for
+--     intermediates about as large as the parameters; fused does not.
+-- check: tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/optim.html
+--     https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the optimizer's range, Optimizer.step#CLASS.step
@@ -11,7 +30,6 @@
 -- column dur_ns (ns): how long it takes
 -- column factor (fraction of the time taken): what is left of it
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unknown_device
--- Which optimizers have fused or foreach implementations: https://docs.pytorch.org/docs/stable/optim.html
 WITH stepper (optimizer, is_fusable) AS (VALUES
     ('Adam', TRUE), ('AdamW', TRUE), ('SGD', TRUE), ('Adagrad', FALSE), ('Adadelta', FALSE),
     ('Adamax', FALSE), ('ASGD', FALSE), ('NAdam', FALSE), ('RAdam', FALSE), ('RMSprop', FALSE),
@@ -32,7 +50,7 @@ launched AS MATERIALIZED (
            h.cpu_op_id
     FROM gpu_op_launch AS l ASOF JOIN step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
-    LEFT JOIN launch_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+    LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     WHERE l.launch_start_ns < s.end_ns
 ),
 worked AS MATERIALIZED (

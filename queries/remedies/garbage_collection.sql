@@ -1,4 +1,28 @@
 -- question: When does Python's garbage collector stop the program?
+-- title: Collect garbage rarely, and when nothing waits
+-- causes: python
+-- effort: low
+-- needs: Few reference cycles, so that memory does not grow between collections.
+-- caveat: An upper bound: what is collected rarely takes longer each time.
+-- blind: no_stacks
+-- before:
+--     for batch in loader:
+--         train_step(batch)
+--         gc.collect()
+-- after:
+--     gc.collect()
+--     gc.freeze()                       # what exists now is never looked at again
+--     gc.disable()
+--     for n, batch in enumerate(loader):
+--         train_step(batch)
+--         if n % 1000 == 999:
+--             gc.collect()              # on all ranks in the same step
+-- risks: Tensors in reference cycles keep their memory until the next collection. Where ranks collect at
+--     different times, all wait for each of them. Collections that Python starts itself are recorded only
+--     with _ExperimentalConfig(record_python_gc_info=True).
+-- check: tracekit query python_time after.json; tracekit diff before.json after.json
+-- sources: https://docs.python.org/3/library/gc.html
+--     https://github.com/pytorch/pytorch/pull/161209
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself
@@ -12,8 +36,7 @@
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_stacks
 -- A call of gc.collect() is a frame of the stack. Collections that Python starts itself are recorded, as
--- `Python GC`, with stacks and _ExperimentalConfig(record_python_gc_info=True):
--- https://github.com/pytorch/pytorch/pull/161209
+-- `Python GC`, with stacks and _ExperimentalConfig(record_python_gc_info=True).
 -- Those around a graph's capture belong to it.
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices AS s

@@ -1,4 +1,22 @@
 -- question: Which matrix products run in kernels for unaligned sizes, where padding would give faster ones?
+-- title: Pad the sizes of matrix products to what tensor cores take
+-- causes: math
+-- when: has(traits, 'unaligned')
+-- effort: medium
+-- needs: Sizes that the program can choose: vocabulary, features, channels, sequence length.
+-- caveat: The padded product is taken to run as fast as the nearest aligned one in this trace.
+-- blind: no_shapes
+-- before:
+--     head = nn.Linear(768, 50257)
+-- after:
+--     vocabulary = -(-50257 // 64) * 64                  # 50304
+--     head = nn.Linear(768, vocabulary)
+--     logits = head(x)[..., :50257]                      # or mask the padding in the loss
+-- risks: Padded columns must not count: mask them in softmax and loss. A saved model has other shapes.
+--     Multiples of 64 are better still than 8 (16 bits) or 4 (TF32), where they cost little.
+-- check: tracekit query roofline after.json; tracekit diff before.json after.json
+-- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
+--     https://developer.nvidia.com/blog/optimizing-gpu-performance-tensor-cores/
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it; without stacks, the module or the outermost operator
@@ -14,7 +32,6 @@
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- Kernels of CUTLASS and cuBLAS say in their names how many elements are aligned: align1, align2, align8.
 -- Tensor cores want 16 bytes: 8 elements of 16 bits, 4 of TF32.
--- https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 WITH product AS MATERIALIZED (
     SELECT w.*, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
            CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,

@@ -1,4 +1,22 @@
 -- question: Where does compiled code fall back to Python and look itself up again, or compile again?
+-- title: Compile without graph breaks and recompilation
+-- causes: python, dispatch, compilation
+-- when: compiled IS NOT NULL
+-- effort: medium
+-- needs: Code at the break that the compiler can follow: no reads of values on the host, prints or calls into
+--     code that it cannot trace.
+-- caveat: Counted are the guards and prologues of what resumes, and repeated compilation; what could be fused
+--     across a break comes on top.
+-- before:
+--     model = torch.compile(model)
+-- after:
+--     model = torch.compile(model, fullgraph=True)      # an error names each line that breaks the graph
+-- risks: fullgraph=True raises where it used to fall back. Shapes that change need dynamic=True or
+--     mark_dynamic, which can make kernels slower.
+-- check: TORCH_LOGS=graph_breaks,recompiles python train.py; tracekit query compile_overhead after.json
+-- sources: https://docs.pytorch.org/docs/stable/torch.compiler_profiling_torch_compile.html
+--     https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
+--     https://docs.pytorch.org/tutorials/intermediate/torch_compile_tutorial.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the line at which compiled code resumes; where the stack does not tell it, the region;
@@ -13,7 +31,7 @@
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_compiled_code, no_stacks
 -- A region covers all that its rewritten bytecode runs, so what resumes after a graph break is a region
--- inside it: https://docs.pytorch.org/docs/stable/torch.compiler_profiling_torch_compile.html
+-- inside it.
 -- Its function is named after the line, torch_dynamo_resume_in_NAME_at_LINE:
 -- https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/resume_execution.py
 WITH part AS MATERIALIZED (

@@ -1,4 +1,25 @@
 -- question: Which collectives of data-parallel training are exposed though compute could hide them?
+-- title: Overlap communication with compute
+-- causes: communication
+-- when: class = 'communication'
+-- effort: medium
+-- needs: Gradients that are ready bucket by bucket (DistributedDataParallel), or parameters that can be
+--     gathered ahead of use (FSDP).
+-- caveat: An upper bound: it takes all compute of the backward pass (FSDP: of the step) that nothing runs
+--     beside to be free to hide communication. Kernels that run beside collectives get slower.
+-- blind: no_runtime_calls
+-- before:
+--     model = DistributedDataParallel(model, bucket_cap_mb=500)  # one bucket: reduced after backward
+-- after:
+--     model = DistributedDataParallel(model, bucket_cap_mb=25, gradient_as_bucket_view=True)
+--     # FSDP: FullyShardedDataParallel(model, forward_prefetch=True,
+--     #     backward_prefetch=BackwardPrefetch.BACKWARD_PRE)
+-- risks: Smaller buckets pay more latency. Prefetched parameters take memory. Gradient accumulation should
+--     skip the reduction between optimizer steps (no_sync) before anything else.
+-- check: tracekit query comm_overlap after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/notes/ddp.html
+--     https://arxiv.org/abs/2006.15704
+--     https://arxiv.org/abs/2304.11277
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the collective's type and group
@@ -13,9 +34,7 @@
 --     compute of its step could hide
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, unlinked_gpu_ops
 -- Gradients are reduced in buckets while the backward pass goes on. The last bucket has nothing to hide
--- behind.
--- https://docs.pytorch.org/docs/stable/notes/ddp.html, PyTorch Distributed, https://arxiv.org/abs/2006.15704
--- Sharded parameters are gathered ahead of use: PyTorch FSDP, https://arxiv.org/abs/2304.11277
+-- behind. Sharded parameters are gathered ahead of use (FSDP).
 WITH RECURSIVE timed AS MATERIALIZED (
     SELECT t.trace_id, t.event_id, t.device_id, type, group_name, message_bytes, t.pid, t.tid, t.start_ns,
            t.dur_ns, t.launch_start_ns, exposed_ns, wait_ns, l.launch_id

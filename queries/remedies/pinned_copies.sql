@@ -1,4 +1,26 @@
 -- question: Which copies hold up the host or the link because host memory is pageable or the call waits?
+-- title: Copy from pinned memory with non_blocking=True
+-- causes: copy
+-- when: kind = 'memcpy'
+-- effort: low
+-- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
+--     again.
+-- caveat: Filling pinned memory costs the host time where no thread of the data loader does it.
+-- before:
+--     loader = DataLoader(dataset, batch_size=64, num_workers=4)
+--     for images, labels in loader:
+--         images = images.to("cuda")
+-- after:
+--     loader = DataLoader(dataset, batch_size=64, num_workers=4, pin_memory=True)
+--     for images, labels in loader:
+--         images = images.to("cuda", non_blocking=True)
+-- risks: A buffer must not be written again before its copy is done. A copy to the host with
+--     non_blocking=True has to be waited for before its values are read. Pinned memory is taken from the
+--     operating system.
+-- check: tracekit query copies after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
+--     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
+--     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line that asks for the copy; without stacks, the module or operator
@@ -12,8 +34,6 @@
 -- column factor (fraction of the time taken): what is left of it: the call takes as long as a launch, nothing
 --     waits, and the copy runs at the rate of the largest pinned copy of its direction, if the trace has one
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
--- https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
--- https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
 -- The program reads what is copied to it: that the host waits for those copies is another remedy's.
 WITH copy AS (
     SELECT m.trace_id, m.event_id AS copy_id, device_id, copy_kind, m.bytes, m.start_ns, m.dur_ns,
@@ -22,14 +42,14 @@ WITH copy AS (
            l.launch_id AS event_id, l.pid, l.tid, launch_start_ns, launch_end_ns, cpu_op_id
     FROM memcpys AS m
     JOIN (SELECT * EXCLUDE (device_id) FROM gpu_op_launch) AS l USING (trace_id, event_id)
-    LEFT JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
+    LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE copy_kind IN ('HtoD', 'DtoH') AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
         AND NOT is_graph
 ),
 -- A copy takes a fixed time and one by its size: the smallest tells the former, the largest the latter.
 pinned AS (
-    SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, bytes) AS bytes_per_ns,
-           greatest(0, arg_min(dur_ns, bytes) - min(bytes) / bytes_per_ns) AS fixed_ns
+    SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, (bytes, copy_id)) AS bytes_per_ns,
+           greatest(0, arg_min(dur_ns, (bytes, copy_id)) - min(bytes) / bytes_per_ns) AS fixed_ns
     FROM copy WHERE memory = 'pinned' AND bytes > 0 AND dur_ns > 0 GROUP BY trace_id, device_id, copy_kind
 ),
 quick AS (

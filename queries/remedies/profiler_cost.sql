@@ -1,4 +1,23 @@
 -- question: How much of the host's time is the profiler's, by the step times measured with it and without?
+-- title: Record less: the profiler slows the host down
+-- causes: dispatch, launch, python
+-- when: has(traits, 'step')
+-- is_apart: true
+-- effort: low
+-- needs: A question that operators and kernels answer, without stacks, shapes or allocations.
+-- caveat: All work of the host is taken to be slowed down by the same factor. The program itself gains
+--     nothing.
+-- before:
+--     with torch.profiler.profile(with_stack=True, record_shapes=True, profile_memory=True) as profiler:
+--         train(profiler)
+-- after:
+--     with torch.profiler.profile() as profiler:      # and once more with stacks, to find places
+--         train(profiler)
+-- risks: Without stacks, advice points to modules or operators instead of lines; without shapes, FLOPs are
+--     unknown.
+-- check: tracekit capture WORKLOAD -o after.json; tracekit query capture_facts after.json
+-- sources: https://docs.pytorch.org/docs/stable/profiler.html
+--     https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): NULL: the run as a whole
@@ -14,7 +33,6 @@
 -- doubts: no_steps
 -- Only `tracekit capture` measures both; the steps in the trace have to show it, too. Neither operators nor
 -- calls tell what recording them cost.
--- https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
 WITH measured AS (
     SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS DOUBLE) AS profiled_ns,
            TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE) AS plain_ns

@@ -1,4 +1,21 @@
 -- question: Which functions of the program take the host's time themselves, outside operators and calls?
+-- title: Do less in Python in this function
+-- causes: python
+-- effort: medium
+-- needs: Work that can be done once, outside the loop, for many elements at a time, or in other processes.
+-- caveat: An upper bound: all of the function's own time gone. It includes extensions that record no
+--     operator, and what recording stacks costs.
+-- blind: no_stacks
+-- before:
+--     def normalize(images):
+--         return [(image - MEAN) / STD for image in images]
+-- after:
+--     def normalize(images):                        # a tensor of all images
+--         return (images - MEAN) / STD
+-- risks: Moving work into worker processes or onto the device does not make it disappear: it costs there.
+-- check: tracekit query python_time after.json; python -m cProfile SCRIPT
+-- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+--     https://docs.python.org/3/library/profile.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the function, by its file and first line

@@ -1,4 +1,28 @@
 -- question: Which weights are cast to another type again though they have not changed?
+-- title: Cast weights once, not in every pass
+-- causes: dispatch, launch, memory-bandwidth
+-- when: has(traits, 'casts')
+-- effort: low
+-- needs: Weights that do not change between the casts: inference, or several passes before the optimizer's
+--     step.
+-- blind: no_shapes
+-- before:
+--     for batch in loader:
+--         with torch.autocast("cuda", dtype=torch.bfloat16):   # casts each weight again
+--             output = model(batch)
+-- after:
+--     model = model.to(torch.bfloat16)                         # inference: once
+--     for batch in loader:
+--         output = model(batch.to(torch.bfloat16))
+--
+--     # Training with accumulation: one autocast region around all passes before the step keeps its cache.
+--     with torch.autocast("cuda", dtype=torch.bfloat16):
+--         losses = [loss_of(model(part)) for part in parts]
+-- risks: A model in bf16 also computes what autocast leaves in fp32, such as softmax and norms: compare
+--     outputs. The cache of autocast keeps the cast weights in memory until its region ends.
+-- check: tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/amp.html#torch.autocast
+--     https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it; without stacks, the module or the outermost operator
@@ -14,7 +38,6 @@
 -- A weight: cast inside a linear layer or a convolution, with the shape of its weight or bias and not of its
 -- input. It has not changed where the trace has no backward pass and no optimizer, or where the same module
 -- cast it already since the optimizer's last step.
--- https://docs.pytorch.org/docs/stable/amp.html#torch.autocast (cache_enabled)
 WITH shaped AS MATERIALIZED (
     SELECT o.*, parent_id, shapes_of(dims) AS d, texts_of(types) AS t
     FROM (SELECT *, input_dims AS dims, input_types AS types, work AS kind FROM cpu_ops

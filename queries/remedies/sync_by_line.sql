@@ -1,4 +1,26 @@
 -- question: Which calls make the host wait for a device to hand it a value, and on which line?
+-- title: Do not read values of the device in the loop
+-- causes: sync
+-- when: has(traits, 'reads_device') OR kind = 'memcpy'
+-- effort: low
+-- needs: The value is not needed in this step: log it later, every n-th step, or decide on the device.
+-- blind: no_runtime_calls
+-- before:
+--     for batch in loader:
+--         loss = step(batch)
+--         total += loss.item()          # waits for the device at every step
+-- after:
+--     total = torch.zeros((), device=device)
+--     for batch in loader:
+--         loss = step(batch)
+--         total += loss.detach()        # stays on the device
+--     print(total.item())               # one wait, at the end
+-- risks: What is checked later is noticed later: a NaN in the loss, say. Printing a tensor reads it, too.
+--     Without any wait the host may run far ahead, and the memory of the batches that it has queued stays in
+--     use.
+-- check: tracekit diff before.json after.json; tracekit query sync_points after.json
+-- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+--     https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line around it; without stacks, the module or the outermost operator
@@ -11,8 +33,7 @@
 -- column dur_ns (ns): how long it takes
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
--- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it:
--- https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it.
 -- Those in operators whose result's size depends on values are another remedy's, except in a print.
 WITH named AS (
     SELECT trace_id, pid, tid, start_ns, end_ns, kind FROM slices
@@ -37,7 +58,7 @@ place AS (FROM places_of('call')),
 reading AS (
     SELECT DISTINCT s.trace_id, s.cpu_op_id FROM memcpys AS m
     JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    JOIN launch_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.launch_id
+    JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
 )
 SELECT trace_id, place, if(is_printed, 'a tensor is printed', cpu_op) AS detail, 'host' AS target,

@@ -1,4 +1,32 @@
 -- question: Which products and convolutions of fp32 run without tensor cores on a device that has them?
+-- title: Run fp32 products on tensor cores, in TF32 or bf16
+-- causes: math
+-- when: has(traits, 'plain_fp32')
+-- effort: low
+-- needs: Results that may be less precise: TF32 and bf16 keep fp32's range with 10 and 7 bits of mantissa;
+--     fp16 also needs its gradients scaled.
+-- caveat: It is assumed that the products reach the same share of the faster peak as of the slower one; small
+--     ones reach less.
+-- blind: no_shapes, unknown_device
+-- before:
+--     loss = model(batch).sum()
+--     loss.backward()
+-- after:
+--     torch.set_float32_matmul_precision("high")        # products in TF32
+--     torch.backends.cudnn.allow_tf32 = True            # convolutions (the default)
+--
+--     # Or, where TF32 is missing or not faster than fp32:
+--     with torch.autocast("cuda", dtype=torch.bfloat16):
+--         loss = model(batch).sum()
+--     loss.backward()
+-- risks: Compare losses over some hundred steps. Leave what is sensitive (solvers, statistics, long sums) in
+--     fp32. V100 and T4 have fp16 only: use torch.amp.GradScaler with it.
+-- check: tracekit query roofline after.json; tracekit diff before.json after.json
+-- sources:
+--     https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
+--     https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html
+--     https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html
+--     https://arxiv.org/abs/1710.03740
 -- param trace (integer, default all): the trace_id to look at
 -- param latency_percent (integer, default thresholds().latency_percent): a product that reaches less of its
 --     roof is left out: it would gain little
@@ -16,7 +44,6 @@
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 -- The faster format is TF32, or bf16, or fp16 where the device has no other that is faster than fp32.
 -- Kernels are known by name: cuBLAS and cuDNN (sgemm, scudnn, f32f32_f32f32, ffma, simt), rocBLAS (SB).
--- https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
 WITH work AS MATERIALIZED (
     FROM operator_time
     WHERE is_matrix AND peak IN ('fp32', 'tf32') AND trace_id = coalesce(getvariable('trace'), trace_id)

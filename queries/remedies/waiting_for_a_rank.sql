@@ -1,4 +1,25 @@
 -- question: Which collectives take long because another rank comes late?
+-- title: Look at the rank that the others wait for
+-- causes: communication
+-- when: class = 'communication'
+-- effort: medium
+-- needs: The traces of all ranks, loaded together: they show which one comes last. The cure is on that rank's
+--     own list: tracekit advise on its trace.
+-- caveat: From one rank alone, a wait is an estimate: a collective may also be slow because other work uses
+--     the links or the device.
+-- before:
+--     # one rank reads, logs or evaluates while the others wait in the next collective
+--     if rank == 0:
+--         writer.add_scalar("loss", loss.item(), step)
+-- after:
+--     if rank == 0 and step % 100 == 0:
+--         writer.add_scalar("loss", loss.item(), step)
+--     # uneven batches: DistributedSampler(drop_last=True), sequences of like length together
+-- risks: A rank that is late at random (thermal limits, a noisy neighbour) is no fault of the program.
+-- check: tracekit load rank*.json -o job.duckdb; tracekit query stragglers job.duckdb; tracekit query
+--     collective_skew job.duckdb
+-- sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html
+--     https://arxiv.org/abs/2505.05713
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the rank that comes last; of one rank alone, the collective's type and group

@@ -1,4 +1,20 @@
 -- question: Where are gradients set to zero one by one, instead of being dropped?
+-- title: Set gradients to None instead of zero
+-- causes: dispatch, launch, memory-bandwidth
+-- when: has(traits, 'zero_grad')
+-- effort: low
+-- needs: No code that expects gradients to be tensors between steps, and no graph captured with their
+--     addresses.
+-- caveat: A lower bound: the backward pass then also writes gradients instead of adding to them.
+-- before:
+--     optimizer.zero_grad(set_to_none=False)
+-- after:
+--     optimizer.zero_grad()             # the default since PyTorch 2.0; before: set_to_none=True
+-- risks: Optimizers skip parameters whose gradient is None: one that got no gradient in a step no longer gets
+--     weight decay or momentum in it.
+-- check: tracekit query annotation_kernels after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
+--     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- param trace (integer, default all): the trace_id to look at
 -- column trace_id (id): the trace
 -- column place (text): the Python line that calls zero_grad; without stacks, its annotation
@@ -11,7 +27,6 @@
 -- column dur_ns (ns): how long it takes
 -- column factor (fraction of the time taken): what is left of it: 0
 -- doubts: no_stacks
--- https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)

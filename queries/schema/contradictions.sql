@@ -14,10 +14,6 @@ ids AS (
            greatest(max(event_id), max(launch_id))
     FROM gpu_op_launch GROUP BY ALL
     UNION ALL
-    SELECT 'launch_site', trace_id, least(min(launch_id), min(cpu_op_id), min(python_id), min(module_id)),
-           greatest(max(launch_id), max(cpu_op_id), max(python_id), max(module_id))
-    FROM launch_site GROUP BY ALL
-    UNION ALL
     SELECT 'gpu_timeline', trace_id, least(min(op_id), min(launch_id), min(host_event_id)),
            greatest(max(op_id), max(launch_id), max(host_event_id))
     FROM gpu_timeline GROUP BY ALL
@@ -25,8 +21,11 @@ ids AS (
     SELECT 'thread_segment', trace_id, min(event_id), max(event_id)
     FROM thread_segment LEFT JOIN host_thread USING (thread) GROUP BY ALL
     UNION ALL
-    SELECT 'thread_slice', trace_id, least(min(event_id), min(parent_id)),
-           greatest(max(event_id), max(parent_id))
+    SELECT 'thread_slice', trace_id,
+           least(min(event_id), min(parent_id), min(cpu_op_id), min(outer_op_id), min(python_id),
+               min(line_id), min(module_id)),
+           greatest(max(event_id), max(parent_id), max(cpu_op_id), max(outer_op_id), max(python_id),
+               max(line_id), max(module_id))
     FROM thread_slice LEFT JOIN host_thread USING (thread) GROUP BY ALL
     UNION ALL
     SELECT place, trace_id, NULL, NULL

@@ -1,8 +1,8 @@
 -- The rows that the walk of the stack reads, sorted by thread, by start, longer slices first, then by the
 -- kind that encloses the other, then by position in the file. Each thread begins with a row that spans all
--- of its time and has no event. A launch is followed by one more row for each of its GPU ops, which marks the
--- slice as a launch: a blocking one is a copy, whatever its name. A device's wait lasts until its launch; its
--- row has a place instead of an event.
+-- of its time and has no event. A launch that blocks is followed by one more row for each of its GPU ops: it
+-- is a copy, whatever its name. A device's wait lasts until its launch; its row has a place instead of an
+-- event.
 -- The sorted rows are narrow, since they may not fit in memory: `ranked` packs kind, event, activity and
 -- flags into one number. tracekit/native/ranks.py defines its layout, kinds and flags for this query ($...)
 -- and for tracekit/native/src/nesting.c, which unpacks it.
@@ -15,6 +15,7 @@ WITH names AS (
         | CASE WHEN kind = 'cpu_op' THEN $op_flag ELSE 0 END
         | CASE WHEN kind = 'python' THEN $python_flag ELSE 0 END
         | CASE WHEN has(traits, 'module') THEN $module_flag ELSE 0 END
+        | CASE WHEN is_program_line(traits) THEN $line_flag ELSE 0 END
         | CASE WHEN activity IN ('input', 'compilation') THEN $covering_flag ELSE 0 END AS ranked
     FROM slice_label WHERE activity IS NOT NULL
 ),
@@ -43,10 +44,9 @@ slice AS (
     LEFT JOIN computing AS c ON s.trace_id = c.trace_id AND s.event_id = c.event_id
     UNION ALL
     SELECT t.thread, launch_start_ns, launch_end_ns,
-           ($launch_kind::BIGINT << $kind_shift) | (launch_id << $id_shift)
-           | CASE WHEN is_blocking
-                  THEN (enum_code('copy'::host_activity)::BIGINT << $activity_shift) | $op_flag ELSE 0 END
-    FROM gpu_op_launch JOIN host_thread AS t USING (trace_id, pid, tid)
+           ($copy_kind::BIGINT << $kind_shift) | (launch_id << $id_shift)
+           | (enum_code('copy'::host_activity)::BIGINT << $activity_shift)
+    FROM gpu_op_launch JOIN host_thread AS t USING (trace_id, pid, tid) WHERE is_blocking
     UNION ALL
     SELECT t.thread, gap.start_ns, gap.launch_start_ns,
            ($wait_kind::BIGINT << $kind_shift) | (gap.place << $id_shift)

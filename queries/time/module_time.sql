@@ -31,11 +31,10 @@ forward_op AS (
     WHERE sequence_number IS NOT NULL AND NOT has(traits, 'backward')
         AND trace_id IN (SELECT trace_id FROM frame)
 ),
-site AS (FROM call_site('forward_op')),
 forward AS (
-    SELECT o.trace_id, o.sequence_number, f.module
-    FROM forward_op AS o
-    JOIN site AS f ON o.trace_id = f.trace_id AND o.event_id = f.event_id
+    SELECT o.trace_id, o.sequence_number, f.name AS module
+    FROM forward_op AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
+    LEFT JOIN frame AS f ON s.trace_id = f.trace_id AND s.module_id = f.event_id
     QUALIFY row_number() OVER (PARTITION BY o.trace_id, o.sequence_number ORDER BY o.start_ns DESC) = 1
 ),
 backward_op AS (

@@ -8,3 +8,13 @@ FROM thread_segment AS s JOIN host_thread USING (thread);
 CREATE OR REPLACE VIEW host_slice AS
 SELECT trace_id, event_id, pid, tid, depth, parent_id, self_ns FROM thread_slice
 JOIN host_thread USING (thread);
+
+-- Where in the program each slice is.
+CREATE OR REPLACE VIEW host_site AS
+SELECT trace_id, event_id, cpu_op_id, outer_op_id, python_id, line_id, module_id FROM thread_slice
+JOIN host_thread USING (thread);
+
+-- Launches of GPU ops with the innermost operator, Python frame and module around each.
+CREATE OR REPLACE VIEW launch_site AS
+SELECT trace_id, event_id AS launch_id, cpu_op_id, python_id, module_id FROM host_site
+WHERE (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_launch);

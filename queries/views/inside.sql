@@ -64,35 +64,16 @@ FROM opening AS i ASOF LEFT JOIN (FROM opening WHERE is_around) AS o
   ON i.trace_id = o.trace_id AND i.pid = o.pid AND i.tid = o.tid AND i.depth - 1 = o.depth
       AND i.place > o.place;
 
--- The operator, Python frame and module around events of the host (a relation with trace_id and event_id,
--- by its name), as ids; NULL where the trace has none. Of many traces, the parameter `trace` of the question
--- spares reading the others.
+-- The operator and Python frame that these slices of the host (a relation with trace_id and event_id, by its
+-- name) are or are inside, and the module around them, as ids and names; NULL where the trace has none.
 CREATE OR REPLACE MACRO call_site(calls) AS TABLE
-WITH RECURSIVE slice AS NOT MATERIALIZED (
-    SELECT trace_id, event_id, parent_id FROM host_slice
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-),
-around AS (
-    SELECT c.trace_id, c.event_id, h.parent_id, 1 AS level
-    FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c
-    JOIN slice AS h USING (trace_id, event_id)
-    UNION ALL
-    SELECT a.trace_id, a.event_id, h.parent_id, level + 1
-    FROM around AS a JOIN slice AS h ON a.trace_id = h.trace_id AND a.parent_id = h.event_id
-)
-SELECT
-    a.trace_id, a.event_id,
-    arg_min(o.event_id, level) FILTER (k = 'cpu_op') AS cpu_op_id,
-    arg_min(o.name, level) FILTER (k = 'cpu_op') AS cpu_op,
-    arg_min(o.event_id, level) FILTER (k = 'python') AS python_id,
-    arg_min(o.name, level) FILTER (k = 'python') AS python_line,
-    arg_min(module_name(o.name), level) FILTER (k = 'python' AND is_module) AS module
-FROM around AS a
-LEFT JOIN (
-    SELECT trace_id, event_id, name, kind AS k, has(traits, 'module') AS is_module FROM slices
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-) AS o ON a.trace_id = o.trace_id AND a.parent_id = o.event_id
-GROUP BY a.trace_id, a.event_id;
+SELECT c.trace_id, c.event_id, cpu_op_id, o.name AS cpu_op, python_id, p.name AS python_line,
+       module_name(m.name) AS module
+FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c
+JOIN host_site USING (trace_id, event_id)
+LEFT JOIN slices AS o ON c.trace_id = o.trace_id AND cpu_op_id = o.event_id
+LEFT JOIN slices AS p ON c.trace_id = p.trace_id AND python_id = p.event_id
+LEFT JOIN slices AS m ON c.trace_id = m.trace_id AND module_id = m.event_id;
 
 -- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with where they were
 -- made, and `gpu_idle_ns`: the time for which a device waited because its launching thread was in the call.

@@ -12,7 +12,7 @@ SELECT
     CASE WHEN l.launch_start_ns < s.end_ns THEN s.step END AS step
 FROM gpu_ops AS op
 LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
-LEFT JOIN launch_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.launch_id
+LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
 LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
 LEFT JOIN event AS p ON h.trace_id = p.trace_id AND h.python_id = p.event_id
 LEFT JOIN event AS m ON h.trace_id = m.trace_id AND h.module_id = m.event_id

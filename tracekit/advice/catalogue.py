@@ -1,19 +1,19 @@
 """The catalogue of remedies: each is a query that finds its places, and the words about it.
 
 queries/remedies/NAME.sql answers which parts of a run the remedy changes, and how much; its rows
-are what a replay scales (tracekit/replay/parts.py). queries/remedies/NAME.toml says what to do.
+are what a replay scales (tracekit/replay/parts.py). Its header says what to do.
 A remedy of what happens once has no query: its words name the causes of one-off events. Neither
 has a larger batch, which changes the whole run.
 """
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-from tracekit.database.catalog import query, remedy_words
+from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
 from tracekit.replay.remedies import query_of
 
@@ -32,8 +32,6 @@ class Remedy:
     effort: str
     needs: str
     """What has to hold for it to work."""
-    doubts: str
-    """What makes its price doubtful; empty: nothing beyond the replay's own limits."""
     before: str
     """Code with the fault."""
     after: str
@@ -42,6 +40,8 @@ class Remedy:
     check: str
     """The command that shows whether it helped."""
     sources: tuple[str, ...]
+    caveat: str = ""
+    """What makes its price doubtful; empty: nothing beyond the replay's own limits."""
     blind: tuple[str, ...] = ()
     """Codes of what a trace may lack (queries/trace/missing.sql), without which the remedy cannot
     be looked for."""
@@ -69,7 +69,7 @@ class Remedy:
             ("Before", self.before, True),
             ("After", self.after, True),
             ("Risks", self.risks, False),
-            *([("What makes its price doubtful", self.doubts, False)] if self.doubts else []),
+            *([("What makes its price doubtful", self.caveat, False)] if self.caveat else []),
             ("To check", self.check, False),
         )
 
@@ -79,25 +79,26 @@ class Remedy:
         return query(query_of(self.name)).doubts if self.has_query else ()
 
 
-def parse_remedy(name: str, text: str) -> Remedy:
-    """Reads the words of a remedy."""
-    given: dict[str, Any] = tomllib.loads(text)
-    values: dict[str, Any] = {
-        key: tuple(value)
-        if isinstance(value, list)
-        else value.strip()
-        if isinstance(value, str)
-        else value
-        for key, value in given.items()
-    }
+def parse_remedy(name: str, sql: str) -> Remedy:
+    """Reads the words of a remedy: a comment `-- FIELD: words` for each field of `Remedy`. Line
+    breaks count in code only."""
+    types = {field.name: field.type for field in fields(Remedy)}
+    values: dict[str, Any] = {}
+    for comment in header(sql):
+        field, _, text = comment.removeprefix("-- ").partition(":")
+        words = text.strip() if field in ("before", "after") else " ".join(text.split())
+        if types.get(field) == "bool":
+            values[field] = words == "true"
+        elif field in types:
+            values[field] = words if types[field] == "str" else tuple(re.split(r",? ", words))
     return Remedy(name=name, **values)
 
 
 @cache
 def catalogue() -> dict[str, Remedy]:
     """All remedies, by name."""
-    names = {file: file.replace("_", "-") for file in remedy_words()}
-    return {names[file]: parse_remedy(names[file], text) for file, text in remedy_words().items()}
+    names = {file: file.replace("_", "-") for file in remedies()}
+    return {names[file]: parse_remedy(names[file], text) for file, text in remedies().items()}
 
 
 def remedy(name: str) -> Remedy:

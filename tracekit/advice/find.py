@@ -142,7 +142,7 @@ def _advice(
         once=False,
         effort=remedy.effort,
         needs=remedy.needs,
-        doubts=[each for each in [remedy.doubts] if each]
+        doubts=[each for each in [remedy.caveat] if each]
         + [doubted[code] for code in remedy.codes if code in doubted],
         change=place.change,
     )
@@ -170,7 +170,7 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
                 once=True,
                 effort=remedy.effort,
                 needs=remedy.needs,
-                doubts=[remedy.doubts] if remedy.doubts else [],
+                doubts=[remedy.caveat] if remedy.caveat else [],
                 change=None,
             )
         )

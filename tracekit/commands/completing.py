@@ -77,9 +77,9 @@ def _before_colon(ctx: click.Context, typed: str) -> tuple[str, str]:
 
 
 def _remedies() -> list[str]:
-    from tracekit.database.catalog import remedy_words
+    from tracekit.database.catalog import remedies
 
-    return [name.replace("_", "-") for name in remedy_words()]
+    return [name.replace("_", "-") for name in remedies()]
 
 
 def _given(ctx: click.Context) -> tuple[str, ...]:

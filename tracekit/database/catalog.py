@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import takewhile
 from pathlib import Path
 from string import Template
 
@@ -99,14 +100,18 @@ def vocabulary() -> dict[str, str]:
     }
 
 
-def remedy_words() -> dict[str, str]:
-    """The TOML texts of queries/remedies, by file name without its ending."""
-    suffix = ".toml"
-    return {
-        file.name.removesuffix(suffix): file.read_text(encoding="utf-8")
-        for file in sorted((_folder() / "remedies").iterdir(), key=lambda each: each.name)
-        if file.name.endswith(suffix)
-    }
+def sql_files(topic: str) -> dict[str, Traversable]:
+    """The SQL files of a folder, by name without the ending."""
+    suffix = ".sql"
+    found = sorted((_folder() / topic).iterdir(), key=lambda file: file.name)
+    return {file.name.removesuffix(suffix): file for file in found if file.name.endswith(suffix)}
+
+
+@cache
+def remedies() -> dict[str, str]:
+    """The texts of queries/remedies, by file name without its ending. A remedy without a query is a
+    header only."""
+    return {name: file.read_text(encoding="utf-8") for name, file in sql_files("remedies").items()}
 
 
 def _format_file() -> Traversable:
@@ -213,18 +218,27 @@ _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
 
 
+def header(sql: str) -> list[str]:
+    """The comments before the first line of SQL. A comment line that is empty or indented by four
+    more spaces continues the one before."""
+    comments: list[str] = []
+    for line in takewhile(lambda line: line.startswith("--"), sql.splitlines()):
+        if line == "--" or line.startswith("--     "):
+            comments[-1] += "\n" + line[7:]
+        else:
+            comments.append(line)
+    return comments
+
+
 def parse_query(name: str, topic: str, sql: str) -> Query:
     """Reads a query file's header.
 
     The first line is `-- question: ...`; then come `-- param NAME (TYPE, default X): what`,
     `-- column NAME (UNIT): what`, `-- doubts: CODE, CODE` (findings of the query `health` that make
-    the result doubtful) and any other comment lines, up to the first line of SQL. A comment line
-    indented by four more spaces continues the line before.
+    the result doubtful) and any other comments.
     """
     question, parameters, columns, doubts = "", [], [], ""
-    for line in sql.replace("\n--     ", " ").splitlines():
-        if not line.startswith("--"):
-            break
+    for line in (comment.replace("\n", " ") for comment in header(sql)):
         if line.startswith("-- question: "):
             question = line.removeprefix("-- question: ")
         elif match := _PARAMETER.fullmatch(line):
@@ -243,12 +257,11 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
 @cache
 def _topics() -> dict[str, str]:
     """The topic of each named query, grouped by topic."""
-    suffix = ".sql"
     return {
-        name.removesuffix(suffix): topic
+        name: topic
         for topic in TOPICS
-        for name in sorted(file.name for file in (_folder() / topic).iterdir())
-        if name.endswith(suffix)
+        for name in sql_files(topic)
+        if topic != "remedies" or remedies()[name].startswith("-- question: ")
     }
 
 

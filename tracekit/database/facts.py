@@ -21,11 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from graphlib import TopologicalSorter
-from importlib.resources import files
 
 import duckdb
 
-from tracekit.database import constants
+from tracekit.database import catalog, constants
 
 _HEAD = re.compile(r"^-- (fact|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
 _SCRATCH = "CREATE TABLE scratch."
@@ -90,13 +89,10 @@ def _names(listed: str) -> tuple[str, ...]:
 @cache
 def facts() -> dict[str, Fact]:
     """All facts, by name, each after those that it reads."""
-    suffix = ".sql"
-    found = {
-        file.name.removesuffix(suffix): file.read_text(encoding="utf-8")
-        for file in sorted((files("tracekit.queries") / "facts").iterdir(), key=str)
-        if file.name.endswith(suffix)
+    parsed = {
+        name: parse_fact(name, file.read_text(encoding="utf-8"))
+        for name, file in catalog.sql_files("facts").items()
     }
-    parsed = {name: parse_fact(name, text) for name, text in found.items()}
     reads = {name: fact.reads for name, fact in parsed.items()}
     return {name: parsed[name] for name in TopologicalSorter(reads).static_order()}
 

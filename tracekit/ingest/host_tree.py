@@ -18,13 +18,12 @@ _ROWS_AT_ONCE = 122_880
 _WRITE: dict[Walked, tuple[Rows, str]] = {
     Walked.SEGMENTS: ("segment", "write_segments"),
     Walked.SLICES: ("slice", "write_slices"),
-    Walked.LAUNCHES: ("launch", "write_launches"),
     Walked.WAITS: ("wait", "write_waits"),
 }
 
 
 def nest(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fills thread_segment, thread_slice and launch_site, and adds to gpu_timeline.
+    """Fills thread_segment and thread_slice, and adds to gpu_timeline.
 
     queries/views/host.sql and timeline.sql document these tables.
     """

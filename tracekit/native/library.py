@@ -51,7 +51,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "label_schema": (c_int, [c_void_p]),
     "segment_schema": (c_int, [c_void_p]),
     "slice_schema": (c_int, [c_void_p]),
-    "launch_schema": (c_int, [c_void_p]),
     "wait_schema": (c_int, [c_void_p]),
     "walk_open": (c_void_p, [c_void_p]),
     "walk_next": (c_int, [c_void_p, c_int64, _BATCH]),

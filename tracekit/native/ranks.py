@@ -20,7 +20,7 @@ class Kind(IntEnum):
     PYTHON = 1
     CPU_OP = 2
     CALL = 3  # of a runtime or driver
-    LAUNCH = 4  # a GPU op of a call that is open
+    COPY = 4  # the call that is open waits for its copy
     WAIT = 5  # a device waits for a launch
 
 
@@ -30,14 +30,15 @@ class Flag(IntFlag):
     OP = 1
     PYTHON = 2
     MODULE = 4
-    COVERING = 8  # all that is inside is about the same
+    LINE = 8  # of the program
+    COVERING = 16  # all that is inside is about the same
 
 
 class Shift(IntEnum):
     """Where the parts of a row's rank begin; the flags come first."""
 
-    ACTIVITY = 4
-    ID = 12
+    ACTIVITY = 5
+    ID = 13
     KIND = 60
 
 
@@ -46,11 +47,10 @@ class Walked(IntEnum):
 
     SEGMENTS = 0
     SLICES = 1
-    LAUNCHES = 2
-    WAITS = 3
-    IS_DONE = 4
-    FAILED = 5
-    OUT_OF_MEMORY = 6
+    WAITS = 2
+    IS_DONE = 3
+    FAILED = 4
+    OUT_OF_MEMORY = 5
 
 
 def parameters() -> dict[str, int]:

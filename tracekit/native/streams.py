@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from tracekit.native.library import Batch, library
 
 # The kinds of rows that a batch may hold.
-Rows = Literal["event", "label", "segment", "slice", "launch", "wait"]
+Rows = Literal["event", "label", "segment", "slice", "wait"]
 CAPSULE_NAME = b"arrow_array_stream"
 
 # Fills in the struct at the second address; returns 0, or an errno when it fails.

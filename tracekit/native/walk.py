@@ -14,7 +14,7 @@ from tracekit.native.streams import CAPSULE_NAME
 
 
 def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, None]:
-    """Batches of segments, slices, launches and waits, about `rows` rows each. Close it.
+    """Batches of segments, slices and waits, about `rows` rows each. Close it.
 
     `capsule` is an Arrow stream of host slices, with the columns and in the order of
     queries/schema/host_order.sql.

@@ -29,30 +29,29 @@ _SIDES = {True: "device", False: "host"}
 
 def draw(database: Reader, trace_id: int, process: Process) -> None:
     """Adds all tracks of one trace."""
-    with database.keeping():
-        _counters(database, trace_id, process)
-        _gaps(database, trace_id, process)
+    _counters(database, trace_id, process)
+    _gaps(database, trace_id, process)
 
-        def found(gains: WindowGains, _: tuple[str, int]) -> Replay:
-            _critical_path(gains.replay, database, process)
-            return gains.replay
+    def found(gains: WindowGains, _: tuple[str, int]) -> Replay:
+        _critical_path(gains.replay, database, process)
+        return gains.replay
 
-        # The fix list is priced with the same graph.
-        analysis, fixes, replay = examined(database, trace_id, also=found)
-        verdict = analysis.verdict
-        window = analysis.window
-        process.slice(
-            "verdict",
-            verdict.regime
-            if verdict.bottleneck is None
-            else f"{verdict.regime}, by {verdict.bottleneck} (confidence {verdict.confidence})",
-            window.start_ns,
-            window.end_ns - window.start_ns,
-            why=verdict.why,
-        )
-        if fixes is not None and replay is not None:
-            for each in fixes.advice:
-                _mark(each, replay.remedies, process)
+    # The fix list is priced with the same graph.
+    analysis, fixes, replay = examined(database, trace_id, also=found)
+    verdict = analysis.verdict
+    window = analysis.window
+    process.slice(
+        "verdict",
+        verdict.regime
+        if verdict.bottleneck is None
+        else f"{verdict.regime}, by {verdict.bottleneck} (confidence {verdict.confidence})",
+        window.start_ns,
+        window.end_ns - window.start_ns,
+        why=verdict.why,
+    )
+    if fixes is not None and replay is not None:
+        for each in fixes.advice:
+            _mark(each, replay.remedies, process)
 
 
 def _counters(database: Reader, trace_id: int, process: Process) -> None:

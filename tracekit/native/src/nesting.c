@@ -9,8 +9,8 @@
 #include "open.h"
 
 /* The input columns, all without NULL, sorted by thread, start, longest first, and rank. Each thread begins with a
- * row that spans all of its time and has no event. A launch has one more row for each of its GPU ops, while its
- * slice is open; with a flag set, that row also gives the activity. A device's wait has a place as its id. */
+ * row that spans all of its time and has no event. A call that waits for its copy has one more row for each, while
+ * its slice is open, which gives the activity. A device's wait has a place as its id. */
 enum { IN_THREAD, IN_START, IN_END, IN_RANKED };   /* 32, 64, 64 and 64 bits */
 enum { NONE = -1 };
 
@@ -20,14 +20,14 @@ static const struct column segment_columns[SEGMENT_COLUMNS] = {
     {"activity_code", INTEGER},
 };
 
-enum { SLICE_THREAD, SLICE_EVENT, SLICE_DEPTH, SLICE_PARENT, SLICE_SELF, SLICE_COLUMNS };
+enum {
+    SLICE_THREAD, SLICE_EVENT, SLICE_DEPTH, SLICE_PARENT, SLICE_SELF,
+    SLICE_OP, SLICE_OUTER_OP, SLICE_PYTHON, SLICE_MODULE, SLICE_LINE, SLICE_COLUMNS
+};
 static const struct column slice_columns[SLICE_COLUMNS] = {
     {"thread", INTEGER}, {"event_id", INTEGER}, {"depth", INTEGER}, {"parent_id", INTEGER}, {"self_ns", INTEGER},
-};
-
-enum { LAUNCH_THREAD, LAUNCH_EVENT, LAUNCH_OP, LAUNCH_PYTHON, LAUNCH_MODULE, LAUNCH_COLUMNS };
-static const struct column launch_columns[LAUNCH_COLUMNS] = {
-    {"thread", INTEGER}, {"launch_id", INTEGER}, {"cpu_op_id", INTEGER}, {"python_id", INTEGER}, {"module_id", INTEGER},
+    {"cpu_op_id", INTEGER}, {"outer_op_id", INTEGER}, {"python_id", INTEGER}, {"module_id", INTEGER},
+    {"line_id", INTEGER},
 };
 
 enum { WAIT_PLACE, WAIT_START, WAIT_END, WAIT_EVENT, WAIT_ACTIVITY, WAIT_COLUMNS };
@@ -51,7 +51,7 @@ struct walk {
     int64_t thread, at_ns;      /* where the walk is */
     bool in_thread;
     int64_t segment;            /* the next segment's number */
-    struct batch *segments, *slices, *launches, *waited;
+    struct batch *segments, *slices, *waited;
     bool is_done;
 };
 
@@ -107,16 +107,6 @@ static bool go_to(struct walk *walk, int64_t at_ns) {
     return batch_close_row(out);
 }
 
-static bool write_launch(struct walk *walk, const struct slice *slice) {
-    struct batch *out = walk->launches;
-    set_integer(out, LAUNCH_THREAD, walk->thread);
-    set_integer(out, LAUNCH_EVENT, slice->event_id);
-    set_known(out, LAUNCH_OP, slice->op_around);
-    set_known(out, LAUNCH_PYTHON, slice->python_around);
-    set_known(out, LAUNCH_MODULE, slice->module_around);
-    return batch_close_row(out);
-}
-
 /* Advances to the end of the slice that ends next, and writes and closes it. */
 static bool go_to_end_of(struct walk *walk, const struct slice *slice) {
     struct batch *out = walk->slices;
@@ -126,7 +116,12 @@ static bool go_to_end_of(struct walk *walk, const struct slice *slice) {
     set_integer(out, SLICE_DEPTH, slice->depth);
     set_known(out, SLICE_PARENT, slice->parent_id);
     set_integer(out, SLICE_SELF, slice->self_ns);
-    if (!batch_close_row(out) || (slice->is_launch && !write_launch(walk, slice))) return false;
+    set_known(out, SLICE_OP, slice->op);
+    set_known(out, SLICE_OUTER_OP, slice->outer_op);
+    set_known(out, SLICE_PYTHON, slice->python);
+    set_known(out, SLICE_MODULE, slice->module);
+    set_known(out, SLICE_LINE, slice->line);
+    if (!batch_close_row(out)) return false;
     end_next(&walk->open);
     return true;
 }
@@ -141,12 +136,10 @@ static bool end_until(struct walk *walk, int64_t at_ns) {
     return true;
 }
 
-/* `activity` replaces the activity that the slice's name gives, unless it is NONE. */
-static void mark_launch(struct walk *walk, int64_t event_id, int64_t activity) {
+/* `activity` replaces the activity that the slice's name gives. */
+static void mark_copy(struct walk *walk, int64_t event_id, int64_t activity) {
     struct slice *slice = find_open(&walk->open, event_id);
-    if (slice == NULL) return;
-    slice->is_launch = true;
-    if (activity != NONE && !(slice->flags & COVERING_FLAG)) slice->activity = activity;
+    if (slice != NULL && !(slice->flags & COVERING_FLAG)) slice->activity = activity;
 }
 
 static bool begin_wait(struct walk *walk, struct device_wait wait) {
@@ -170,14 +163,21 @@ static bool end_thread(struct walk *walk) {
 
 static int64_t id_of(const struct slice *slice) { return slice == NULL ? NONE : slice->event_id; }
 
+static int64_t itself_or(const struct slice *slice, int64_t flag, const struct slice *around) {
+    return slice->flags & flag ? slice->event_id : id_of(around);
+}
+
 static bool begin_slice(struct walk *walk, struct slice slice) {
     struct open *open = &walk->open;
     if (!end_until(walk, slice.start_ns) || !go_to(walk, slice.start_ns)) return false;
+    const struct slice *outer_op = outermost(open, OPS);
     slice.depth = n_open(open) + 1;
     slice.parent_id = id_of(innermost(open, ALL));
-    slice.op_around = id_of(innermost(open, OPS));
-    slice.python_around = id_of(innermost(open, PYTHON));
-    slice.module_around = id_of(innermost(open, MODULES));
+    slice.op = itself_or(&slice, OP_FLAG, innermost(open, OPS));
+    slice.outer_op = outer_op != NULL ? outer_op->event_id : itself_or(&slice, OP_FLAG, NULL);
+    slice.python = itself_or(&slice, PYTHON_FLAG, innermost(open, PYTHON));
+    slice.module = id_of(innermost(open, MODULES));
+    slice.line = itself_or(&slice, LINE_FLAG, innermost(open, LINES));
     return begin_open(open, slice);
 }
 
@@ -196,8 +196,8 @@ static bool step(struct walk *walk) {
     };
     walk->row++;
     if (kind == WAIT_KIND) return begin_wait(walk, (struct device_wait){id, start_ns, end_ns});
-    if (kind == LAUNCH_KIND) {
-        mark_launch(walk, id, slice.flags ? slice.activity : NONE);
+    if (kind == COPY_KIND) {
+        mark_copy(walk, id, slice.activity);
         return true;
     }
     /* Rows before the first thread's row are ignored. */
@@ -221,10 +221,6 @@ TRACEKIT_EXPORT int tracekit_slice_schema(struct ArrowSchema *out) {
     return schema_export(slice_columns, SLICE_COLUMNS, out);
 }
 
-TRACEKIT_EXPORT int tracekit_launch_schema(struct ArrowSchema *out) {
-    return schema_export(launch_columns, LAUNCH_COLUMNS, out);
-}
-
 TRACEKIT_EXPORT int tracekit_wait_schema(struct ArrowSchema *out) {
     return schema_export(wait_columns, WAIT_COLUMNS, out);
 }
@@ -235,7 +231,6 @@ TRACEKIT_EXPORT void tracekit_walk_close(struct walk *walk) {
     if (walk->input.release != NULL) walk->input.release(&walk->input);
     batch_free(walk->segments);
     batch_free(walk->slices);
-    batch_free(walk->launches);
     batch_free(walk->waited);
     open_free(&walk->open);
     free(walk->waits);
@@ -254,16 +249,14 @@ TRACEKIT_EXPORT struct walk *tracekit_walk_open(struct ArrowArrayStream *input) 
 /* Walks until one kind of output has `rows` rows or the input ends; returns the kind of the rows in `out`. When the
  * input fails, tracekit_walk_error gives the stream's error. */
 TRACEKIT_EXPORT int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) {
-    struct batch **batches[] = {&walk->segments, &walk->slices, &walk->launches, &walk->waited};
+    struct batch **batches[] = {&walk->segments, &walk->slices, &walk->waited};
     int fullest = SEGMENTS_WALKED;
     *out = (struct ArrowArray){0};
     if (walk->segments == NULL) walk->segments = batch_new(segment_columns, SEGMENT_COLUMNS);
     if (walk->slices == NULL) walk->slices = batch_new(slice_columns, SLICE_COLUMNS);
-    if (walk->launches == NULL) walk->launches = batch_new(launch_columns, LAUNCH_COLUMNS);
     if (walk->waited == NULL) walk->waited = batch_new(wait_columns, WAIT_COLUMNS);
     for (int kind = SEGMENTS_WALKED; kind <= WAITS_WALKED; kind++)
         if (*batches[kind] == NULL) return OUT_OF_MEMORY_WALKED;
-    /* Launches need no check: every launch row comes with a slice row. */
     while (!walk->is_done && walk->segments->rows < rows && walk->slices->rows < rows && walk->waited->rows < rows) {
         if (walk->rows.release != NULL && walk->row < walk->rows.length) {
             if (!step(walk)) return OUT_OF_MEMORY_WALKED;

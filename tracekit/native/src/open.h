@@ -9,15 +9,15 @@
 
 /* Those that are open, in the order in which they began: by flag, all, and those that nest (each ends no later
  * than what was open when it began, so the last of them ends first). Those that do not nest form a heap. */
-enum list { OPS, PYTHON, MODULES, COVERING, FLAGS, ALL = FLAGS, NESTED, OVERLAPPING, LISTS };
+enum list { OPS, PYTHON, MODULES, LINES, COVERING, FLAGS, ALL = FLAGS, NESTED, OVERLAPPING, LISTS };
 _Static_assert(OP_FLAG == 1 << OPS && PYTHON_FLAG == 1 << PYTHON && MODULE_FLAG == 1 << MODULES
-                   && COVERING_FLAG == 1 << COVERING, "a list for each flag");
+                   && LINE_FLAG == 1 << LINES && COVERING_FLAG == 1 << COVERING, "a list for each flag");
 
 struct slice {
     int64_t event_id, start_ns, end_ns, self_ns, activity, flags;
-    int64_t parent_id, depth, op_around, python_around, module_around;   /* when it began */
+    int64_t parent_id, depth;                            /* when it began */
+    int64_t op, outer_op, python, line, module;          /* the same: itself or around it; the module is around it */
     int64_t serial;   /* grows from slice to slice; 0 when it has ended */
-    bool is_launch;
 };
 
 /* A slice by its place, which another one takes when it has ended: told apart by the serial. */

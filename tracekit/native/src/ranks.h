@@ -10,7 +10,7 @@ enum {
     PYTHON_KIND = 1,
     CPU_OP_KIND = 2,
     CALL_KIND = 3,
-    LAUNCH_KIND = 4,
+    COPY_KIND = 4,
     WAIT_KIND = 5,
 };
 
@@ -19,13 +19,14 @@ enum {
     OP_FLAG = 1,
     PYTHON_FLAG = 2,
     MODULE_FLAG = 4,
-    COVERING_FLAG = 8,
+    LINE_FLAG = 8,
+    COVERING_FLAG = 16,
 };
 
 /* Where the parts of a row's rank begin; the flags come first. */
 enum {
-    ACTIVITY_SHIFT = 4,
-    ID_SHIFT = 12,
+    ACTIVITY_SHIFT = 5,
+    ID_SHIFT = 13,
     KIND_SHIFT = 60,
 };
 
@@ -33,11 +34,10 @@ enum {
 enum {
     SEGMENTS_WALKED = 0,
     SLICES_WALKED = 1,
-    LAUNCHES_WALKED = 2,
-    WAITS_WALKED = 3,
-    IS_DONE_WALKED = 4,
-    FAILED_WALKED = 5,
-    OUT_OF_MEMORY_WALKED = 6,
+    WAITS_WALKED = 2,
+    IS_DONE_WALKED = 3,
+    FAILED_WALKED = 4,
+    OUT_OF_MEMORY_WALKED = 5,
 };
 
 #endif

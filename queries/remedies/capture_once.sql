@@ -1,0 +1,16 @@
+-- title: Capture graphs before measuring, and only once
+-- causes: launch
+-- once: capture
+-- effort: low
+-- needs: Every shape that the run uses is captured before the first step that counts.
+-- before:
+--     for batch in loader:                 # captures again for each new size
+--         graphed(batch)
+-- after:
+--     for size in (1, 2, 4, 8):            # pad batches to these sizes
+--         graphed(example(size))
+--     for batch in loader:
+--         graphed(pad(batch))
+-- risks: Each captured size keeps memory of its own, unless the graphs share a pool.
+-- check: tracekit query one_offs TRACE; tracekit query graph_replays TRACE
+-- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs

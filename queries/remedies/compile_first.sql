@@ -1,0 +1,20 @@
+-- title: Compile before measuring, with every shape
+-- causes: compilation
+-- once: compilation
+-- effort: low
+-- needs: A few steps before the ones that count, with the shapes that come later; or shapes marked as
+--     dynamic.
+-- before:
+--     model = torch.compile(model)
+--     for batch in loader:                 # the first step compiles, and each new shape again
+--         train_step(batch)
+-- after:
+--     model = torch.compile(model, dynamic=True)
+--     for batch in warmup_batches:         # compiles here
+--         train_step(batch)
+--     for batch in loader:
+--         train_step(batch)
+-- risks: Code for dynamic shapes can be slower than code for one shape.
+-- check: tracekit query compile_overhead TRACE; TORCH_LOGS=recompiles
+-- sources: https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html
+--     https://docs.pytorch.org/docs/stable/generated/torch.compile.html

@@ -1,0 +1,17 @@
+-- title: Use a larger batch
+-- causes: launch, dispatch, python
+-- is_batch: true
+-- effort: low
+-- needs: Memory for the larger batch; a training run whose learning rate and schedule are adapted to it, or
+--     requests enough to fill it.
+-- caveat: What is saved is time for the same number of samples: the step itself gets longer. All work of the
+--     device is taken to grow with the batch, though short kernels and the exchange of gradients hardly do.
+-- before:
+--     loader = DataLoader(dataset, batch_size=32)
+-- after:
+--     loader = DataLoader(dataset, batch_size=128)      # the device has time to spare
+-- risks: Training with a larger batch can converge differently. In serving, a request may wait longer for its
+--     batch to fill.
+-- check: tracekit sweep WORKLOAD --batch 32,64,128; tracekit whatif TRACE 'batch*4'
+-- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
+--     https://arxiv.org/abs/1706.02677

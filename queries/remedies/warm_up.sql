@@ -1,0 +1,19 @@
+-- title: Warm up before measuring
+-- causes: launch
+-- once: launch, dispatch, python, sync, allocation, communication, input, copy, latency, math,
+--     memory-bandwidth, math-or-memory
+-- effort: low
+-- needs: A few steps before the ones that count.
+-- before:
+--     with torch.profiler.profile() as profiler:
+--         for batch in loader:
+--             train_step(batch)
+-- after:
+--     schedule = torch.profiler.schedule(wait=1, warmup=3, active=5)
+--     with torch.profiler.profile(schedule=schedule) as profiler:
+--         for batch in loader:
+--             train_step(batch)
+--             profiler.step()
+-- risks: The time is still spent once, before the steps that are measured.
+-- check: tracekit query one_offs TRACE
+-- sources: https://docs.pytorch.org/docs/stable/profiler.html#torch.profiler.schedule
