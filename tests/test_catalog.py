@@ -47,9 +47,6 @@ def test_a_query_file_documents_itself(query):
             (default,) = set(
                 re.findall(rf"getvariable\('{parameter.name}'\), ([^\s,]+?)\)(?!\.)", query.sql)
             )
-            assert f"-- param {parameter.name} ({parameter.type}, default {default}): " in (
-                query.sql.replace("\n--     ", " ")
-            )
             judged = constants.thresholds().get(default.removeprefix("thresholds()."))
             assert parameter.default == (default if judged is None else str(judged))
     assert ";" not in "\n".join(body)

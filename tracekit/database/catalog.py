@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -202,30 +203,59 @@ class Query:
         return list(names)
 
 
+_NAMES = re.compile(r"-- (param|column)s (.*)")
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
 
 
+def _parameter(name: str, type_of: str, default: str, help: str) -> Parameter:
+    judged = constants.thresholds().get(default.removeprefix("thresholds()."))
+    return Parameter(name, type_of, default if judged is None else str(judged), help)
+
+
+@cache
+def _common() -> tuple[dict[str, Parameter], dict[str, Column]]:
+    """The parameters and columns of queries/columns.csv, by name; what has a default is a
+    parameter."""
+    parameters, columns = {}, {}
+    lines = (_folder() / "columns.csv").read_text(encoding="utf-8").splitlines()
+    for name, unit, default, meaning in list(csv.reader(lines))[1:]:
+        if default:
+            parameters[name] = _parameter(name, unit, default, meaning)
+        else:
+            columns[name] = Column(name, unit, meaning)
+    return parameters, columns
+
+
 def parse_query(name: str, topic: str, sql: str) -> Query:
     """Reads a query file's header.
 
-    The first line is `-- question: ...`; then come `-- param NAME (TYPE, default X): what`,
-    `-- column NAME (UNIT): what`, `-- doubts: CODE, CODE` (findings of the query `health` that make
-    the result doubtful) and any other comment lines, up to the first line of SQL. A comment line
-    indented by four more spaces continues the line before.
+    The first line is `-- question: ...`. Then come, in the order in which the query takes and
+    returns them, `-- params NAME, NAME` and `-- columns NAME, NAME` for those that
+    queries/columns.csv describes, and `-- param NAME (TYPE, default X): what` and
+    `-- column NAME (UNIT): what` for those that mean something else or more here. Then come
+    `-- doubts: CODE, CODE` (findings of the query `health` that make the result doubtful) and any
+    other comment lines, up to the first line of SQL. A comment line indented by four more spaces
+    continues the line before.
     """
-    question, parameters, columns, doubts = "", [], [], ""
+    question, doubts = "", ""
+    parameters: list[Parameter] = []
+    columns: list[Column] = []
+    common_parameters, common_columns = _common()
     for line in sql.replace("\n--     ", " ").splitlines():
         if not line.startswith("--"):
             break
         if line.startswith("-- question: "):
             question = line.removeprefix("-- question: ")
+        elif match := _NAMES.fullmatch(line):
+            names = match[2].split(", ")
+            if match[1] == "param":
+                parameters += [common_parameters[each] for each in names]
+            else:
+                columns += [common_columns[each] for each in names]
         elif match := _PARAMETER.fullmatch(line):
-            name_of, kind, default, help = match.groups()
-            judged = constants.thresholds().get(default.removeprefix("thresholds()."))
-            default = default if judged is None else str(judged)
-            parameters.append(Parameter(name_of, kind, default, help))
+            parameters.append(_parameter(*match.groups()))
         elif match := _COLUMN.fullmatch(line):
             columns.append(Column(*match.groups()))
         elif line.startswith(_DOUBTS):
