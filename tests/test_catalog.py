@@ -1,6 +1,7 @@
 """The query files: each says what it answers, in the form that tools read."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,23 @@ def test_a_query_file_documents_itself(query):
             judged = constants.thresholds().get(default.removeprefix("thresholds()."))
             assert parameter.default == (default if judged is None else str(judged))
     assert ";" not in "\n".join(body)
+
+
+def test_headers_share_what_they_have_in_common():
+    parameters, columns = catalog._common()
+    asked = {"param": Counter[str](), "column": Counter[str]()}
+    for query in ALL:
+        header = query.sql.replace("\n--     ", " ")
+        for kind, names in re.findall(r"^-- (param|column)s (.*)", header, flags=re.MULTILINE):
+            asked[kind].update(names.split(", "))
+        for line in header.splitlines():
+            if match := catalog._COLUMN.fullmatch(line):
+                assert catalog.Column(*match.groups()) not in columns.values(), (query.name, line)
+            elif match := catalog._PARAMETER.fullmatch(line):
+                own = catalog._parameter(*match.groups())
+                assert own not in parameters.values(), (query.name, line)
+    assert {name for name, times in asked["param"].items() if times > 1} == set(parameters)
+    assert {name for name, times in asked["column"].items() if times > 1} == set(columns)
 
 
 def test_columns_of_time_are_integer_nanoseconds():

@@ -1,7 +1,6 @@
 -- question: Which figures of each run do gates and comparisons use?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column steps (count): profiler steps
+-- params trace
+-- columns trace_id, steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
 -- column busy_ns (ns): of it, union of GPU ops on the main device, the one with most kernel time
 -- column compute_ns (ns): of it, union of kernels that are not communication

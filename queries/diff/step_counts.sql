@@ -1,6 +1,6 @@
 -- question: What does a step do, counted: operators, launches, waits, allocations, kernels, bytes copied?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column figure (text): operators, launches, synchronisations (calls in which the host waits for a device),
 --     allocations (of device memory, past the caching allocator), copied_bytes, kernels, or compiled_regions
 -- column class (text): of kernels, their class; NULL: something else

@@ -1,13 +1,6 @@
--- question: Where does the host allocate or free device memory through the runtime, past the caching
---     allocator?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column call (text): the runtime or driver call
--- column cpu_op (text): the operator around it; NULL: none
--- column python_line (text): the Python frame around it; NULL: none recorded
--- column count (count): calls
--- column host_ns (ns): time of the host in them
--- column gpu_idle_ns (ns): time for which a device waited while the host was in them
+-- question: Where does the host allocate or free device memory itself, past the caching allocator?
+-- params trace
+-- columns trace_id, call, cpu_op, python_line, count, host_ns, gpu_idle_ns
 -- doubts: no_runtime_calls
 WITH call AS (
     SELECT trace_id, event_id, name, dur_ns FROM runtime_calls

@@ -1,17 +1,11 @@
 -- question: How many launches were there, how long from launch to start, and how deep was the queue?
--- param trace (integer, default all): the trace_id to look at
--- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's
---     runtime_cutoff)
--- param late_ns (integer, default thresholds().late_launch_ns): a launch delay is an outlier from here on
---     (HTA's launch_delay_cutoff)
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column launches (count): calls that enqueued work for it (a graph launch is one)
+-- params trace, slow_ns, late_ns
+-- columns trace_id, device_id, launches
 -- column gpu_ops (count): ops of these calls
 -- column delay_p50_ns (ns): start of the op less start of its launch: the middle one of the sorted delays
 -- column delay_p90_ns (ns): nine tenths of the delays are below
 -- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
--- column queue_wait_p50_ns (ns): start of the op less end of its launch call, not below 0
+-- columns queue_wait_p50_ns
 -- column queue_depth_p50 (count): launches on a stream whose work the device has not begun, at each launch,
 --     itself included
 -- column queue_depth_max (count): the largest of these

@@ -1,8 +1,6 @@
 -- question: Which host slices keep the GPU waiting, over all gaps?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many culprits
--- column trace_id (id): the trace
--- column cause (text): what the slice is about: python, dispatch, sync, input ...
+-- params trace, top
+-- columns trace_id, cause
 -- column culprit (text): the innermost host slice while the GPU waited (operator, Python line, runtime call);
 --     NULL: none recorded
 -- column gaps (count): gaps to which this slice contributed

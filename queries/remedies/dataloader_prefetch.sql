@@ -1,18 +1,12 @@
 -- question: Which fetches from worker processes find no batch loaded?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
 -- column detail (text): how many of the fetches there wait
 -- column target (text): wait: for the workers
--- column event_id (id): the fetch
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of the wait: 0
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_stacks
--- https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (num_workers, prefetch_factor,
--- persistent_workers)
+-- https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (num_workers, prefetch_factor)
 WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices
     WHERE has(traits, 'prefetched_input') AND trace_id = coalesce(getvariable('trace'), trace_id)

@@ -1,14 +1,11 @@
 -- question: Which batches does the program load itself, instead of worker processes?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
 -- column detail (text): how many workers would keep up: loading over the rest of a step, rounded up
 -- column target (text): host: loading
 -- column event_id (id): the fetch: the data loader's annotation, else its frame
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: taking a batch that is loaded
 -- doubts: no_stacks
 -- A data loader without workers loads and collates in the thread that asks for the batch:

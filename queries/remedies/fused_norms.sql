@@ -1,15 +1,10 @@
 -- question: Which norms, activations and losses are written in pieces where PyTorch has one operator?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around the first piece; without stacks, the module or the outermost
---     operator
+-- params trace
+-- columns trace_id
+-- column place (text): the Python line around the first piece; without stacks, the module or an operator
 -- column detail (text): the operator that does the same, and the shape that takes most time
 -- column target (text): op: a GPU op; host: a piece's dispatch and launch
--- column event_id (id): the GPU op or the operator
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): of a GPU op, what is left if only the first input and the last
 --     output pass through memory, but not less than the shortest piece takes; of the host's work for all
 --     pieces but the last, 0

@@ -1,15 +1,10 @@
 -- question: Which optimizers step parameter by parameter or in several passes, though a fused one exists?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the optimizer's range, Optimizer.step#CLASS.step
 -- column detail (text): the argument that changes it
 -- column target (text): overhead: the host's work in the range; op: a GPU op of a step over known shapes
--- column event_id (id): the range, or the GPU op
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unknown_device
 -- Which optimizers have fused or foreach implementations: https://docs.pytorch.org/docs/stable/optim.html
 WITH stepper (optimizer, is_fusable) AS (VALUES
