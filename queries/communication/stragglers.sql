@@ -2,7 +2,7 @@
 -- column step (id): the profiler step; NULL: the traces mark none
 -- columns rank, trace_id
 -- column collectives (count): collectives of it that other ranks in this database took part in
--- column total_ns (ns): time in them
+-- columns total_ns
 -- column wire_ns (ns): of that, time on the wire: the shortest duration over the ranks
 -- column waited_ns (ns): the rest: waiting for others
 -- column times_last (count): collectives for which it came last

@@ -6,9 +6,7 @@
 -- column change (text): added, removed, count, time or same, as in diff_kernels; time is of the host
 -- columns a_count, b_count
 -- column a_host_ns (ns): sum of its durations in a, over the steps of a
--- columns b_host_ns
--- column a_gpu_ns (ns): sum of the GPU ops launched inside it, over the steps of a
--- columns b_gpu_ns
+-- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column host_ns (ns): a_host_ns and b_host_ns: the frame's width in a drawing of host time
 -- column gpu_ns (ns): a_gpu_ns and b_gpu_ns
 -- columns host_from_ns, gpu_from_ns

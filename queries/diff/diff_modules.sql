@@ -4,9 +4,7 @@
 -- column a_calls (count per step): forward calls in a, over its steps (over 1 where it marks none)
 -- column b_calls (count per step): in b
 -- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a
--- columns b_host_ns
--- column a_gpu_ns (ns): durations of GPU ops launched inside, over the steps of a
--- columns b_gpu_ns
+-- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column change_ns (ns): of host and GPU time together
 -- doubts: no_modules, unlinked_gpu_ops
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),

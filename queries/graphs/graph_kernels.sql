@@ -2,8 +2,7 @@
 -- params trace, top
 -- columns trace_id, device_id
 -- column launch (text): the call that replays graphs
--- column name (text): the kernel, copy or fill
--- columns class, replays, count, total_ns
+-- columns name, class, replays, count, total_ns
 -- column per_replay_ns (ns): total_ns over replays
 -- column share_of_graphs (fraction of the graphs' GPU time): total_ns over the sum over the device's graphs
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops

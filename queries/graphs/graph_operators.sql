@@ -1,7 +1,6 @@
 -- question: Which captured operators do the kernels of graph replays come from?
 -- params trace, top
--- column trace_id (id): the trace of the replays
--- columns device_id
+-- columns trace_id, device_id
 -- column operator (text): the innermost operator around the captured launches; NULL: none there
 -- column dims (text): its inputs' shapes; NULL: not recorded
 -- column capture_trace_id (id): the trace that holds the capture: the same one, or another of the database

@@ -4,8 +4,7 @@
 -- column part (text): guards (is the compiled code still valid?), prologue (unpacking of inputs), wrapper
 --     (the compiled region and its autograd function), generated (Inductor's code that launches kernels),
 --     compilation (Dynamo, Inductor and Triton at work)
--- column name (text): the slice
--- columns count
+-- columns name, count
 -- column total_ns (ns): sum of its durations; nested slices of the same name count once
 -- columns self_ns, gpu_ops, gpu_ns
 -- doubts: no_compiled_code

@@ -1,7 +1,6 @@
 -- question: How long did launch calls block because the queue was full?
 -- params trace, limit
--- columns trace_id, device_id, stream
--- column launches (count): launch calls for it
+-- columns trace_id, device_id, stream, launches
 -- column at_limit (count): launch calls that began with the queue at the limit or above
 -- column call_ns (ns): host time in the at_limit calls
 -- column usual_call_ns (ns): the median launch call that found room

@@ -1,9 +1,7 @@
 -- question: Which kernels does each operator launch, and how long do they wait for their start?
 -- params trace, top
 -- param operator (text, default all): only operators whose name contains this
--- columns trace_id, cpu_op
--- column name (text): the kernel, copy or fill
--- columns class, count, gpu_ns
+-- columns trace_id, cpu_op, name, class, count, gpu_ns
 -- column delay_p50_ns (ns): from the start of the operator to that of the kernel: the median
 -- column delay_max_ns (ns): the longest
 -- column before_call_p50_ns (ns): of that, from the start of the operator to the launch call

@@ -2,10 +2,7 @@
 -- params trace
 -- columns trace_id, name
 -- column activity (text): launch, copy, sync, allocation, compilation or runtime: what it is about
--- columns count, total_ns, mean_ns
--- column p50_ns (ns): the median call
--- column p99_ns (ns): 99 of 100 calls are shorter
--- columns max_ns
+-- columns count, total_ns, mean_ns, p50_ns, p99_ns, max_ns
 -- doubts: no_runtime_calls
 SELECT
     trace_id, name, any_value(activity) AS activity, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns,

@@ -1,7 +1,6 @@
 -- question: Which operators take the most host time, by themselves and with what they call?
 -- params trace, top
--- columns trace_id, name, count
--- column self_ns (ns): time in no inner slice: what the operator itself costs the host
+-- columns trace_id, name, count, self_ns
 -- column total_ns (ns): sum of its durations; recursive calls count once
 -- column self_per_call_ns (ns): self_ns over count
 -- column gpu_ops (count): GPU ops that it launched itself (not those of operators inside it)

@@ -4,9 +4,7 @@
 -- column detail (text): the operator that copies, and the shape that takes most time
 -- column target (text): call: the copy with its GPU ops
 -- column event_id (id): the copy's aten::clone
--- columns pid, tid, start_ns
--- column dur_ns (ns): how long the host takes
--- columns factor
+-- columns pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- contiguous() and reshape() copy only what is not in order: aten::contiguous, aten::clone, aten::copy_, each
 -- in the one before it. On the stream, a product or attention comes right before or after such copies. Those

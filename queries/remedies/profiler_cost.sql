@@ -7,7 +7,7 @@
 -- column event_id (id): the first step
 -- columns pid, tid
 -- column start_ns (ns): where the trace begins
--- column dur_ns (ns): how long it lasts
+-- columns dur_ns
 -- column factor (fraction of the time taken): what is left: a step's time unprofiled over profiled
 -- doubts: no_steps
 -- Only `tracekit capture` measures both; the steps in the trace have to show it, too. Neither operators nor

@@ -3,9 +3,7 @@
 -- columns trace_id, place
 -- column detail (text): the types, and the shape of the weights that take most time
 -- column target (text): call: the cast with its GPU ops
--- columns event_id, pid, tid, start_ns
--- column dur_ns (ns): how long the host takes
--- columns factor
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_shapes, no_stacks
 -- A weight: cast inside a linear layer or a convolution, with the shape of its weight or bias and not of its
 -- input. It has not changed where the trace has no backward pass and no optimizer, or where the same module

@@ -1,8 +1,7 @@
 -- question: Where on the host are the annotated ranges of a name?
 -- params trace
 -- param range (text, default ''): the ranges' name
--- columns trace_id, name, pid, tid, start_ns
--- column dur_ns (ns): how long it takes on the host
+-- columns trace_id, name, pid, tid, start_ns, dur_ns
 -- doubts: no_annotations
 SELECT trace_id, name, pid, tid, start_ns, dur_ns
 FROM annotations

@@ -2,8 +2,7 @@
 -- params trace
 -- columns trace_id
 -- column kind (text): step (the profiler's), or phase (outermost ranges of the thread that launches most)
--- columns name, pid, tid, start_ns
--- column dur_ns (ns): how long the host takes
+-- columns name, pid, tid, start_ns, dur_ns
 -- doubts: no_steps, no_annotations
 WITH step AS (
     SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps

@@ -1,7 +1,6 @@
 -- question: How fast did each operator work, how fast could the device, and which roof limits it?
 -- params trace, top, latency_percent
--- columns trace_id, device_id
--- column operator (text): the operator that does the work
+-- columns trace_id, device_id, operator
 -- column shapes (JSON): dimensions of its inputs
 -- column known_from (text): where operator and shapes are known from: call (the host's own) or capture (the
 --     kernels are of a graph's replays, operator and shapes of the graph's capture)

@@ -3,8 +3,7 @@
 -- param annotation (text, default all): only ranges whose name contains this
 -- columns trace_id
 -- column annotation (text): the range (record_function, profiler step, optimizer ...)
--- column name (text): the kernel, copy or fill
--- columns class
+-- columns name, class
 -- column count (count): how often a range of that name launched it: its thread began the call inside the
 --     range, on whichever stream and however late it ran
 -- columns gpu_ns

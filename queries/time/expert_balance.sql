@@ -15,9 +15,7 @@
 -- column place (count): its place among the kernel's calls there, from 1: layer by layer; NULL: not placed
 -- column grid (text): its launch grid; calls of other grids have rows of their own, since they have other
 --     work; NULL: not recorded, or an exchange
--- columns count, total_ns, share_of_kernel_time, min_ns
--- column p50_ns (ns): half are shorter
--- columns max_ns
+-- columns count, total_ns, share_of_kernel_time, min_ns, p50_ns, max_ns
 -- column anywhere_p50_ns (ns): p50_ns of this kernel and grid over all places, to compare places with
 -- column split_calls (count): calls whose split sizes the trace has: rows (tokens) sent to each rank, and
 --     received from each

@@ -3,8 +3,7 @@
 -- columns trace_id, device_id, name, class
 -- column grid (text): as recorded, in blocks (on AMD possibly in threads)
 -- column block (text): as recorded, in threads
--- column count (count): how often it ran with this grid, block, and use of registers and shared memory
--- columns total_ns, share_of_kernel_time
+-- columns count, total_ns, share_of_kernel_time
 -- column blocks (count): blocks in the grid; NULL: the trace does not say (AMD, old traces)
 -- column threads (count): threads per block
 -- column registers (count): registers per thread

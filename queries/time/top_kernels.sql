@@ -1,9 +1,6 @@
 -- question: Which kernels take the most GPU time?
 -- params trace, top
--- columns trace_id, name, class, count, total_ns, mean_ns
--- column p50_ns (ns): half of its durations are below: element n // 2 of the sorted ones
--- column p99_ns (ns): 99 of 100 are
--- columns max_ns, share_of_kernel_time
+-- columns trace_id, name, class, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time
 -- column cpu_op (text): the operator that launched it most often
 -- doubts: no_gpu_ops, absurd_duration
 WITH top AS (
