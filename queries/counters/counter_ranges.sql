@@ -5,8 +5,7 @@
 -- column kernel (text): the kernel that was counted
 -- column counter (text): the counter
 -- column value (counter's own unit): what it counted
--- column cpu_op (text): the operator that launched the kernel; NULL: as many launches as kernels were not
---     recorded
+-- column cpu_op (text): the operator that launched it; NULL: launches and kernels differ in number
 -- column top_level_op (text): the outermost operator around that
 -- columns python_line
 -- doubts: no_counters

@@ -1,8 +1,7 @@
 -- question: What is HTA's kernel breakdown: how long did each kernel type run, alone and beside others?
 -- params trace
 -- columns trace_id
--- column kernel_type (text): COMPUTATION, COMMUNICATION and MEMORY, joined by ' overlapping ' where they ran
---     at once
+-- column kernel_type (text): COMPUTATION, COMMUNICATION and MEMORY, joined by ' overlapping ' if at once
 -- column total_ns (ns): time in which exactly these ran; all devices and streams are one
 -- HTA calls this get_gpu_kernel_breakdown. It cuts to whole microseconds, and may omit types of 0 ns.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py

@@ -7,8 +7,7 @@
 --     released the GIL: this is at most what contention can explain
 -- column gpu_idle_ns (ns): of python_ns, time for which a device waited because its launching thread was in
 --     Python: on that thread its own work, on others what may have kept it from working
--- column top_frame (text): the frame that took most of python_ns by itself; one that waits (threading,
---     select, queue) holds no GIL
+-- column top_frame (text): the frame with most of python_ns; one that waits (threading, select) holds no GIL
 -- column top_frame_ns (ns): its time
 -- doubts: no_stacks
 -- https://docs.python.org/3/library/threading.html (the GIL)

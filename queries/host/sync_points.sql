@@ -4,8 +4,7 @@
 -- column call (text): the call that blocks: a synchronization, or a copy that the host waits for
 -- columns cpu_op, python_line, count, host_ns, max_ns
 -- column covered_ns (ns): of host_ns, time in which some device was busy: it was waited for
--- column gpu_idle_ns (ns): time for which a device then waited because the host was in this call, or had not
---     come back from it
+-- column gpu_idle_ns (ns): time for which a device then waited as the host was in it, or not back from it
 -- doubts: no_runtime_calls, no_stacks
 WITH chosen AS (FROM waiting_calls()),
 wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),

@@ -1,8 +1,7 @@
 -- question: Which host slices keep the GPU waiting, over all gaps?
 -- params trace, top
 -- columns trace_id, cause
--- column culprit (text): the innermost host slice while the GPU waited (operator, Python line, runtime call);
---     NULL: none recorded
+-- column culprit (text): the innermost host slice meanwhile (operator, Python line, runtime call); NULL: none
 -- column gaps (count): gaps to which this slice contributed
 -- column idle_ns (ns): GPU idle time in it, over all devices
 -- column share_of_host_late (fraction of the trace's host-late idle time): idle_ns over it

@@ -1,7 +1,6 @@
 -- question: Between which bounds was the allocated and reserved memory, over time?
 -- params trace
--- param bins (integer, default 1000): into how many equal bins to cut the time in which allocations are
---     recorded
+-- param bins (integer, default 1000): into how many equal bins to cut the time with recorded allocations
 -- columns trace_id, device_type, device_id
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
 -- columns at_ns, end_ns

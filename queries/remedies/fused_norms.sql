@@ -5,9 +5,8 @@
 -- column detail (text): the operator that does the same, and the shape that takes most time
 -- column target (text): op: a GPU op; host: a piece's dispatch and launch
 -- columns event_id, pid, tid, start_ns, dur_ns
--- column factor (fraction of the time taken): of a GPU op, what is left if only the first input and the last
---     output pass through memory, but not less than the shortest piece takes; of the host's work for all
---     pieces but the last, 0
+-- column factor (fraction of the time taken): of a GPU op, what is left if only first input and last output
+--     pass through memory, at least the shortest piece; of the host's work for all but the last piece, 0
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them.
 -- https://docs.pytorch.org/docs/stable/nn.functional.html

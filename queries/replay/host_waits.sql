@@ -4,9 +4,8 @@
 -- column call (text): its name
 -- column cause (text): sync, or allocation for calls that wait only sometimes
 -- columns pid, tid, start_ns, dur_ns
--- column scope (text): device (all that was launched), stream (what was launched to one), event (what was
---     launched before one was recorded) or maybe (it waits where its end follows that of the device's last
---     op)
+-- column scope (text): device (all launched), stream (what was launched to one), event (what was launched
+--     before one was recorded) or maybe (it waits if its end follows that of the device's last op)
 -- column stream (id): the stream waited for; NULL: the trace does not say
 -- column until_ns (ns): work launched before is waited for
 -- doubts: no_runtime_calls, absurd_duration

@@ -11,8 +11,7 @@
 --     formats, over span_ns; NULL: peaks unknown
 -- column share_counted (fraction of kernel time): of the kernels counted for the window, time of those whose
 --     operator's FLOPs are known; the others add no FLOPs
--- column captured_flops (floating-point operations): those of graph replays among flops, by the operators and
---     shapes of the graph's capture
+-- column captured_flops (floating-point operations): of flops, those of graph replays, by their capture
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work
 -- done, recomputation included (there: hardware FLOPs utilization).

@@ -7,8 +7,7 @@
 -- column count (count): how often a range of that name launched it: its thread began the call inside the
 --     range, on whichever stream and however late it ran
 -- columns gpu_ns
--- column exposed_ns (ns): of that, all of compute kernels, and of communication and copies what no compute
---     kernel of the device covers
+-- column exposed_ns (ns): of that, all compute, and of communication and copies what no compute kernel covers
 -- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over that of all it launched
 -- column innermost_count (count): of count, those launched with no other annotated range in between
 -- column innermost_ns (ns): of gpu_ns, the same: over all annotations this counts each op once

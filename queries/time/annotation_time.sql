@@ -6,8 +6,7 @@
 -- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once
 -- column gpu_ops (count): kernels, copies and fills launched inside it by its own thread
 -- columns gpu_ns
--- column device_span_ns (ns): sum of its shadow's durations on the device's streams (gpu_user_annotation);
---     NULL where the trace has none
+-- column device_span_ns (ns): sum of its shadow's durations on the device (gpu_user_annotation); NULL: none
 -- doubts: no_annotations, unlinked_gpu_ops
 WITH host AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM annotations

@@ -6,10 +6,8 @@
 -- column part_share (fraction of summed kernel time): of all kernels of this part on the device, over all its
 --     kernels; an exchange's time includes waiting for other ranks
 -- columns name
--- column operator (text): the operator around its launch, or around the captured launch of a graph's replay;
---     NULL: the trace does not tell
--- column module (text): the innermost nn.Module around its launch; NULL: the trace does not tell, or a
---     graph's replay ran it
+-- column operator (text): the operator around its launch, or around a graph's captured launch; NULL: not told
+-- column module (text): the innermost nn.Module around its launch; NULL: not told, or a graph's replay ran it
 -- column placed_by (text): what it is counted in: module (a call of that module), graph (a replay) or step
 --     (of the profiler); NULL: none of them was recorded
 -- column place (count): its place among the kernel's calls there, from 1: layer by layer; NULL: not placed
@@ -17,8 +15,7 @@
 --     work; NULL: not recorded, or an exchange
 -- columns count, total_ns, share_of_kernel_time, min_ns, p50_ns, max_ns
 -- column anywhere_p50_ns (ns): p50_ns of this kernel and grid over all places, to compare places with
--- column split_calls (count): calls whose split sizes the trace has: rows (tokens) sent to each rank, and
---     received from each
+-- column split_calls (count): calls with recorded split sizes: rows (tokens) sent to each rank, and received
 -- column sent_rows (count): what they sent
 -- column received_rows (count): what they received: of a dispatch, the tokens of this rank's experts, to be
 --     compared between ranks

@@ -10,8 +10,7 @@
 -- column block_memory_bytes (bytes): shared memory per block
 -- column sm_count (count): SMs of the device
 -- column resident_blocks (count): its blocks that an SM holds at once; NULL: the device's limits are unknown
--- column waves (waves): blocks over sm_count * resident_blocks, as Nsight Compute's "waves per SM"; below 1
---     the grid does not fill the device
+-- column waves (waves): blocks over sm_count * resident_blocks; below 1 the grid does not fill the device
 -- column share_of_sms_without_block (fraction of SMs): SMs that get no block at all
 -- column share_of_last_wave_empty (fraction of the last wave's blocks): the tail: how much of it is empty
 -- column occupancy (fraction of the threads that SMs can hold): threads resident at once, at most; computed,

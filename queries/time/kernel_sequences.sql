@@ -1,7 +1,6 @@
 -- question: Which sequences of kernels do operators launch again and again?
 -- params trace, top
--- param operator (text, default all): only under operators whose name contains this; by default under
---     outermost ones
+-- param operator (text, default all): only under operators whose name has this; by default outermost ones
 -- params shortest
 -- columns trace_id
 -- column operator (text): the operator, with all that it calls on its thread

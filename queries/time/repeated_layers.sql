@@ -10,8 +10,7 @@
 -- column count (count): repeats, over all runs
 -- columns total_ns
 -- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
---     durations on the device; sequences may contain each other (a layer, a whole step), so these do not add
---     up
+--     durations on the device; sequences may contain each other, so these do not add up
 -- column p50_ns (ns): half of the repeats are shorter, from first kernel's start to last one's end
 -- columns min_ns, max_ns
 -- column slow_count (count): repeats that are far longer than usual, by the rule of kernel_outliers

@@ -4,8 +4,7 @@
 -- columns trace_id
 -- column step (text): the profiler step in which the host launched them; NULL: the whole trace
 -- columns name, class, count, total_ns, mean_ns, max_ns
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
---     durations in the trace, or in the step
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over all kernels in trace or step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT g.trace_id, g.name, g.class, g.dur_ns, l.launch_start_ns AS at_ns
