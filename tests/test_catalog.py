@@ -1,6 +1,7 @@
 """The query files: each says what it answers, in the form that tools read."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,26 @@ def test_a_query_file_documents_itself(query):
             (default,) = set(
                 re.findall(rf"getvariable\('{parameter.name}'\), ([^\s,]+?)\)(?!\.)", query.sql)
             )
-            assert f"-- param {parameter.name} ({parameter.type}, default {default}): " in (
-                query.sql.replace("\n--     ", " ")
-            )
             judged = constants.thresholds().get(default.removeprefix("thresholds()."))
             assert parameter.default == (default if judged is None else str(judged))
     assert ";" not in "\n".join(body)
+
+
+def test_headers_share_what_they_have_in_common():
+    parameters, columns = catalog._common()
+    asked = {"param": Counter[str](), "column": Counter[str]()}
+    for query in ALL:
+        header = query.sql.replace("\n--     ", " ")
+        for kind, names in re.findall(r"^-- (param|column)s (.*)", header, flags=re.MULTILINE):
+            asked[kind].update(names.split(", "))
+        for line in header.splitlines():
+            if match := catalog._COLUMN.fullmatch(line):
+                assert catalog.Column(*match.groups()) not in columns.values(), (query.name, line)
+            elif match := catalog._PARAMETER.fullmatch(line):
+                own = catalog._parameter(*match.groups())
+                assert own not in parameters.values(), (query.name, line)
+    assert {name for name, times in asked["param"].items() if times > 1} == set(parameters)
+    assert {name for name, times in asked["column"].items() if times > 1} == set(columns)
 
 
 def test_columns_of_time_are_integer_nanoseconds():
@@ -79,6 +94,18 @@ def test_what_touches_an_answer_is_a_known_finding():
         assert query.doubts or query.topic in ("trace", "crosscheck"), query.name
         for code in query.doubts:
             assert f"'{code}'" in text, (query.name, code)
+
+
+def test_other_names_fix_a_parameter_and_are_no_questions_of_their_own():
+    for query in ALL:
+        for name, fixed, _ in query.also:
+            other = catalog.query(name)
+            assert name not in catalog.queries()
+            assert other.columns == query.columns
+            assert {each.name for each in query.parameters} == (
+                {each.name for each in other.parameters} | ({fixed} if fixed else set())
+            )
+            assert not fixed or f"getvariable('{fixed}')" not in other.sql
 
 
 def test_no_question_hides_a_method_of_the_database():

@@ -103,6 +103,9 @@ def test_calls_of_the_runtime_are_summed_and_traced_to_their_operators(tmp_path)
     with traces.load(tmp_path, events) as run:
         (asked,) = run.ask("occupancy_queries")
         (allocated,) = run.ask("allocator_calls")
+        for name, kind in (("occupancy_queries", "query"), ("allocator_calls", "allocation")):
+            assert run.ask(name) == run.ask("call_sites", kind=kind)
+            assert getattr(run, name)().equals(run.call_sites(kind=kind))
         api = {row["name"]: row for row in run.ask("runtime_api")}
     assert (asked["cpu_op"], asked["count"], asked["host_ns"]) == ("aten::sort", 2, 6_000)
     assert (allocated["call"], allocated["host_ns"]) == ("cudaMalloc", 15_000)

@@ -19,6 +19,7 @@ def _section(query: Query) -> str:
     return page(
         f"## {query.name} {{ #{query.name} }}",
         prose(query.question),
+        _other_names(query),
         table(
             ("parameter", "type", "default", "what it is"),
             [
@@ -33,6 +34,14 @@ def _section(query: Query) -> str:
         f"Doubtful if the trace has one of these findings: {doubts}" if doubts else "",
         fence(query.sql, "sql"),
     ).strip()
+
+
+def _other_names(query: Query) -> str:
+    """What else it is called, and which parameter that fixes."""
+    names = (
+        code(name) + (f" ({fixed} = {value})" if fixed else "") for name, fixed, value in query.also
+    )
+    return f"Also called {', '.join(names)}." if query.also else ""
 
 
 def question_pages() -> dict[str, str]:

@@ -1,18 +1,15 @@
 -- question: Which ranks were late for a collective, and for how long did the others wait?
--- param top (integer, default 20): how many collectives
--- column group_key (text): its communicator, or its group's name and ranks; unknown: the traces do not tell
--- column matched_by (text): how it was recognised on each rank: sequence number, place in step, or place in
---     trace
+-- params top
+-- columns group_key, matched_by
 -- column step (id): the profiler step; NULL: matched by sequence number or outside steps
 -- column place (id): that number
--- column type (text): allreduce, allgather ...
+-- columns type
 -- column ranks_seen (count): ranks with it in this database
--- column wire_ns (ns): duration on the rank that came last: time on the wire
+-- columns wire_ns
 -- column wait_ns (ns): sum over ranks of what they took longer than that: waiting
 -- column max_wait_ns (ns): the longest wait
 -- column late_rank (id): the rank that came last, going by the shortest duration
--- column start_skew_ns (ns): last start less first, by the hosts' clocks, so only as
---     accurate as their synchronization
+-- column start_skew_ns (ns): last start less first, by hosts' clocks: as accurate as their synchronization
 -- doubts: no_communication, one_rank
 -- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes
 -- longer than the shortest one: that needs no common clock.

@@ -1,20 +1,14 @@
 -- question: Which collectives ran, how large were they, and what bandwidth did they reach?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column rank (id): the trace's rank in its job
--- column type (text): allreduce, allgather, reducescatter, alltoall, broadcast, sendrecv ...
--- column group_name (text): the process group; NULL: the trace does not tell
--- column group_size (count): ranks in it
+-- params trace
+-- columns trace_id, device_id, rank, type, group_name, group_size
 -- column dtype (text): type of the elements
--- column message_bytes (bytes): of one call, the larger of what a rank sends and what it receives; NULL:
---     the trace does not tell
+-- columns message_bytes
 -- column algorithm (text): RING, TREE, NVLS ... by the kernel's name
 -- column protocol (text): LL, LL128 or SIMPLE, by the kernel's name
--- column count (count): calls
+-- columns count
 -- column total_ns (ns): sum of their kernels' durations, waiting for other ranks included
 -- column min_ns (ns): the shortest: nearest to the time on the wire
--- column exposed_ns (ns): time in these kernels that no compute kernel covers
+-- columns exposed_ns
 -- column wait_ns (ns): what the calls took beyond the shortest: probably waiting for other ranks, at least
 --     this long; NULL: one call only, or of unknown size
 -- column algorithm_gb_per_s (10^9 bytes per second): message_bytes of all calls over total_ns

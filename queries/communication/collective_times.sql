@@ -1,14 +1,11 @@
 -- question: When did the collectives with most waiting run on each rank, by one clock?
--- param top (integer, default 20): how many collectives
--- column group_key (text): as in collective_skew
--- column matched_by (text): as in collective_skew
--- column step (id): the profiler step of the rank in which it was launched
+-- params top
+-- columns group_key, matched_by, step
 -- column place (id): as in collective_skew
--- column type (text): allreduce, allgather ...
--- column rank (id): the rank
+-- columns type, rank
 -- column trace_id (id): its trace; ranks whose clocks rank_clocks cannot compare are left out
 -- column start_ns (ns): when the rank's kernel started, on the clock of the job's first rank
--- column end_ns (ns): when it ended
+-- columns end_ns
 -- column wait_ns (ns): of that, waiting for the rank that came last, from the start on
 -- column awaited_rank (id): the rank that came last
 -- column awaited_ns (ns): what all ranks together waited in this collective

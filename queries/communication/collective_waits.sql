@@ -1,20 +1,9 @@
 -- question: Which collectives probably waited for other ranks, as far as one rank can tell?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many calls
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column event_id (id): the collective's kernel
--- column step (id): the profiler step in which it was launched
--- column type (text): allreduce, allgather, reducescatter, alltoall, broadcast, sendrecv ...
--- column group_name (text): the process group; NULL: the trace does not tell
--- column message_bytes (bytes): the larger of what a rank sends and what it receives
--- column start_ns (ns): when it began
--- column dur_ns (ns): how long it took
--- column wire_ns (ns): the shortest call of the same type, group and size: at most the time on the wire and
---     a little waiting
--- column wait_ns (ns): dur_ns less wire_ns: probably waiting for the last rank, or for links and SMs that
---     other work uses
--- column exposed_ns (ns): of dur_ns, what no compute kernel of the device covers
+-- params trace, top
+-- columns trace_id, device_id, event_id, step, type, group_name, message_bytes, start_ns, dur_ns
+-- column wire_ns (ns): the shortest call of this type, group and size: the wire, and a little waiting
+-- column wait_ns (ns): dur_ns less wire_ns: probably waiting for the last rank, or for busy links and SMs
+-- columns exposed_ns
 -- column calls (count): calls of the same type, group and size
 -- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration
 -- With the traces of several ranks, collective_skew measures the wait.

@@ -1,10 +1,6 @@
 -- question: How much of the communication runs beside compute, and how much is exposed?
--- param trace (integer, default all): the trace_id to look at
--- param kind (text, default all): gpu_active, step or trace: only windows of this kind
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column kind (text): the window's kind: gpu_active, step or trace
--- column name (text): the window's name
+-- params trace, kind
+-- columns trace_id, device_id, kind, name
 -- column communication_ns (ns): time in which a communication kernel ran
 -- column compute_ns (ns): time in which any other kernel ran
 -- column overlapped_ns (ns): time in which both did

@@ -1,14 +1,11 @@
 -- question: When do collectives run, and how much of them does no compute cover, over time?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param bins (integer, default 1000): into how many bins of equal length to cut the GPU-active span
--- column trace_id (id): the trace
--- column device_id (id): the device
+-- columns trace_id, device_id
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
--- column at_ns (ns): where the bin starts
--- column end_ns (ns): where it ends
+-- columns at_ns, end_ns
 -- column communication_ns (ns): time in it in which a communication kernel ran; bins without are left out
--- column exposed_ns (ns): time in it in which communication ran and no compute: the sum over bins is
---     partition's exposed_comm_ns
+-- column exposed_ns (ns): time of it without compute: the sum over bins is partition's exposed_comm_ns
 -- column overlapped_ns (ns): communication_ns less exposed_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH call AS (

@@ -1,10 +1,9 @@
 -- question: What bandwidth do the links carry, by type and size of collective and by group, without waiting?
--- column type (text): allreduce, allgather ...; sendrecv: a send and its receive
+-- columns type
 -- column message_bytes (bytes): the larger of what a rank sends and what it receives, at most over the ranks
--- column group_size (count): ranks that take part; NULL: the traces do not tell
--- column group_key (text): as in collective_skew
+-- columns group_size, group_key
 -- column ranks (list): those of the group in this database
--- column count (count): calls
+-- columns count
 -- column wire_ns (ns): the median of their time on the wire: the duration on the rank that came last
 -- column wait_ns (ns): what all ranks together waited in them
 -- column bus_gb_per_s (10^9 bytes per second): message_bytes over wire_ns times nccl-tests' factor for type

@@ -1,10 +1,9 @@
 -- question: How far do the clocks of the ranks differ, by the ends of their collectives?
 -- column trace_id (id): the trace; none that shares no collective with the others
--- column rank (id): its rank
+-- columns rank
 -- column offset_ns (ns): how far its clock is ahead of the clock of its job's first rank: the median of how
 --     much later its collectives end
--- column residual_ns (ns): the median of what the single collectives deviate from that: large where they do
---     not end at the same time, or where the clocks drift
+-- column residual_ns (ns): the median deviation from that: large if collectives end apart or clocks drift
 -- column compared (count): collectives compared; 0: the first rank
 -- column hops (count): 1: compared with the first rank; 2: with ranks that were compared with it, and so on
 -- column begins_ns (ns): how much later than that of the first rank its recording begins, by one clock

@@ -1,7 +1,6 @@
 -- question: What does each rank do for longer than the others of its job?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column rank (id): its rank
+-- params trace
+-- columns trace_id, rank
 -- column part (text): compute, memcpy, or a cause of idle time: python, input ...; device, unlinked and
 --     after_last_op as in partition. Communication is left out: it contains waiting for others
 -- column own_ns (ns): its time in the GPU-active span of the main device, over the number of steps

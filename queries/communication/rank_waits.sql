@@ -1,7 +1,6 @@
 -- question: Which rank waits for which, and for how long?
 -- param top (integer, default 20): how many awaited ranks, those for which the others wait longest
--- column awaited_rank (id): the rank that came last; a wait is counted for it alone, though other ranks may
---     have come late, too
+-- column awaited_rank (id): the rank that came last: waits count for it alone, though others may be late, too
 -- column awaited_trace_id (id): its trace
 -- column waiting_rank (id): a rank that came before
 -- column waiting_trace_id (id): its trace

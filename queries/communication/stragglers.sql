@@ -1,16 +1,14 @@
 -- question: Which rank delays the others, step by step?
 -- column step (id): the profiler step; NULL: the traces mark none
--- column rank (id): the rank
--- column trace_id (id): its trace
+-- columns rank, trace_id
 -- column collectives (count): collectives of it that other ranks in this database took part in
--- column total_ns (ns): time in them
+-- columns total_ns
 -- column wire_ns (ns): of that, time on the wire: the shortest duration over the ranks
 -- column waited_ns (ns): the rest: waiting for others
 -- column times_last (count): collectives for which it came last
 -- column held_up_ns (ns): time for which all others together waited in these
 -- doubts: no_communication, one_rank
--- As in collective_skew. Sends and receives do not count: a later stage of a pipeline waits for an earlier
--- one by design.
+-- As in collective_skew. Sends and receives do not count: stages of a pipeline wait for each other by design.
 SELECT
     step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns,
     sum(wire_ns)::BIGINT AS wire_ns,

@@ -1,14 +1,13 @@
 -- question: What did hardware counters count for each kernel, and which operator launched it?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (count): place among the trace's counted kernels, from 1
 -- column kernel (text): the kernel that was counted
 -- column counter (text): the counter
 -- column value (counter's own unit): what it counted
--- column cpu_op (text): the operator that launched the kernel; NULL: as many launches as kernels were not
---     recorded
+-- column cpu_op (text): the operator that launched it; NULL: launches and kernels differ in number
 -- column top_level_op (text): the outermost operator around that
--- column python_line (text): the Python frame around it; NULL: none recorded
+-- columns python_line
 -- doubts: no_counters
 -- CUPTI's range profiler runs kernels one by one and reports them in the order of their launches
 -- (https://docs.nvidia.com/cupti/main/main.html#cupti-range-profiling-api); where counts agree, the n-th

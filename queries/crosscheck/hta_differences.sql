@@ -1,12 +1,11 @@
 -- question: Which of HTA's rules make its numbers differ from tracekit's on this trace?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column code (text): the rule
 -- column analyses (list of text): HTA's analyses that the rule touches
 -- column count (count): events or ops to which it applies
 -- column message (text): the rule
--- A rule is listed only where the trace has something that it applies to. The rules themselves are in the
--- other queries of this topic and in views/hta.sql.
+-- Only rules that apply to something in the trace: other queries of this topic and views/hta.sql define them.
 WITH held AS MATERIALIZED (SELECT * FROM hta_events()),
 typed AS (SELECT name, hta_kernel_type(name) AS hta_type FROM (SELECT DISTINCT name FROM gpu_ops)),
 op AS MATERIALIZED (

@@ -1,11 +1,9 @@
 -- question: What is HTA's kernel breakdown: how long did each kernel type run, alone and beside others?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column kernel_type (text): COMPUTATION, COMMUNICATION and MEMORY, joined by ' overlapping ' where they ran
---     at once
+-- params trace
+-- columns trace_id
+-- column kernel_type (text): COMPUTATION, COMMUNICATION and MEMORY, joined by ' overlapping ' if at once
 -- column total_ns (ns): time in which exactly these ran; all devices and streams are one
--- HTA calls this get_gpu_kernel_breakdown. It cuts each stretch to whole microseconds, and may or may not
--- list a type of 0 ns.
+-- HTA calls this get_gpu_kernel_breakdown. It cuts to whole microseconds, and may omit types of 0 ns.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
 -- The events, their times and their types are those of views/hta.sql.
 WITH merged AS (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY']))

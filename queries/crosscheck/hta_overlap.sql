@@ -1,10 +1,9 @@
 -- question: What is HTA's communication-computation overlap?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column comm_ns (ns): union of what is of type COMMUNICATION by its name
 -- column overlap_ns (ns): the part of it during which COMPUTATION ran too
--- column overlap_percent (percent of comm_ns): overlap_ns over comm_ns, to two decimals; NULL without
---     communication
+-- column overlap_percent (percent of comm_ns): overlap_ns over it, to two decimals; NULL: no communication
 -- HTA calls this get_comm_comp_overlap and prints only the percentage.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/communication_analysis.py
 -- The events, their times and their types are those of views/hta.sql.

@@ -1,6 +1,6 @@
 -- question: What is HTA's queue length on each stream, over time?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column stream (id): the stream, of whatever device
 -- column at_ns (ns): an instant at which the length changes
 -- column changes (count): launches and starts of ops at this instant

@@ -1,12 +1,11 @@
 -- question: What is HTA's temporal breakdown: compute, other GPU work and idle time?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column idle_ns (ns): kernel time less the union of all that HTA takes for GPU work
 -- column compute_ns (ns): union of what is of type COMPUTATION by its name
 -- column non_compute_ns (ns): the rest; the three add up to kernel_ns
 -- column kernel_ns (ns): from the first GPU event to the end of the last interval of the union
--- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails where there is no GPU
--- event.
+-- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails without a GPU event.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
 -- The events, their times and their types are those of views/hta.sql.
 WITH total AS (

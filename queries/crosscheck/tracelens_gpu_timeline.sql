@@ -1,6 +1,6 @@
 -- question: What is TraceLens's GPU timeline?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again; a
 --     second row where there are any
 -- column computation_ns (ns): union of kernels and fills without 'nccl' in their name

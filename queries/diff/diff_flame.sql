@@ -1,22 +1,15 @@
 -- question: Which call paths appeared, went, or take another time, from a to b?
--- param a (integer, default 1): the trace_id of the baseline
--- param b (integer, default 2): the trace_id of the run to compare with it
--- column node (id): the call path
--- column parent (id): the path without its last frame; NULL: all threads together
--- column depth (count): frames around it
+-- params a, b
+-- columns node, parent, depth
 -- column name (text): the last frame: a Python line, module, operator or call; steps count as one
 -- column kind (text): thread, python, annotation, cpu_op, runtime ...
 -- column change (text): added, removed, count, time or same, as in diff_kernels; time is of the host
--- column a_count (count per step): how often in a, over its steps (over 1 where it marks none)
--- column b_count (count per step): in b
+-- columns a_count, b_count
 -- column a_host_ns (ns): sum of its durations in a, over the steps of a
--- column b_host_ns (ns): of b
--- column a_gpu_ns (ns): sum of the GPU ops launched inside it, over the steps of a
--- column b_gpu_ns (ns): of b
+-- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column host_ns (ns): a_host_ns and b_host_ns: the frame's width in a drawing of host time
 -- column gpu_ns (ns): a_gpu_ns and b_gpu_ns
--- column host_from_ns (ns): where a drawing of host time begins the frame, from the left
--- column gpu_from_ns (ns): the same of a drawing of GPU time
+-- columns host_from_ns, gpu_from_ns
 -- doubts: no_operators, no_stacks, unlinked_gpu_ops
 -- Paths below thresholds().drawn_share of both times are left out. Frames are as wide as both runs together,
 -- so that what went and what appeared stand side by side.

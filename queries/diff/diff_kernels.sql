@@ -1,18 +1,11 @@
 -- question: Which kernels were added, removed, or changed in count or time, from a to b?
--- param a (integer, default 1): the trace_id of the baseline
--- param b (integer, default 2): the trace_id of the run to compare with it
--- param top (integer, default 20): how many kernels
+-- params a, b, top
 -- column kernel (text): matrix products, convolutions and attention by operator and shapes where both traces
 --     tell these of nine tenths of their time, collectives by type, others by name without numbers,
 --     parameters and architecture
--- column class (text): its class
--- column change (text): added, removed, count, time or same; time is of kernels run equally often, count of
---     others
--- column a_count (count per step): how often it ran in a, over its steps (over 1 where it marks none)
--- column b_count (count per step): in b
--- column a_ns (ns): sum of its durations in a, over its steps
--- column b_ns (ns): in b
--- column change_ns (ns): b_ns less a_ns
+-- columns class
+-- column change (text): added, removed, same, time (of kernels run equally often) or count (of others)
+-- columns a_count, b_count, a_ns, b_ns, change_ns
 -- column a_name (text): one of its full names in a; NULL: not there
 -- column b_name (text): one of its full names in b
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, absurd_duration

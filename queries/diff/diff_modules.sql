@@ -1,14 +1,10 @@
 -- question: Which modules (nn.Module) cost more or less in b than in a?
--- param a (integer, default 1): the trace_id of the baseline
--- param b (integer, default 2): the trace_id of the run to compare with it
--- param top (integer, default 20): how many modules
--- column module (text): the module: its class and a number that tells instances apart
+-- params a, b, top
+-- columns module
 -- column a_calls (count per step): forward calls in a, over its steps (over 1 where it marks none)
 -- column b_calls (count per step): in b
 -- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a
--- column b_host_ns (ns): of b
--- column a_gpu_ns (ns): durations of GPU ops launched inside, over the steps of a
--- column b_gpu_ns (ns): of b
+-- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column change_ns (ns): of host and GPU time together
 -- doubts: no_modules, unlinked_gpu_ops
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),

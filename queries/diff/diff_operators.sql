@@ -1,16 +1,12 @@
 -- question: Which operators were added, removed, or changed in count or cost, from a to b?
--- param a (integer, default 1): the trace_id of the baseline
--- param b (integer, default 2): the trace_id of the run to compare with it
--- param top (integer, default 20): how many operators
--- column operator (text): its name
--- column change (text): added, removed, count, time or same; time is of operators called equally often, count
---     of others
--- column a_count (count per step): calls in a, over its steps (over 1 where it marks none)
--- column b_count (count per step): in b
+-- params a, b, top
+-- columns operator
+-- column change (text): added, removed, same, time (of operators called equally often) or count (of others)
+-- columns a_count, b_count
 -- column a_self_ns (ns): host time in it and in nothing that it called, over the steps of a
 -- column b_self_ns (ns): of b
 -- column a_gpu_ns (ns): durations of GPU ops that it launched itself, over the steps of a
--- column b_gpu_ns (ns): of b
+-- columns b_gpu_ns
 -- column change_ns (ns): of self and GPU time together
 -- doubts: no_operators, unlinked_gpu_ops
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),

@@ -1,6 +1,5 @@
 -- question: How do the figures of b differ from those of a?
--- param a (integer, default 1): the trace_id of the baseline
--- param b (integer, default 2): the trace_id of the run to compare with it
+-- params a, b
 -- column metric (text): the figure: a column of run_metrics, with its unit at the end
 -- column a (the metric's unit): its value in a
 -- column b (the metric's unit): its value in b

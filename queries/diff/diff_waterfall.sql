@@ -1,12 +1,9 @@
 -- question: Which parts of the device's time explain the difference between a's step time and b's?
--- param a (integer, default 1): the trace_id of the baseline
--- param b (integer, default 2): the trace_id of the run to compare with it
--- column bar (count): place of the bar: a's whole window first, then its parts, work first, then b's whole
---     window
+-- params a, b
+-- column bar (count): place of the bar: a's whole window, then its parts, work first, then b's whole window
 -- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they
 --     overlap), communication, copy, idle by cause
--- column window (text): the windows compared: the median step of each; the GPU-active spans where one of them
---     marks no steps
+-- column window (text): what is compared: each run's median step, else the GPU-active spans
 -- column a_ns (ns): of a's window
 -- column b_ns (ns): of b's window
 -- column change_ns (ns): b_ns less a_ns: the bar's height

@@ -1,12 +1,9 @@
 -- question: Which figures of each run do gates and comparisons use?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column steps (count): profiler steps
+-- params trace
+-- columns trace_id, steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
 -- column busy_ns (ns): of it, union of GPU ops on the main device, the one with most kernel time
--- column compute_ns (ns): of it, union of kernels that are not communication
--- column exposed_comm_ns (ns): of it, communication not covered by compute
--- column exposed_memcpy_ns (ns): of it, copies and fills covered by neither
+-- columns compute_ns, exposed_comm_ns, exposed_memcpy_ns
 -- column idle_ns (ns): of it, nothing ran
 -- column host_late_ns (ns): of it, idle for which the host was late
 -- column active_ns (ns): length of the main device's GPU-active span

@@ -1,12 +1,11 @@
 -- question: What does a step do, counted: operators, launches, waits, allocations, kernels, bytes copied?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column figure (text): operators, launches, synchronisations (calls in which the host waits for a device),
 --     allocations (of device memory, past the caching allocator), copied_bytes, kernels, or compiled_regions
 -- column class (text): of kernels, their class; NULL: something else
 -- column name (text): what is counted: the operator, the call, the kernel, the copy's direction, the region
--- column total (count): how many there were in the steps, of copied_bytes how many bytes; without steps in
---     the whole trace
+-- column total (count): how many in the steps, of copied_bytes the bytes; without steps in the whole trace
 -- column steps (count): steps; 1 where there are none
 -- column per_step (count per step): total over steps
 -- doubts: no_gpu_ops, no_runtime_calls, no_operators, no_steps, unlinked_gpu_ops

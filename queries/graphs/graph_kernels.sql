@@ -1,17 +1,10 @@
 -- question: Which kernels do CUDA graphs run, and what do they take per replay?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many kernels
--- column trace_id (id): the trace
--- column device_id (id): the device
+-- params trace, top
+-- columns trace_id, device_id
 -- column launch (text): the call that replays graphs
--- column name (text): the kernel, copy or fill
--- column class (text): its class
--- column replays (count): replays that ran it
--- column count (count): how often it ran in them
--- column total_ns (ns): sum of its durations
+-- columns name, class, replays, count, total_ns
 -- column per_replay_ns (ns): total_ns over replays
--- column share_of_graphs (fraction of the graphs' GPU time): total_ns over the sum over all ops of graphs on
---     the device
+-- column share_of_graphs (fraction of the graphs' GPU time): total_ns over the sum over the device's graphs
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
 SELECT
     g.trace_id, g.device_id, launch_name AS launch, g.name, g.class, count(DISTINCT launch_id) AS replays,

@@ -1,15 +1,12 @@
 -- question: Which captured operators do the kernels of graph replays come from?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many operators
--- column trace_id (id): the trace of the replays
--- column device_id (id): the device
--- column operator (text): the innermost operator that launched the kernels while the graph was captured;
---     NULL: the capture has none there
+-- params trace, top
+-- columns trace_id, device_id
+-- column operator (text): the innermost operator around the captured launches; NULL: none there
 -- column dims (text): its inputs' shapes; NULL: not recorded
 -- column capture_trace_id (id): the trace that holds the capture: the same one, or another of the database
--- column replays (count): replays that ran it
+-- columns replays
 -- column kernels (count): kernels that it ran in them
--- column gpu_ns (ns): sum of their durations
+-- columns gpu_ns
 -- column share_of_replays (fraction of the replays' kernel time): gpu_ns over the sum over all kernels of
 --     graphs on the device, matched with a capture or not
 -- column matched_share (fraction of the places that can be compared): kernels whose names agree with the

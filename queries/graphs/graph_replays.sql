@@ -1,12 +1,12 @@
 -- question: How did each replay of a CUDA graph go, and is it like the others?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column device_id (id): the device; NULL: nothing of it was recorded
 -- column graph (id): replays that begin with the same op and have as many are of one graph, numbered by first
 --     use; NULL: no ops
--- column launch_id (id): the launch's event
+-- columns launch_id
 -- column start_ns (ns): when the launch began
--- column call_ns (ns): how long it took the host
+-- columns call_ns
 -- column gpu_ops (count): ops that the replay ran; 0: they were not recorded
 -- column busy_ns (ns): union of these
 -- column span_ns (ns): first op's start to last one's end

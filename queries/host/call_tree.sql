@@ -1,15 +1,10 @@
 -- question: Which operators call which, and what does each call path cost?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many paths
+-- params trace, top
 -- param operator (text, default all): only paths with an operator whose name contains this
--- column trace_id (id): the trace
+-- columns trace_id
 -- column path (list of text): operators from the outermost to this one
 -- column depth (count): how many
--- column count (count): calls by this path
--- column total_ns (ns): sum of their durations
--- column self_ns (ns): time in no inner slice
--- column gpu_ops (count): GPU ops launched inside
--- column gpu_ns (ns): sum of their durations
+-- columns count, total_ns, self_ns, gpu_ops, gpu_ns
 -- doubts: no_operators
 WITH RECURSIVE operator AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops

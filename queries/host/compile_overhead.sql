@@ -1,15 +1,12 @@
 -- question: What does torch.compile cost the host at run time: guards, prologues, wrappers, recompilation?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column part (text): guards (is the compiled code still valid?), prologue (unpacking of inputs), wrapper
 --     (the compiled region and its autograd function), generated (Inductor's code that launches kernels),
 --     compilation (Dynamo, Inductor and Triton at work)
--- column name (text): the slice
--- column count (count): how often
+-- columns name, count
 -- column total_ns (ns): sum of its durations; nested slices of the same name count once
--- column self_ns (ns): time in no inner slice
--- column gpu_ops (count): GPU ops launched inside it
--- column gpu_ns (ns): sum of their durations
+-- columns self_ns, gpu_ops, gpu_ns
 -- doubts: no_compiled_code
 -- The slices' names: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo, _functorch and _inductor.
 WITH named AS (

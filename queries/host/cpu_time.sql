@@ -1,13 +1,8 @@
 -- question: On the thread that runs most operators, how much time is computation and how much is overhead?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column pid (id): process of that thread
--- column tid (id): that thread
--- column kind (text): host_active (the profiler's steps; without marked steps, first operator to last), step
---     or trace
--- column name (text): the window's name
--- column start_ns (ns): where the window begins
--- column end_ns (ns): where it ends
+-- params trace
+-- columns trace_id, pid, tid
+-- column kind (text): host_active (the profiler's steps, else first operator to last), step or trace
+-- columns name, start_ns, end_ns
 -- column span_ns (ns): its length; the times below add up to it exactly
 -- column operators (count): operators that begin in it
 -- column launches (count): calls in the trace that enqueued work for a device
@@ -22,8 +17,8 @@
 -- column runtime_ns (ns): other calls of a device's runtime or driver
 -- column communication_ns (ns): waits for other ranks: calls of collectives, and time in which no slice of
 --     the thread and no operator of another thread was open, but a collective was
--- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no
---     slice was open: Python or native code that the profiler did not record (with_stack=True records Python)
+-- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no slice
+--     was open: Python or native code that the profiler did not record (with_stack=True records Python)
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
 -- column memory_ns (ns): the part of compute_ns that memory limits; shapes do not tell for the rest
 -- column device_evidence (text): what in the trace only a job with a GPU does; NULL: nothing

@@ -1,12 +1,11 @@
 -- question: How long did the host wait for data, and how long did the GPU wait meanwhile?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column step (id): the profiler step in which it began; NULL: outside all
 -- column name (text): the fetch: the data loader's annotation, or the outermost frame of torch.utils.data
--- column count (count): fetches
+-- columns count
 -- column host_ns (ns): sum of their durations on the fetching thread
--- column max_ns (ns): the longest
--- column gpu_idle_ns (ns): time for which a device waited meanwhile
+-- columns max_ns, gpu_idle_ns
 -- doubts: no_data_loading
 WITH input AS (
     SELECT trace_id, event_id, pid, tid, 'input' AS name, s.name AS source, start_ns, end_ns, dur_ns

@@ -1,12 +1,6 @@
 -- question: How long did launch calls block because the queue was full?
--- param trace (integer, default all): the trace_id to look at
--- param limit (integer, default full_depth): queue depth at which a stream's queue is full and the host must
---     wait; full_depth: estimated per stream from the depth at which its launch calls repeatedly
---     return, counting from 512 launches on
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column stream (id): the stream
--- column launches (count): launch calls for it
+-- params trace, limit
+-- columns trace_id, device_id, stream, launches
 -- column at_limit (count): launch calls that began with the queue at the limit or above
 -- column call_ns (ns): host time in the at_limit calls
 -- column usual_call_ns (ns): the median launch call that found room

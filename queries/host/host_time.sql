@@ -1,14 +1,10 @@
 -- question: What did each host thread spend its time on, and how much is that per launch?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column pid (id): process
--- column tid (id): thread
--- column launches (count): calls on this thread that enqueued work for a device
+-- params trace
+-- columns trace_id, pid, tid, launches
 -- column activity (text): dispatch (operators' own time), launch, runtime, sync, copy, allocation, python,
 --     input, compilation or untraced
 -- column host_ns (ns): time of the thread; a thread's activities add up to the trace's span exactly
--- column share_of_span (fraction of the trace's span): host_ns over the time from the
---     first host slice or GPU op to the last
+-- column share_of_span (fraction of the trace's span): host_ns over overview's span_ns
 -- column per_launch_ns (ns): host_ns over launches: for `dispatch`, the CPU dispatch time per launch
 -- doubts: no_operators, no_stacks, begin_end_events
 WITH launched AS (

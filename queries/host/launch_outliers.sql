@@ -1,23 +1,15 @@
 -- question: Which launches were slow, started their op late, or took longer than their op?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many launches
--- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's
---     runtime_cutoff)
--- param late_ns (integer, default thresholds().late_launch_ns): a launch delay is an outlier from here on
---     (HTA's launch_delay_cutoff)
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column launch_id (id): the launch call's event
+-- params trace, top, slow_ns, late_ns
+-- columns trace_id, device_id, launch_id
 -- column launch (text): its name
--- column start_ns (ns): when it began
--- column call_ns (ns): how long the call took the host
+-- columns start_ns, call_ns
 -- column gpu_op (text): what it launched (of a graph, the first op)
 -- column gpu_ns (ns): how long that took the device
 -- column launch_delay_ns (ns): start of the op less start of the launch
 -- column is_slow (boolean): the call took slow_ns or more
 -- column is_late (boolean): the delay was late_ns or more
 -- column is_short (boolean): the op took less time than the call that launched it
--- column cpu_op (text): the operator that launched it
+-- columns cpu_op
 -- column step (id): the profiler step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH first_op AS (

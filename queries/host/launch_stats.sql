@@ -1,19 +1,12 @@
 -- question: How many launches were there, how long from launch to start, and how deep was the queue?
--- param trace (integer, default all): the trace_id to look at
--- param slow_ns (integer, default thresholds().slow_launch_ns): a launch call is slow from here on (HTA's
---     runtime_cutoff)
--- param late_ns (integer, default thresholds().late_launch_ns): a launch delay is an outlier from here on
---     (HTA's launch_delay_cutoff)
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column launches (count): calls that enqueued work for it (a graph launch is one)
+-- params trace, slow_ns, late_ns
+-- columns trace_id, device_id, launches
 -- column gpu_ops (count): ops of these calls
 -- column delay_p50_ns (ns): start of the op less start of its launch: the middle one of the sorted delays
 -- column delay_p90_ns (ns): nine tenths of the delays are below
 -- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
--- column queue_wait_p50_ns (ns): start of the op less end of its launch call, not below 0
--- column queue_depth_p50 (count): launches on a stream whose work the device has not begun, at each launch,
---     itself included
+-- columns queue_wait_p50_ns
+-- column queue_depth_p50 (count): launches of a stream that have not begun, at each launch, itself included
 -- column queue_depth_max (count): the largest of these
 -- column launch_call_p50_ns (ns): the host's time in one launch call
 -- column short_ops (count): GPU ops that took less time than the call that launched them
@@ -21,8 +14,7 @@
 -- column late_ops (count): launch delays of late_ns or more
 -- column graph_share (fraction of gpu_ops): ops that graph launches ran
 -- column compiled_share (fraction of the kernels that can be fused): of the kernels that are no matrix
---     product, attention, convolution or communication, those that Inductor wrote (torch.compile); NULL: no
---     such kernel
+--     product, attention, convolution or communication, those that Inductor wrote (torch.compile); NULL: none
 -- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.

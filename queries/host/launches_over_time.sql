@@ -1,12 +1,9 @@
 -- question: How long did work wait between its launch and its start, and how deep was the queue, over time?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param from_ns (integer, default all): where to begin; by default with the first launch
 -- param to_ns (integer, default all): where to end; by default with the last launch
 -- param bins (integer, default thresholds().drawn_bins): into how many equal parts that time is divided
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column start_ns (ns): where the part begins
--- column end_ns (ns): where it ends
+-- columns trace_id, device_id, start_ns, end_ns
 -- column launches (count): launch calls that begin in it
 -- column delay_p50_ns (ns): from a launch call to the start of its work: the median of these calls
 -- column delay_p90_ns (ns): 90 % of them waited at most this long

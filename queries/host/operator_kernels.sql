@@ -1,20 +1,12 @@
--- question: Which kernels does each operator launch, and how long do they wait between the call and their
---     start?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many rows
+-- question: Which kernels does each operator launch, and how long do they wait for their start?
+-- params trace, top
 -- param operator (text, default all): only operators whose name contains this
--- column trace_id (id): the trace
--- column cpu_op (text): the innermost operator around the launch
--- column name (text): the kernel, copy or fill
--- column class (text): gemm, attention, convolution ... by its name; memcpy or memset
--- column count (count): how often it launched that
--- column gpu_ns (ns): sum of their durations
--- column delay_p50_ns (ns): from the start of the operator to that of the kernel: the middle one of the
---     sorted delays
+-- columns trace_id, cpu_op, name, class, count, gpu_ns
+-- column delay_p50_ns (ns): from the start of the operator to that of the kernel: the median
 -- column delay_max_ns (ns): the longest
 -- column before_call_p50_ns (ns): of that, from the start of the operator to the launch call
 -- column launch_delay_p50_ns (ns): from the start of the call to that of the kernel
--- column queue_wait_p50_ns (ns): from the return of the call to the start of the kernel, not below 0
+-- columns queue_wait_p50_ns
 -- doubts: no_gpu_ops, no_operators, unlinked_gpu_ops, starts_before_launch
 -- HTA: get_aten_op_kernels_and_delay,
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/trace_analysis.py

@@ -1,17 +1,13 @@
 -- question: Which threads were in Python at the same time, and which while the GPU waited for Python?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column pid (id): process
--- column tid (id): thread
--- column launches (count): calls on this thread that enqueued work for a device
+-- params trace
+-- columns trace_id, pid, tid, launches
 -- column python_ns (ns): time for which its innermost slice was a Python frame
 -- column contested_ns (ns): of that, time for which another thread of the process was in Python, too. With
---     the GIL at most one of them ran, but the trace does not tell which, nor whether one only waited or
---     had released the GIL: this is at most what contention can explain
+--     the GIL at most one of them ran, but the trace does not tell which, nor whether one only waited or had
+--     released the GIL: this is at most what contention can explain
 -- column gpu_idle_ns (ns): of python_ns, time for which a device waited because its launching thread was in
 --     Python: on that thread its own work, on others what may have kept it from working
--- column top_frame (text): the frame that took most of python_ns by itself; one that waits (threading,
---     select, queue) holds no GIL
+-- column top_frame (text): the frame with most of python_ns; one that waits (threading, select) holds no GIL
 -- column top_frame_ns (ns): its time
 -- doubts: no_stacks
 -- https://docs.python.org/3/library/threading.html (the GIL)

@@ -1,11 +1,6 @@
 -- question: How deep was each stream's launch queue: on average, at most, and for how long empty or full?
--- param trace (integer, default all): the trace_id to look at
--- param limit (integer, default full_depth): queue depth at which a stream's queue is full and the host must
---     wait; full_depth: estimated per stream from the depth at which its launch calls repeatedly
---     return, counting from 512 launches on
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column stream (id): the stream
+-- params trace, limit
+-- columns trace_id, device_id, stream
 -- column span_ns (ns): from its first launch to its last op's start; the shares are fractions of this
 -- column mean_depth (count): time-weighted mean depth over span_ns
 -- column p50_depth (count): for half of span_ns the queue was not deeper

@@ -1,8 +1,8 @@
 -- question: How long did the host take for each step, and for how much of that did it wait for the device?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column step (text): the profiler step
--- column start_ns (ns): where the host begins it
+-- columns start_ns
 -- column host_ns (ns): how long the host took for it
 -- column waiting_ns (ns): of that, in synchronizations and copies that block
 -- doubts: no_steps, no_runtime_calls

@@ -1,16 +1,10 @@
 -- question: Where does the host wait for the device, and what does each place cost?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many places
--- column trace_id (id): the trace
+-- params trace, top
+-- columns trace_id
 -- column call (text): the call that blocks: a synchronization, or a copy that the host waits for
--- column cpu_op (text): the operator around it; NULL: none
--- column python_line (text): the Python frame around it; NULL: none recorded
--- column count (count): calls
--- column host_ns (ns): time of the host in them
--- column max_ns (ns): the longest
+-- columns cpu_op, python_line, count, host_ns, max_ns
 -- column covered_ns (ns): of host_ns, time in which some device was busy: it was waited for
--- column gpu_idle_ns (ns): time for which a device then waited because the host was in this call, or had not
---     come back from it
+-- column gpu_idle_ns (ns): time for which a device then waited as the host was in it, or not back from it
 -- doubts: no_runtime_calls, no_stacks
 WITH chosen AS (FROM waiting_calls()),
 wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),

@@ -1,10 +1,6 @@
 -- question: Which operators take the most host time, by themselves and with what they call?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many operators
--- column trace_id (id): the trace
--- column name (text): the operator
--- column count (count): calls
--- column self_ns (ns): time in no inner slice: what the operator itself costs the host
+-- params trace, top
+-- columns trace_id, name, count, self_ns
 -- column total_ns (ns): sum of its durations; recursive calls count once
 -- column self_per_call_ns (ns): self_ns over count
 -- column gpu_ops (count): GPU ops that it launched itself (not those of operators inside it)

@@ -1,14 +1,6 @@
 -- question: While the GPU waited for the host, what was the launching thread doing?
--- param trace (integer, default all): the trace_id to look at
--- param kind (text, default all): gpu_active, step or trace: only windows of this kind
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column kind (text): the window's kind: gpu_active, step or trace
--- column name (text): the window's name
--- column start_ns (ns): where the window begins
--- column end_ns (ns): where it ends
--- column cause (text): sync, copy, input, allocation, compilation, launch, launch_latency, runtime, dispatch,
---     python or untraced
+-- params trace, kind
+-- columns trace_id, device_id, kind, name, start_ns, end_ns, cause
 -- column idle_ns (ns): GPU idle time; the causes of a window add up to its host_late_ns exactly
 -- column share_of_window (fraction of the window): idle_ns over the window's length
 -- column gaps (count): gaps to which this cause contributed

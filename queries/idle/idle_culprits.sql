@@ -1,10 +1,7 @@
 -- question: Which host slices keep the GPU waiting, over all gaps?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many culprits
--- column trace_id (id): the trace
--- column cause (text): what the slice is about: python, dispatch, sync, input ...
--- column culprit (text): the innermost host slice while the GPU waited (operator, Python line, runtime call);
---     NULL: none recorded
+-- params trace, top
+-- columns trace_id, cause
+-- column culprit (text): the innermost host slice meanwhile (operator, Python line, runtime call); NULL: none
 -- column gaps (count): gaps to which this slice contributed
 -- column idle_ns (ns): GPU idle time in it, over all devices
 -- column share_of_host_late (fraction of the trace's host-late idle time): idle_ns over it

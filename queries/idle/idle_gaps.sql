@@ -1,17 +1,13 @@
 -- question: Which are the longest gaps on the GPU, what ended each, and what was the host doing?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many gaps
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column start_ns (ns): where the gap begins
+-- params trace, top
+-- columns trace_id, device_id, start_ns
 -- column gap_ns (ns): its length
 -- column idle_class (text): host_late, device or unlinked
 -- column main_cause (text): the cause with the largest part of it (host_late only)
 -- column main_cause_ns (ns): that part
 -- column recoverable_ns (ns): idle time that a host launching in time would save: the gap less launch latency
 --     and the device's own waits; NULL: unknown, as the gap is unlinked
--- column culprit (text): the host slice in which most of the gap passed: operator, Python line, synchronizing
---     call
+-- column culprit (text): the host slice in which most of it passed: operator, Python line, synchronizing call
 -- column ended_by (text): the GPU op that ended it
 -- column cpu_op (text): the operator that launched that op
 -- column python_line (text): the Python frame that did

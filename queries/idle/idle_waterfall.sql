@@ -1,14 +1,8 @@
--- question: From busy to the whole window: which part of a GPU's time is work, and which cause is each idle
---     part?
--- param trace (integer, default all): the trace_id to look at
--- param kind (text, default all): gpu_active, step or trace: only windows of this kind
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column kind (text): the window's kind: gpu_active, step or trace
--- column name (text): the window's name
+-- question: Of a GPU's whole window, which part is work, and which cause has each idle part?
+-- params trace, kind
+-- columns trace_id, device_id, kind, name
 -- column bar (count): place of the bar, from 1: work first, then idle causes, the longest first
--- column part (text): compute, communication, copy, or the cause of idle time: what the host did (host late),
---     device, unlinked, after_last_op
+-- column part (text): compute, communication, copy, what a late host did, device, unlinked, after_last_op
 -- column idle_class (text): host_late, device, unlinked, after_last_op; NULL for work
 -- column part_ns (ns): the bar's height
 -- column until_ns (ns): the bars up to this one; the last is the window's length exactly

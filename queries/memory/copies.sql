@@ -1,21 +1,12 @@
--- question: Which copies cross between host and device, from pageable or pinned memory, and who asks for
---     them?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many rows
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column copy_kind (text): HtoD, DtoH, DtoD, PtoP ...
--- column host_memory (text): pageable, pinned or managed, of the side that is the host's; NULL: neither
---     side is, or the trace does not say (AMD writes only Host)
--- column cpu_op (text): the operator around the call; NULL: none
--- column python_line (text): the Python frame around it; NULL: none recorded
--- column count (count): copies
+-- question: Which copies run between host and device, on pageable or pinned memory, and who asks for them?
+-- params trace, top
+-- columns trace_id, device_id, copy_kind
+-- column host_memory (text): pageable, pinned or managed, of the side that is the host's; NULL: neither side
+--     is, or the trace does not say (AMD writes only Host)
+-- columns cpu_op, python_line, count
 -- column blocking_count (count): those whose call returned only when the copy was done
--- column bytes (bytes): sum; NULL where the trace does not say
--- column total_ns (ns): sum of their durations on the device
--- column bytes_per_s (bytes per second): bytes over total_ns, of the copies that tell their bytes
--- column host_ns (ns): sum of the durations of the calls that asked for them; 0: the calls are not in the
---     trace
+-- columns bytes, total_ns, bytes_per_s
+-- column host_ns (ns): time in the calls that asked for them; 0: the calls are not in the trace
 -- column gpu_idle_ns (ns): time for which a device waited because its launching thread was in such a call
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- A copy from or to pageable memory is staged through a pinned buffer, and blocks the host in most cases:

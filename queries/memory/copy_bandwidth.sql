@@ -1,8 +1,6 @@
 -- question: At what bandwidth did copies run, over time?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column copy_kind (text): HtoD, DtoH, DtoD, PtoP ... or memset
+-- params trace
+-- columns trace_id, device_id, copy_kind
 -- column at_ns (ns): from here on, until the next row of its kind
 -- column copies (count): copies of that kind in progress; 0: none
 -- column bytes_per_s (bytes per second): their bandwidths, summed: each has its bytes over its duration, as

@@ -1,12 +1,10 @@
 -- question: Which adjacent operators pass intermediates through memory, and what would fusing them save?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many pairs
--- column trace_id (id): the trace
--- column device_id (id): the device
+-- params trace, top
+-- columns trace_id, device_id
 -- column first (text): the operator that writes the intermediate
 -- column second (text): the next one on its stream, which reads it
 -- column shapes (JSON): dimensions of the second one's inputs
--- column count (count): how often they follow each other so
+-- columns count
 -- column intermediate_bytes (bytes): written by the first and read back by the second, all times together
 -- column gpu_ns (ns): of both operators
 -- column saved_ns (ns): at most: of each operator's time, the intermediate's share of the bytes that it

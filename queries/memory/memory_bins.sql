@@ -1,13 +1,9 @@
 -- question: Between which bounds was the allocated and reserved memory, over time?
--- param trace (integer, default all): the trace_id to look at
--- param bins (integer, default 1000): into how many bins of equal length to cut the time in which allocations
---     were recorded
--- column trace_id (id): the trace
--- column device_type (id): c10::DeviceType: 0 CPU, 1 CUDA or ROCm ...
--- column device_id (id): the device of that type
+-- params trace
+-- param bins (integer, default 1000): into how many equal bins to cut the time with recorded allocations
+-- columns trace_id, device_type, device_id
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
--- column at_ns (ns): where the bin starts
--- column end_ns (ns): where it ends
+-- columns at_ns, end_ns
 -- column min_allocated_bytes (bytes): the least that was allocated in it, as the allocator counts
 -- column max_allocated_bytes (bytes): the most; the largest is memory_peak's peak_bytes
 -- column min_reserved_bytes (bytes): the least that the caching allocator held

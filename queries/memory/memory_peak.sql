@@ -1,14 +1,11 @@
 -- question: When was allocated memory at its peak, and which operators had allocated the live memory?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param top (integer, default 20): how many operators of a device
--- column trace_id (id): the trace
--- column device_type (id): c10::DeviceType: 0 CPU, 1 CUDA or ROCm ...
--- column device_id (id): the device of that type
+-- columns trace_id, device_type, device_id
 -- column peak_at_ns (ns): when the most was allocated, for the first time
 -- column peak_bytes (bytes): how much, as the allocator counts
--- column reserved_bytes (bytes): held by the caching allocator then
--- column operator (text): the operator that allocated; `before recording` is what was live when recording
---     began
+-- columns reserved_bytes
+-- column operator (text): the operator that allocated; `before recording`: live when recording began
 -- column tensors (count): allocations of it that were live at the peak
 -- column live_bytes (bytes): how much these take; a device's rows add up to the peak (over all operators)
 -- doubts: no_memory_events

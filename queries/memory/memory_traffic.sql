@@ -1,12 +1,6 @@
 -- question: How many bytes were copied, in which direction, and how fast?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column copy_kind (text): HtoD, DtoH, DtoD, PtoP ... or memset
--- column count (count): copies
--- column bytes (bytes): sum; NULL where the trace does not say
--- column total_ns (ns): sum of their durations
--- column bytes_per_s (bytes per second): bytes over total_ns, of the copies that tell their bytes
+-- params trace
+-- columns trace_id, device_id, copy_kind, count, bytes, total_ns, bytes_per_s
 -- doubts: no_copies
 SELECT
     trace_id, device_id, copy_kind, count(*) AS count, sum(bytes)::BIGINT AS bytes,

@@ -1,18 +1,14 @@
 -- question: How many bytes does each operator move by its shapes, and how fast?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many operators
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column operator (text): the operator
--- column kind (text): the kind of work: mm, convolution, attention, normalization, elementwise, reduction,
---     copy ...
--- column calls (count): how often
+-- params trace, top
+-- columns trace_id, device_id, operator
+-- column kind (text): mm, convolution, attention, normalization, elementwise, reduction, copy ...
+-- columns calls
 -- column read_bytes (bytes): of its inputs, each read once; not of where the result goes (out=). A Triton
 --     kernel is taken to write its last tensor and read the others; where it works in place, it reads all
 -- column written_bytes (bytes): of its outputs, each written once; in place, its first tensor
 -- column gpu_ns (ns): sum over calls of the union of each call's GPU ops
 -- column gb_per_s (10^9 bytes per second): bytes over gpu_ns; more than the memory's where caches serve
--- column share_of_bandwidth (fraction of the device's memory bandwidth): gb_per_s over it; NULL: unknown
+-- columns share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 WITH work AS (FROM operator_time WHERE trace_id = coalesce(getvariable('trace'), trace_id))
 SELECT

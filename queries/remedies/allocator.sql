@@ -20,17 +20,12 @@
 -- check: tracekit query allocator_calls after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line, module or operator that empties the cache; NULL: the run as a whole
 -- column detail (text): why: the cache is emptied, or blocks are freed to allocate others
 -- column target (text): host: the call's own time and its wait
--- column event_id (id): the call
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_runtime_calls, no_stacks
 -- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture. Where
 -- none is freed, the cache grows only until it holds what the loop needs. An early call that takes far longer

@@ -18,16 +18,11 @@
 -- check: tracekit query copies after.json; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- params trace
+-- columns trace_id, place
 -- column detail (text): what is copied, and how many bytes at most
 -- column target (text): host: the operator that copies, or its call alone; op: the copy on the device
--- column event_id (id): the operator or call, or the copy
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: of each run of copies the first stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
 WITH few AS MATERIALIZED (

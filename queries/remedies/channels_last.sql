@@ -20,18 +20,12 @@
 -- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html#tensor-layout
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line around the launch; without stacks, the module or the outermost
 --     operator; NULL: the trace does not link the kernel to a launch
 -- column detail (text): the kernel that takes most time
--- column target (text): op: a GPU op
--- column event_id (id): the kernel
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns target, event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- cuDNN's nchwToNhwcKernel and nhwcToNchwKernel; MIOpen's batched_transpose_32x32_half:
 -- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/gpu_batched_transpose_kernel/batched_transpose.cpp

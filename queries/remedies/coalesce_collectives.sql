@@ -19,16 +19,11 @@
 -- sources: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 --     https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- params trace
+-- columns trace_id, place
 -- column detail (text): the type, and the largest message of the place
 -- column target (text): host: the operator of a collective; op: its kernel
--- column event_id (id): the operator or launch call, or the kernel
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it; of each run the first collective stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
 -- Time of a message is latency plus bytes over bandwidth.

@@ -18,17 +18,12 @@
 -- check: tracekit query copies after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/tensor_view.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- params trace
+-- columns trace_id, place
 -- column detail (text): the operator that copies, and the shape that takes most time
 -- column target (text): call: the copy with its GPU ops
 -- column event_id (id): the copy's aten::clone
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long the host takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- contiguous() and reshape() copy only what is not in order: aten::contiguous, aten::clone, aten::copy_, each
 -- in the one before it. On the stream, a product or attention comes right before or after such copies. Those

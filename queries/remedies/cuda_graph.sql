@@ -20,17 +20,14 @@
 -- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): NULL: the run as a whole, between the places where the host waits for the device
 -- column detail (text): NULL
 -- column target (text): cuda-graph: the change of that name
--- column event_id (id): the launch call
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
+-- columns event_id, pid, tid, start_ns
 -- column dur_ns (ns): how long the host worked since the thread's launch before, and in it
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns factor
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 WITH launched AS (
     SELECT trace_id, launch_id, any_value(k.name) AS kernel

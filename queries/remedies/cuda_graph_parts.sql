@@ -24,17 +24,16 @@
 -- check: tracekit query graph_replays after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#partial-network-capture
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.make_graphed_callables.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): where the host waits at the stretch's end
 -- column detail (text): the launches of such a stretch
 -- column target (text): overhead: the launch, dispatch and Python between its launches
 -- column event_id (id): the launch call after which a stretch begins
--- column pid (id): the process
--- column tid (id): the thread
+-- columns pid, tid
 -- column start_ns (ns): where the stretch's first launch returns
 -- column dur_ns (ns): from there to the return of its last launch
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns factor
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- A run whose waits are all at one place has one kind of stretch: the remedy cuda-graph is about that.
 WITH launched AS (

@@ -18,20 +18,17 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- params trace
+-- columns trace_id, place
 -- column detail (text): the operator
 -- column target (text): call: its own time and its wait, and the copy that it asks for
 -- column event_id (id): the operator
--- column pid (id): the process
--- column tid (id): the thread
+-- columns pid, tid
 -- column start_ns (ns): where a call that waits in it begins
 -- column dur_ns (ns): how long the call takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
--- The size of what a mask selects is known only when the device has computed it; indexing with a mask calls
--- nonzero.
+-- Only the device knows the size of what a mask selects; indexing with a mask calls nonzero.
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns,
            has(traits, 'data_dependent_size') AS is_sized

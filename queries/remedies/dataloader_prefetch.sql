@@ -19,17 +19,12 @@
 -- check: tracekit query data_loading after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
 -- column detail (text): how many of the fetches there wait
 -- column target (text): wait: for the workers
--- column event_id (id): the fetch
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of the wait: 0
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_stacks
 WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices

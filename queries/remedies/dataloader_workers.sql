@@ -20,16 +20,13 @@
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
 --     https://docs.pytorch.org/docs/stable/data.html#disable-automatic-batching
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
 -- column detail (text): how many workers would keep up: loading over the rest of a step, rounded up
 -- column target (text): host: loading
 -- column event_id (id): the fetch: the data loader's annotation, else its frame
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: taking a batch that is loaded
 -- doubts: no_stacks
 -- A data loader without workers loads and collates in the thread that asks for the batch:

@@ -25,17 +25,12 @@
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-concurrent-execution
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line around it, else the module; NULL: neither was recorded
 -- column detail (text): what it waits for, and whether a copy to the host came before
 -- column target (text): host: the call's own time and its wait
--- column event_id (id): the call
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- A call that no operator makes is the program's. Not in the loop are those with no launch of their thread
 -- before them or after them (the profiler waits where it begins and ends), and those next to a graph's

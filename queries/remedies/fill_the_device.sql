@@ -21,23 +21,16 @@
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://arxiv.org/abs/2301.03598
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line around the launch; without stacks, the module or the outermost
 --     operator; of a kernel without a launch, its name
 -- column detail (text): the kernel and its blocks that take most time
--- column target (text): op: a GPU op
--- column event_id (id): the kernel
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left if all SMs work all the time, but not less than a
---     launch takes
+-- columns target, event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): what is left if all SMs work all the time, or a launch
 -- doubts: no_gpu_ops, absurd_duration, no_stacks
--- A grid of fewer blocks than SMs, or one of few waves whose last is nearly empty, of products, convolutions
--- and attention: their work can be cut otherwise, or grows with the batch. Kernels shorter than a launch do
--- not gain from blocks.
+-- Grids of fewer blocks than SMs, or of few waves whose last is nearly empty, whose work can be cut otherwise
+-- or grows with the batch. Kernels shorter than a launch do not gain from blocks.
 WITH grid AS (
     SELECT *, CASE WHEN blocks < sm_count THEN blocks / sm_count
         WHEN waves > 1 THEN waves / ceil(waves) END AS filled

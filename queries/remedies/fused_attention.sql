@@ -22,17 +22,13 @@
 -- sources:
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://arxiv.org/abs/2205.14135
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around the softmax; without stacks, the module or the outermost
---     operator
+-- params trace
+-- columns trace_id
+-- column place (text): the Python line around the softmax; without stacks, the module or an operator
 -- column detail (text): the shape of the scores
--- column target (text): op: a GPU op
+-- columns target
 -- column event_id (id): a GPU op of the products, of the softmax, or of what works on the scores between them
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left: both products' FLOPs, or reading query, key and
 --     value and writing the output, at the share of the roofs that the products reach now
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks

@@ -25,20 +25,14 @@
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around the first piece; without stacks, the module or the outermost
---     operator
+-- params trace
+-- columns trace_id
+-- column place (text): the Python line around the first piece; without stacks, the module or an operator
 -- column detail (text): the operator that does the same, and the shape that takes most time
 -- column target (text): op: a GPU op; host: a piece's dispatch and launch
--- column event_id (id): the GPU op or the operator
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): of a GPU op, what is left if only the first input and the last
---     output pass through memory, but not less than the shortest piece takes; of the host's work for all
---     pieces but the last, 0
+-- columns event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): of a GPU op, what is left if only first input and last output
+--     pass through memory, at least the shortest piece; of the host's work for all but the last piece, 0
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them.
 -- https://docs.pytorch.org/docs/stable/nn.functional.html

@@ -23,17 +23,12 @@
 -- check: tracekit query python_time after.json; tracekit diff before.json after.json
 -- sources: https://docs.python.org/3/library/gc.html
 --     https://github.com/pytorch/pytorch/pull/161209
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself
 -- column detail (text): how many collections, and the longest
 -- column target (text): host: the collection
--- column event_id (id): the collection
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_stacks
 -- A call of gc.collect() is a frame of the stack. Collections that Python starts itself are recorded, as
 -- `Python GC`, with stacks and _ExperimentalConfig(record_python_gc_info=True).

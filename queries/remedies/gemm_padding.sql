@@ -17,16 +17,10 @@
 -- check: tracekit query roofline after.json; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://developer.nvidia.com/blog/optimizing-gpu-performance-tensor-cores/
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- params trace
+-- columns trace_id, place
 -- column detail (text): the factors' shapes that take most time, and the multiple to pad sizes to
--- column target (text): op: a GPU op
--- column event_id (id): the kernel
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left if the padded product runs at the rate of the
 --     aligned product of this trace whose sizes are nearest; without one near enough there is no row
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks

@@ -17,18 +17,13 @@
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler_profiling_torch_compile.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
 --     https://docs.pytorch.org/tutorials/intermediate/torch_compile_tutorial.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the line at which compiled code resumes; where the stack does not tell it, the region;
 --     of recompilation, the line or operator around it
 -- column detail (text): the compiled region, or: compiles again
 -- column target (text): host: guards and prologue of a region inside another one; compilation that recurs
--- column event_id (id): the slice
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_compiled_code, no_stacks
 -- A region covers all that its rewritten bytecode runs, so what resumes after a graph break is a region
 -- inside it.

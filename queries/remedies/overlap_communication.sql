@@ -20,18 +20,12 @@
 -- sources: https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://arxiv.org/abs/2006.15704
 --     https://arxiv.org/abs/2304.11277
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the collective's type and group
 -- column detail (text): how many there are, and the largest message
--- column target (text): op: the collective's kernel
--- column event_id (id): the kernel
--- column pid (id): the process that launched it
--- column tid (id): the thread that launched it
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it: all but the part of its exposed time that
---     compute of its step could hide
+-- columns target, event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): what is left: all but what its step's compute could hide
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, unlinked_gpu_ops
 -- Gradients are reduced in buckets while the backward pass goes on. The last bucket has nothing to hide
 -- behind. Sharded parameters are gathered ahead of use (FSDP).

@@ -21,16 +21,15 @@
 -- sources: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
 --     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the Python line that asks for the copy; without stacks, the module or operator
 -- column detail (text): the size of the largest, and what is wrong
 -- column target (text): host, wait: the call, and the synchronization that follows it; op: the copy
 -- column event_id (id): the copy
--- column pid (id): the process
--- column tid (id): the thread
+-- columns pid, tid
 -- column start_ns (ns): where the call, the synchronization or the copy begins
--- column dur_ns (ns): how long it takes
+-- columns dur_ns
 -- column factor (fraction of the time taken): what is left of it: the call takes as long as a launch, nothing
 --     waits, and the copy runs at the rate of the largest pinned copy of its direction, if the trace has one
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks

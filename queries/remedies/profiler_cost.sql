@@ -18,18 +18,16 @@
 -- check: tracekit capture WORKLOAD -o after.json; tracekit query capture_facts after.json
 -- sources: https://docs.pytorch.org/docs/stable/profiler.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): NULL: the run as a whole
 -- column detail (text): how much longer a step takes, and what was recorded beside operators
 -- column target (text): host: all work of a thread
 -- column event_id (id): the first step
--- column pid (id): the process
--- column tid (id): the thread
+-- columns pid, tid
 -- column start_ns (ns): where the trace begins
--- column dur_ns (ns): how long it lasts
--- column factor (fraction of the time taken): what is left of it: a step's time without the profiler over
---     that with it
+-- columns dur_ns
+-- column factor (fraction of the time taken): what is left: a step's time unprofiled over profiled
 -- doubts: no_steps
 -- Only `tracekit capture` measures both; the steps in the trace have to show it, too. Neither operators nor
 -- calls tell what recording them cost.

@@ -16,21 +16,16 @@
 -- check: tracekit query python_time after.json; python -m cProfile SCRIPT
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.python.org/3/library/profile.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the function, by its file and first line
 -- column detail (text): its own time in a call, and how many calls there are
 -- column target (text): host: a stretch of its own work
 -- column event_id (id): the call of the function
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns pid, tid, start_ns, dur_ns, factor
 -- doubts: no_stacks
--- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and of
--- built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a
--- noticeable share of the run.
+-- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
+-- built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a noticeable share.
 WITH RECURSIVE span AS (
     SELECT s.trace_id, coalesce(any_value(w.end_ns - w.start_ns), any_value(s.end_ns - s.start_ns)) AS ns
     FROM trace_span AS s

@@ -23,17 +23,11 @@
 -- check: tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/amp.html#torch.autocast
 --     https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- params trace
+-- columns trace_id, place
 -- column detail (text): the types, and the shape of the weights that take most time
 -- column target (text): call: the cast with its GPU ops
--- column event_id (id): the cast
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long the host takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_shapes, no_stacks
 -- A weight: cast inside a linear layer or a convolution, with the shape of its weight or bias and not of its
 -- input. It has not changed where the trace has no backward pass and no optimizer, or where the same module

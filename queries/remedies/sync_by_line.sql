@@ -21,17 +21,11 @@
 -- check: tracekit diff before.json after.json; tracekit query sync_points after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- params trace
+-- columns trace_id, place
 -- column detail (text): the operator that waits, or that a tensor is printed
 -- column target (text): host: the call's own time and its wait
--- column event_id (id): the call
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it: 0
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it.
 -- Those in operators whose result's size depends on values are another remedy's, except in a print.

@@ -27,18 +27,12 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html
 --     https://arxiv.org/abs/1710.03740
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param latency_percent (integer, default thresholds().latency_percent): a product that reaches less of its
 --     roof is left out: it would gain little
--- column trace_id (id): the trace
--- column place (text): the Python line around it; without stacks, the module or the outermost operator
+-- columns trace_id, place
 -- column detail (text): the format to take, and the factors' shapes that take most time
--- column target (text): op: a GPU op
--- column event_id (id): the kernel
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left if it reaches the same share of the faster peak,
 --     but never less than reading its inputs and writing its output takes
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks

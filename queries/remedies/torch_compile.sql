@@ -22,18 +22,14 @@
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler.html
 --     https://docs.pytorch.org/tutorials/recipes/regional_compilation.html
 --     https://docs.pytorch.org/assets/pytorch2-2.pdf
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the outermost module; NULL: the run as a whole, where no modules were recorded
 -- column detail (text): NULL
--- column target (text): overhead: the host's work between launches, and launches of GPU ops that vanish;
---     op: a GPU op that hands its result to the next one, or takes it from the one before
+-- column target (text): overhead: the host's work between launches, and launches of GPU ops that vanish; op:
+--     a GPU op that hands its result to the next one, or takes it from the one before
 -- column event_id (id): the module or operator around it, or the GPU op
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column factor (fraction of the time taken): what is left of it
+-- columns pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
 WITH named AS (

@@ -20,20 +20,14 @@
 --     collective_skew job.duckdb
 -- sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html
 --     https://arxiv.org/abs/2505.05713
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column place (text): the rank that comes last; of one rank alone, the collective's type and group
 -- column detail (text): in how many collectives, or that it is an estimate
--- column target (text): op: the collective's kernel
--- column event_id (id): the kernel
--- column pid (id): the process that launched it
--- column tid (id): the thread that launched it
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: the time on the wire
 -- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
--- With several ranks, the wait is measured as in collective_skew; with one, it is estimated as in
--- collective_waits.
+-- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits.
 WITH met AS (
     SELECT trace_id, event_id, rank, dur_ns, min(dur_ns) OVER same AS wire_ns,
            arg_min(rank, dur_ns) OVER same AS late_rank,

@@ -1,12 +1,9 @@
 -- question: What limits each GPU op?
--- param trace (integer, default all): the trace_id to look at
--- param latency_percent (integer, default thresholds().latency_percent): an op that reaches less of both
---     roofs is limited by latency
+-- params trace, latency_percent
 -- param short_ns (integer, default thresholds().launch_floor_ns): so is one of unknown work that is shorter
--- column trace_id (id): the trace
+-- columns trace_id
 -- column event_id (id): the GPU op; rows are in the order of device_work
--- column cause (text): communication, copy, math, memory-bandwidth, latency, or math-or-memory where the
---     trace does not tell which of the two
+-- column cause (text): communication, copy, math, memory-bandwidth, latency, or math-or-memory: not told
 -- column known_by (text): what tells the cause: kind (communication and copies), roofline (the operator's
 --     work, and the device's peaks), duration, class (elementwise work, normalizations, reductions and copies
 --     are limited by memory), sibling (the same kernel on the same grid, for about as long, has a roofline),

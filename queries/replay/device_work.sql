@@ -1,14 +1,10 @@
 -- question: What did each device do, and who launched it?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column event_id (id): the GPU op
--- column device_id (id): the device
--- column stream (id): the stream
+-- params trace
+-- columns trace_id, event_id, device_id, stream
 -- column start_ns (ns): where it starts, by the device's clock
--- column dur_ns (ns): how long it takes
+-- columns dur_ns
 -- column launch_id (id): the call that launched it; NULL: not in the trace
--- column pid (id): the launching process
--- column tid (id): the launching thread
+-- columns pid, tid
 -- column launch_start_ns (ns): where the call begins
 -- column launch_end_ns (ns): where it ends
 -- column is_graph (boolean): the call launched a graph

@@ -1,12 +1,8 @@
 -- question: What are these events, and where in the program do they come from?
--- param trace (integer, default all): the trace_id to look at
--- param events (text, default ''): event_ids, separated by commas
--- column trace_id (id): the trace
--- column event_id (id): the event
--- column name (text): its name
--- column cpu_op (text): the operator around it, or around the launch of a GPU op; NULL: none
+-- params trace, events
+-- columns trace_id, event_id, name, cpu_op
 -- column module (text): the module around it; NULL: none recorded
--- column python_line (text): the Python frame around it; NULL: none recorded
+-- columns python_line
 -- doubts: no_stacks, no_modules, unlinked_gpu_ops
 WITH given AS (
     SELECT trace_id, event_id, name, event_kind(category, name) AS kind

@@ -1,9 +1,6 @@
 -- question: On which track of a viewer do these events lie?
--- param trace (integer, default all): the trace_id to look at
--- param events (text, default ''): event_ids, separated by commas
--- column trace_id (id): the trace
--- column event_id (id): the event
--- column name (text): its name
+-- params trace, events
+-- columns trace_id, event_id, name
 -- column pid (id): its process, or what the profiler gives as one; negative where the trace has a text
 -- column tid (id): its thread or stream; negative where the trace has a text
 -- doubts: no_category

@@ -1,10 +1,8 @@
 -- question: Which GPU ops would move fewer bytes if adjacent operators were fused?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param pattern (text, default '*'): a glob pattern that both operators' names match; case does not matter
--- column trace_id (id): the trace
--- column event_id (id): the GPU op
--- column saved_share (fraction of its time): the intermediates' share of the bytes that its operator moves,
---     by shapes
+-- columns trace_id, event_id
+-- column saved_share (fraction of its time): of its operator's bytes, by shapes, the intermediates' share
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
 WITH pair AS (FROM fusable_pair WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 side AS (

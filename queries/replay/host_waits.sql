@@ -1,16 +1,11 @@
 -- question: Which calls of the host wait for a device, and for what?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column event_id (id): the call
+-- params trace
+-- columns trace_id, event_id
 -- column call (text): its name
 -- column cause (text): sync, or allocation for calls that wait only sometimes
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
--- column scope (text): device (all that was launched), stream (what was launched to one), event (what was
---     launched before one was recorded) or maybe (it waits where its end follows that of the device's last
---     op)
+-- columns pid, tid, start_ns, dur_ns
+-- column scope (text): device (all launched), stream (what was launched to one), event (what was launched
+--     before one was recorded) or maybe (it waits if its end follows that of the device's last op)
 -- column stream (id): the stream waited for; NULL: the trace does not say
 -- column until_ns (ns): work launched before is waited for
 -- doubts: no_runtime_calls, absurd_duration

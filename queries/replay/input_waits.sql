@@ -1,11 +1,6 @@
 -- question: Where does a thread fetch data that other processes load?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column event_id (id): the fetch
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- params trace
+-- columns trace_id, event_id, pid, tid, start_ns, dur_ns
 -- doubts: no_data_loading
 SELECT trace_id, event_id, pid, tid, start_ns, dur_ns
 FROM slices

@@ -1,10 +1,8 @@
 -- question: Which GPU ops have a class that matches a pattern?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param pattern (text, default '*'): a glob pattern of the class: gemm, attention, convolution,
 --     normalization, reduction, elementwise, copy, communication, triton, memcpy, memset or other
--- column trace_id (id): the trace
--- column event_id (id): the GPU op
--- column class (text): its class, by its name
+-- columns trace_id, event_id, class
 -- doubts: no_gpu_ops
 SELECT trace_id, event_id, class FROM gpu_ops
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)

@@ -1,7 +1,6 @@
 -- question: Which GPU ops have the same name?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column event_id (id): the GPU op
+-- params trace
+-- columns trace_id, event_id
 -- column name_id (id): a number that ops of one name share, from 1
 -- doubts: no_gpu_ops
 SELECT trace_id, event_id, dense_rank() OVER (PARTITION BY trace_id ORDER BY name) AS name_id

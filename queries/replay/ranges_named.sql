@@ -1,12 +1,7 @@
 -- question: Where on the host are the annotated ranges of a name?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param range (text, default ''): the ranges' name
--- column trace_id (id): the trace
--- column name (text): their name
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where the range begins
--- column dur_ns (ns): how long it takes on the host
+-- columns trace_id, name, pid, tid, start_ns, dur_ns
 -- doubts: no_annotations
 SELECT trace_id, name, pid, tid, start_ns, dur_ns
 FROM annotations

@@ -1,13 +1,8 @@
 -- question: Which steps does a run consist of, or which ranges if no steps are marked?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column kind (text): step, for the profiler's steps; phase, for the outermost ranges of the thread that
---     launches most
--- column name (text): its name
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where the host begins it
--- column dur_ns (ns): how long the host takes
+-- params trace
+-- columns trace_id
+-- column kind (text): step (the profiler's), or phase (outermost ranges of the thread that launches most)
+-- columns name, pid, tid, start_ns, dur_ns
 -- doubts: no_steps, no_annotations
 WITH step AS (
     SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps

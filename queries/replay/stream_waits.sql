@@ -1,14 +1,12 @@
 -- question: Where does one stream wait for another?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column event_id (id): the call that makes a stream wait
--- column pid (id): the process
--- column tid (id): the thread
+-- columns pid, tid
 -- column start_ns (ns): where the call begins: what the stream is given later waits
 -- column stream (id): the stream that waits; NULL: the trace does not say (cuda_sync events tell it)
 -- column wait_on_stream (id): the stream that is waited for; NULL: the trace does not say
--- column until_ns (ns): what that stream was given before this instant is waited for; NULL: the trace does
---     not say
+-- column until_ns (ns): what that stream was given before this is waited for; NULL: the trace does not say
 -- doubts: no_runtime_calls
 SELECT
     c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, any_value(w.stream) AS stream,

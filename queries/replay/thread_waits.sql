@@ -1,12 +1,8 @@
 -- question: Where does a thread only wait: for a lock, a queue, a socket, or a time to pass?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column event_id (id): the outermost frame that only waits
--- column name (text): its name
--- column pid (id): the process
--- column tid (id): the thread
--- column start_ns (ns): where it begins
--- column dur_ns (ns): how long it takes
+-- columns name, pid, tid, start_ns, dur_ns
 -- doubts: no_stacks
 WITH waiting AS (
     SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns, end_ns FROM slices

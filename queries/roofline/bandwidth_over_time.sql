@@ -1,16 +1,12 @@
 -- question: What memory bandwidth do operators reach by their shapes, over time?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param bins (integer, default 1000): into how many equal parts to cut each device's GPU-active span
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column start_ns (ns): where the part begins
+-- columns trace_id, device_id, start_ns
 -- column end_ns (ns): where it ends; the last part may be shorter
 -- column known_ns (ns): time of GPU ops in it of operators whose bytes are known; parts without are left out
--- column bytes (bytes): what these operators read and write, each tensor once, in proportion to their time in
---     the part
--- column bytes_per_s (bytes per second): bytes over the part's length; more than the memory's where caches
---     serve
--- column share_of_bandwidth (fraction of the device's memory bandwidth): bytes_per_s over it; NULL: unknown
+-- column bytes (bytes): what these operators read and write, each tensor once, by their time in the part
+-- column bytes_per_s (bytes per second): bytes over its length; more than the memory's where caches serve
+-- columns share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 WITH span AS MATERIALIZED (
     SELECT trace_id, device_id, start_ns AS first_ns, end_ns AS last_ns,

@@ -1,10 +1,6 @@
 -- question: What share of the device's peak does each step reach (MFU)?
--- param trace (integer, default all): the trace_id to look at
--- param kind (text, default all): gpu_active, step or trace: only windows of this kind
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column kind (text): the window's kind: gpu_active, step or trace
--- column name (text): the window's name
+-- params trace, kind
+-- columns trace_id, device_id, kind, name
 -- column span_ns (ns): its length
 -- column device (text): the device's name in the trace
 -- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: those
@@ -13,10 +9,9 @@
 -- column tflop_per_s (10^12 operations per second): flops over span_ns
 -- column share_of_peak (fraction of the dense peak): time that flops would take at the peaks of their
 --     formats, over span_ns; NULL: peaks unknown
--- column share_counted (fraction of kernel time): of the kernels counted for the window, time of those
---     whose operator's FLOPs are known; the others add no FLOPs
--- column captured_flops (floating-point operations): those of graph replays among flops, by the operators
---     and shapes of the graph's capture
+-- column share_counted (fraction of kernel time): of the kernels counted for the window, time of those whose
+--     operator's FLOPs are known; the others add no FLOPs
+-- column captured_flops (floating-point operations): of flops, those of graph replays, by their capture
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work
 -- done, recomputation included (there: hardware FLOPs utilization).

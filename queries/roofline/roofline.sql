@@ -1,20 +1,12 @@
--- question: How fast did each operator work, how fast could the device have done it, and which roof limits
---     it?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many rows
--- param latency_percent (integer, default thresholds().latency_percent): an operator that reaches less of
---     both roofs is limited by latency
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column operator (text): the operator that does the work
+-- question: How fast did each operator work, how fast could the device, and which roof limits it?
+-- params trace, top, latency_percent
+-- columns trace_id, device_id, operator
 -- column shapes (JSON): dimensions of its inputs
 -- column known_from (text): where operator and shapes are known from: call (the host's own) or capture (the
 --     kernels are of a graph's replays, operator and shapes of the graph's capture)
--- column format (text): the number format whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64,
---     int8 ...
+-- column format (text): whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
 -- column calls (count): how often; of a capture, how often replays ran it
--- column gpu_ns (ns): sum over calls of the union of each call's GPU ops; of a capture, the sum of its
---     kernels
+-- column gpu_ns (ns): sum over calls of the union of a call's GPU ops; of a capture, the sum of its kernels
 -- column flops (floating-point operations): of all calls, by shapes. A multiply-add counts as two; a
 --     convolution's backward pass as one forward pass for each wanted gradient of input and weight, the
 --     bias's as none; normalization as 8 an element, twice that backward; softmax as 5; else one an element
@@ -24,11 +16,9 @@
 -- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; more than the memory's where caches serve
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown
 -- column memory_ns (ns): moved_bytes over the device's memory bandwidth; NULL: unknown
--- column bound (text): math or memory, the roof that takes longer; latency where both are far below the time
---     taken; NULL: peaks unknown
+-- column bound (text): math or memory, the longer roof; latency: both far below the time; NULL: peaks unknown
 -- column share_of_roof (fraction of the time taken): the longer of math_ns and memory_ns over gpu_ns
--- column peak_tflop_per_s (10^12 operations per second): the device's dense peak for the format; NULL:
---     unknown
+-- column peak_tflop_per_s (10^12 operations per second): the device's dense peak for it; NULL: unknown
 -- column memory_gb_per_s (10^9 bytes per second): the bandwidth of the device's memory; NULL: unknown
 -- column kernel (text): the first GPU op of its longest call
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops

@@ -1,6 +1,5 @@
--- question: How fast was each point of a sweep, against a baseline and its own spread, and what did its trace
---     show?
--- param trace (integer, default all): the trace_id to look at
+-- question: How fast was each point of a sweep, against a baseline, and what did its trace show?
+-- params trace
 -- param baseline (text, default first): the workload that speed-ups are over
 -- column trace_id (id): its trace; of a point that was tried again, the latest
 -- column workload (text): the workload
@@ -18,10 +17,8 @@
 -- column spread (fraction of step_ns): between a quarter and three quarters of the sorted rounds
 -- column rounds (count): rounds in which it took turns with the other variants of its shape
 -- column rows_per_s (rows per second): batch times seq over step_ns
--- column host_ns (ns): until the host had issued the step's work, without the profiler; NULL on a CPU, which
---     computes meanwhile
--- column speedup (baseline's time over its own): the median over rounds; NULL where the baseline was not in
---     them
+-- column host_ns (ns): until the step's work was issued, unprofiled; NULL on a CPU, which computes meanwhile
+-- column speedup (baseline's time over its own): the median over rounds; NULL: the baseline was in none
 -- column speedup_low (baseline's time over its own): a quarter of the rounds are below
 -- column speedup_high (baseline's time over its own): three quarters are below
 -- column profiled_step_ns (ns): a step under the profiler

@@ -1,18 +1,14 @@
 -- question: Which kernels did each annotated range of the code launch, and what did they cost?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many rows
+-- params trace, top
 -- param annotation (text, default all): only ranges whose name contains this
--- column trace_id (id): the trace
+-- columns trace_id
 -- column annotation (text): the range (record_function, profiler step, optimizer ...)
--- column name (text): the kernel, copy or fill
--- column class (text): gemm, attention, convolution ... by its name; memcpy or memset
+-- columns name, class
 -- column count (count): how often a range of that name launched it: its thread began the call inside the
 --     range, on whichever stream and however late it ran
--- column gpu_ns (ns): sum of their durations
--- column exposed_ns (ns): of that, all of compute kernels, and of communication and copies what no compute
---     kernel of the device covers
--- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over the sum of all its kernels,
---     copies and fills
+-- columns gpu_ns
+-- column exposed_ns (ns): of that, all compute, and of communication and copies what no compute kernel covers
+-- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over that of all it launched
 -- column innermost_count (count): of count, those launched with no other annotated range in between
 -- column innermost_ns (ns): of gpu_ns, the same: over all annotations this counts each op once
 -- doubts: no_gpu_ops, no_annotations, unlinked_gpu_ops, absurd_duration

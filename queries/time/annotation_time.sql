@@ -1,13 +1,12 @@
 -- question: What did each annotated range of the code cost on the host and on the GPU?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column name (text): the annotation (record_function, profiler step, optimizer, data loader ...)
--- column count (count): how often it was entered on the host
+-- columns count
 -- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once
 -- column gpu_ops (count): kernels, copies and fills launched inside it by its own thread
--- column gpu_ns (ns): sum of their durations
--- column device_span_ns (ns): sum of its shadow's durations on the device's streams (gpu_user_annotation);
---     NULL where the trace has none
+-- columns gpu_ns
+-- column device_span_ns (ns): sum of its shadow's durations on the device (gpu_user_annotation); NULL: none
 -- doubts: no_annotations, unlinked_gpu_ops
 WITH host AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM annotations

@@ -1,7 +1,6 @@
 -- question: Which second of a trace is each device busiest in?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column device_id (id): the device
+-- params trace
+-- columns trace_id, device_id
 -- column start_ns (ns): where the second begins: a whole number of seconds after the device's first GPU op
 -- column end_ns (ns): where it ends, not after the device's last op
 -- column ops_ns (ns): sum of the GPU ops that begin in it

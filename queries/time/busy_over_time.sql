@@ -1,11 +1,7 @@
 -- question: What share of the time was each device busy, over time?
--- param trace (integer, default all): the trace_id to look at
--- param bins (integer, default thresholds().drawn_bins): into how many equal parts the GPU-active span is
---     divided
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column start_ns (ns): where the part begins
--- column end_ns (ns): where it ends
+-- params trace
+-- param bins (integer, default thresholds().drawn_bins): parts of the GPU-active span, of equal length
+-- columns trace_id, device_id, start_ns, end_ns
 -- column busy_ns (ns): the union of the device's ops in it
 -- column busy_share (fraction of the part): busy_ns over its length
 -- doubts: no_gpu_ops

@@ -1,13 +1,10 @@
 -- question: Which kinds of work ran on the GPU at the same time, and for how long?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column device_id (id): the device
+-- params trace
+-- columns trace_id, device_id
 -- column classes (list of text): kernel classes, memcpy and memset that ran at once; empty: the GPU was idle
--- column overlap (text): compute, communication or copy alone, an overlap of these (compute + communication
---     ...), or idle
+-- column overlap (text): compute, communication, copy, several of them (compute + communication) or idle
 -- column covered_ns (ns): time covered by exactly these; the rows of a device add up to its GPU-active span
--- column share_of_active (fraction of the GPU-active span): covered_ns over first GPU op's start to last
---     one's end
+-- column share_of_active (fraction of the GPU-active span): covered_ns over first op's start to last end
 -- doubts: no_gpu_ops, absurd_duration, stream_overlap
 WITH running AS (
     SELECT {'trace_id': trace_id, 'device_id': o.device_id} AS key,

@@ -1,34 +1,21 @@
 -- question: What do a mixture of experts' kernels and its exchange of tokens take, and how even are they?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many rows
--- column trace_id (id): the trace
--- column device_id (id): the device
+-- params trace, top
+-- columns trace_id, device_id
 -- column part (text): experts (their products, or the whole layer fused), routing (choosing experts, sorting
 --     tokens by expert, preparing the products, summing up) or exchange (tokens sent between devices)
 -- column part_share (fraction of summed kernel time): of all kernels of this part on the device, over all its
 --     kernels; an exchange's time includes waiting for other ranks
--- column name (text): the kernel
--- column operator (text): the operator around its launch, or around the captured launch of a graph's replay;
---     NULL: the trace does not tell
--- column module (text): the innermost nn.Module around its launch; NULL: the trace does not tell, or
---     a graph's replay ran it
+-- columns name
+-- column operator (text): the operator around its launch, or around a graph's captured launch; NULL: not told
+-- column module (text): the innermost nn.Module around its launch; NULL: not told, or a graph's replay ran it
 -- column placed_by (text): what it is counted in: module (a call of that module), graph (a replay) or step
 --     (of the profiler); NULL: none of them was recorded
--- column place (count): its place there among the calls of the same kernel, from 1: layer by layer in a graph
---     or a step; NULL: not placed
+-- column place (count): its place among the kernel's calls there, from 1: layer by layer; NULL: not placed
 -- column grid (text): its launch grid; calls of other grids have rows of their own, since they have other
 --     work; NULL: not recorded, or an exchange
--- column count (count): calls at this place
--- column total_ns (ns): sum of their durations
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
---     durations on the device
--- column min_ns (ns): the shortest
--- column p50_ns (ns): half are shorter
--- column max_ns (ns): the longest
--- column anywhere_p50_ns (ns): half of the calls of this kernel on this grid, at all places, are shorter:
---     what places (layers) are compared with
--- column split_calls (count): calls whose split sizes the trace has: rows (tokens) sent to each rank, and
---     received from each
+-- columns count, total_ns, share_of_kernel_time, min_ns, p50_ns, max_ns
+-- column anywhere_p50_ns (ns): p50_ns of this kernel and grid over all places, to compare places with
+-- column split_calls (count): calls with recorded split sizes: rows (tokens) sent to each rank, and received
 -- column sent_rows (count): what they sent
 -- column received_rows (count): what they received: of a dispatch, the tokens of this rank's experts, to be
 --     compared between ranks
@@ -40,9 +27,8 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- Kernels are told by name, or as those that an operator of a mixture of experts launches itself; experts
 -- that run as plain products are not found. Grouped products also serve other ends, and an all-to-all with
--- split sizes also embeddings. The loads of the experts within one kernel are in no trace: a spread of its
--- times at one place has the number of tokens, clocks and neighbours as causes too. Split sizes are by rank,
--- not by expert.
+-- split sizes also embeddings. No trace has the loads of experts within one kernel: a spread of its times at
+-- one place also has the number of tokens, clocks and neighbours as causes. Split sizes are by rank.
 WITH kernel AS MATERIALIZED (
     SELECT trace_id, event_id, device_id, activity, class, name, dur_ns, start_ns, cpu_op, module,
            module_id, step,

@@ -1,26 +1,15 @@
 -- question: How much of an interval was a device computing, communicating, copying, idle, and why idle?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param device (integer, default all): the device
 -- param from_ns (integer, default all): where the interval begins; by default where the device's ops begin
 -- param to_ns (integer, default all): where it ends; by default where they end
--- column trace_id (id): the trace
--- column device_id (id): the device
+-- columns trace_id, device_id
 -- column start_ns (ns): where the interval begins, not before the device's first op
 -- column end_ns (ns): where it ends, not after its last
--- column span_ns (ns): its length; the next four add up to it exactly
--- column compute_ns (ns): union of kernels that are not communication
--- column exposed_comm_ns (ns): communication not covered by compute
--- column exposed_memcpy_ns (ns): copies and fills covered by neither
--- column idle_ns (ns): nothing ran; the next four add up to it exactly
--- column host_late_ns (ns): the op that ended the gap was launched after the gap began
--- column device_ns (ns): it had been launched before: dependency, launch latency, event wait
--- column device_in_launch_ns (ns): of device_ns, while the op's launch call was under way: nothing was queued
--- column unlinked_ns (ns): its launch is not in the trace
--- column after_last_op_ns (ns): no op followed
--- column busy_ns (ns): union of all GPU ops: the interval less idle
--- column kernels (count): kernels that start in it
+-- columns span_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns, device_ns,
+--     device_in_launch_ns, unlinked_ns, after_last_op_ns, busy_ns, kernels
 -- column gpu_ops (count): kernels, copies and fills that start in it
--- column linked (count): those of them whose launch is in the trace
+-- columns linked
 -- column causes (map of text to ns): the parts of host_late_ns by cause
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 WITH clipped AS MATERIALIZED (

@@ -1,13 +1,6 @@
 -- question: What kinds of kernel is the GPU time spent in, and how much of it runs beside other kinds?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy,
---     communication, triton or other, by name
--- column count (count): kernels
--- column total_ns (ns): sum of their durations
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over the device's sum of kernel
---     durations
+-- params trace
+-- columns trace_id, device_id, class, count, total_ns, share_of_kernel_time
 -- column covered_ns (ns): time in which at least one of them ran
 -- column alone_ns (ns): of that, time in which no kernel of another class ran
 -- column overlapped_ns (ns): the rest of covered_ns

@@ -1,31 +1,21 @@
 -- question: Does each kernel's grid fill the device: blocks, waves, the tail, and occupancy?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many kernels
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column name (text): the kernel
--- column class (text): gemm, attention, convolution ... by its name
+-- params trace, top
+-- columns trace_id, device_id, name, class
 -- column grid (text): as recorded, in blocks (on AMD possibly in threads)
 -- column block (text): as recorded, in threads
--- column count (count): how often it ran with this grid, block, and use of registers and shared memory
--- column total_ns (ns): sum of these durations
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
---     durations on the device
+-- columns count, total_ns, share_of_kernel_time
 -- column blocks (count): blocks in the grid; NULL: the trace does not say (AMD, old traces)
 -- column threads (count): threads per block
 -- column registers (count): registers per thread
 -- column block_memory_bytes (bytes): shared memory per block
 -- column sm_count (count): SMs of the device
--- column resident_blocks (count): blocks of this kernel that an SM holds at once; NULL: the device's limits
---     are not known
--- column waves (waves): blocks over sm_count * resident_blocks, as Nsight Compute's "waves per SM"; below 1
---     the grid does not fill the device
+-- column resident_blocks (count): its blocks that an SM holds at once; NULL: the device's limits are unknown
+-- column waves (waves): blocks over sm_count * resident_blocks; below 1 the grid does not fill the device
 -- column share_of_sms_without_block (fraction of SMs): SMs that get no block at all
--- column share_of_last_wave_empty (fraction of the last wave's blocks): the tail: how much of the last wave
---     is empty while it runs
--- column occupancy (fraction of the threads that SMs can hold): threads resident at once, at most;
---     computed, and where that is not possible Kineto's estimate (which is 0, here NULL, for kernels with
---     more than 48 KiB of dynamic shared memory)
+-- column share_of_last_wave_empty (fraction of the last wave's blocks): the tail: how much of it is empty
+-- column occupancy (fraction of the threads that SMs can hold): threads resident at once, at most; computed,
+--     and where that is not possible Kineto's estimate (which is 0, here NULL, for kernels with more than 48
+--     KiB of dynamic shared memory)
 -- doubts: no_gpu_ops, absurd_duration
 -- Waves: https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html (launch__waves_per_multiprocessor)
 -- Tail: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html

@@ -1,21 +1,13 @@
 -- question: Which kernels took far longer than the same kernel usually does?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many kernels
+-- params trace, top
 -- param fence (integer, default thresholds().outlier_fence): how many interquartile ranges above the third
 --     quartile is far (Tukey 1977: 3 is "far out")
--- param least (integer, default thresholds().outlier_runs): fewest runs of a kernel
---     for which a usual duration is computed
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column event_id (id): the kernel that took long
--- column name (text): its name
--- column start_ns (ns): when it began
--- column dur_ns (ns): how long it took
+-- param least (integer, default thresholds().outlier_runs): fewest runs to tell a usual duration
+-- columns trace_id, device_id, event_id, name, start_ns, dur_ns
 -- column usual_ns (ns): the median over runs of this name, grid and block on this device
 -- column excess_ns (ns): dur_ns less usual_ns
 -- column runs (count): number of runs in the median usual_ns
--- column cpu_op (text): the operator that launched it
--- column step (id): the profiler step in which it was launched
+-- columns cpu_op, step
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT *, {'device_id': device_id, 'name': name, 'grid': grid, 'block': block} AS shape FROM kernels

@@ -1,15 +1,11 @@
 -- question: Which sequences of kernels do operators launch again and again?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many sequences
--- param operator (text, default all): only under operators whose name contains this; by default under
---     outermost ones
--- param shortest (integer, default 2): the fewest kernels in a sequence
--- column trace_id (id): the trace
+-- params trace, top
+-- param operator (text, default all): only under operators whose name has this; by default outermost ones
+-- params shortest
+-- columns trace_id
 -- column operator (text): the operator, with all that it calls on its thread
 -- column kernels (list of text): the kernels that one call of it launched, in order of launch
--- column length (count): how many they are
--- column count (count): calls that launched just these
--- column total_ns (ns): sum of these kernels' durations
+-- columns length, count, total_ns
 -- column per_call_ns (ns): total_ns over count
 -- doubts: no_gpu_ops, unlinked_gpu_ops
 WITH named AS (

@@ -1,8 +1,7 @@
 -- question: Which modules (nn.Module) does the time go to, on the host and on the GPU, forward and backward?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param top (integer, default 1000): how many modules
--- column trace_id (id): the trace
--- column module (text): the module: its class and a number that tells instances apart
+-- columns trace_id, module
 -- column parent (text): the module that called it most often; NULL: none
 -- column depth (count): modules around it, itself included
 -- column calls (count): forward calls

@@ -1,6 +1,6 @@
 -- question: What took far longer than its like, or belongs to a start (capture, compilation, allocation)?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation, but for the
 --     profiler's steps, with all inside), capture (of a graph, to its instantiation), compilation, allocation
 --     (all of it, if it ends in the first half of the launches), op (a communicating kernel) or copies
@@ -8,7 +8,7 @@
 -- column event_id (id): the slice or kernel; NULL: none was recorded
 -- column pid (id): the process; of a kernel, NULL
 -- column tid (id): the thread; of a kernel, NULL
--- column start_ns (ns): where it begins
+-- columns start_ns
 -- column dur_ns (ns): how long it takes, waits for the device included
 -- column usual_ns (ns): the median of its like: of the thread's stretches on the same activity (0 if there
 --     are hardly any), of the ranges of that name (numbers aside), of the operators of that name without a
@@ -18,11 +18,10 @@
 -- column at_place (list of start_ns and dur_ns): of what recurs, all stretches at this place of the program;
 --     usual_ns is their median
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
--- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run
--- (by launches), or twice at the same place of the program after the run's first quarter. A trace of one or
--- two steps has no stretches and no kernels here: it does not tell what each step repeats. A trace of few
--- launches has none but captures. Copies in a row are a model's weights or a checkpoint; with steps, the step
--- tells of them.
+-- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run (by
+-- launches), or twice at the same place of the program after the run's first quarter. A trace of one or two
+-- steps has no stretches and no kernels here: it does not tell what each step repeats. A trace of few
+-- launches has captures alone. Copies in a row are weights or a checkpoint; with steps, the step tells.
 WITH span AS MATERIALIZED (
     SELECT trace_id, end_ns - start_ns AS ns FROM windows JOIN main_device USING (trace_id, device_id)
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)

@@ -1,32 +1,13 @@
 -- question: How much of each window was the GPU computing, communicating, copying, idle, and why idle?
--- param trace (integer, default all): the trace_id to look at
--- param kind (text, default all): gpu_active, step or trace: only windows of this kind
--- column trace_id (id): the trace
--- column rank (id): its rank in the distributed job, NULL where the trace does not say
--- column device_id (id): the device
--- column kind (text): gpu_active (first GPU op to last), step, or trace (first host
---     slice or GPU op to last)
--- column name (text): the window's name
--- column start_ns (ns): where the window begins
--- column end_ns (ns): where it ends
--- column span_ns (ns): its length; the next four add up to it exactly
--- column compute_ns (ns): union of kernels that are not communication
--- column exposed_comm_ns (ns): communication not covered by compute
--- column exposed_memcpy_ns (ns): copies and fills covered by neither
--- column idle_ns (ns): nothing ran; the next four add up to it exactly
--- column host_late_ns (ns): the op that ended the gap was launched after the gap began
--- column device_ns (ns): it had been launched before: dependency, launch latency, event wait
--- column device_in_launch_ns (ns): of device_ns, while the op's launch call was under way: nothing was queued
--- column unlinked_ns (ns): its launch is not in the trace
--- column after_last_op_ns (ns): no op followed
--- column busy_ns (ns): union of all GPU ops: the window less idle
--- column kernels (count): kernels that start in the window
+-- params trace, kind
+-- columns trace_id, rank, device_id, kind, name, start_ns, end_ns, span_ns, compute_ns, exposed_comm_ns,
+--     exposed_memcpy_ns, idle_ns, host_late_ns, device_ns, device_in_launch_ns, unlinked_ns,
+--     after_last_op_ns, busy_ns, kernels
 -- column gpu_ops (count): kernels, copies and fills that start in it
--- column linked (count): those of them whose launch is in the trace
+-- columns linked
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
--- The partition is defined in views/timeline.sql (the instants) and views/parts.sql (window_partition).
--- An op on a border belongs to the window that it opens. The GPU-active span also has one that begins as it
--- ends.
+-- The partition is defined in views/timeline.sql (the instants) and views/parts.sql (window_partition). An op
+-- on a border belongs to the window that it opens; the GPU-active span also has one that begins as it ends.
 WITH span AS (SELECT DISTINCT *, end_ns + (kind = 'gpu_active')::INTEGER AS until_ns FROM windows),
 border AS (SELECT DISTINCT trace_id, device_id, unnest([start_ns, until_ns]) AS at_ns FROM span),
 cell AS (

@@ -1,13 +1,11 @@
 -- question: Which lines of Python does the time go to, on the host and on the GPU?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many lines
--- column trace_id (id): the trace
+-- params trace, top
+-- columns trace_id
 -- column python_line (text): file, line of the function's head, and function; built-in functions by name
--- column calls (count): how often it was called
+-- columns calls
 -- column host_ns (ns): sum of its durations; recursive calls count once
 -- column self_ns (ns): host_ns without the frames, operators and runtime calls that it called
--- column gpu_ops (count): GPU ops launched inside it
--- column gpu_ns (ns): sum of their durations
+-- columns gpu_ops, gpu_ns
 -- column gpu_idle_ns (ns): time for which the GPU waited while the innermost slice was this frame itself
 -- doubts: no_stacks, unlinked_gpu_ops
 WITH frame AS (

@@ -1,26 +1,18 @@
--- question: Which layers does a stream run back to back, by repeating sequences of kernels, and which are
---     slow?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many sequences
--- param repeats (integer, default thresholds().layer_repeats): how often at least a sequence runs back to
---     back
--- param shortest (integer, default 2): the fewest kernels in a sequence
--- column trace_id (id): the trace
--- column device_id (id): the device
--- column stream (id): the stream
+-- question: Which layers does a stream run back to back, as sequences of kernels, and which are slow?
+-- params trace, top
+-- param repeats (integer, default thresholds().layer_repeats): fewest repeats back to back
+-- params shortest
+-- columns trace_id, device_id, stream
 -- column kernels (list of text): the kernels of one repeat, in the order in which they ran; it begins where
 --     the repetition begins, which may be in the middle of what the code calls a layer
--- column length (count): how many they are
+-- columns length
 -- column runs (count): how often the repetition begins, as once in each step
 -- column count (count): repeats, over all runs
--- column total_ns (ns): sum of these kernels' durations
+-- columns total_ns
 -- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
---     durations on the device; sequences may contain each other (a layer, a whole step), so these do not
---     add up
--- column p50_ns (ns): half of the repeats are shorter, from the start of the first kernel to the end of the
---     last, gaps included
--- column min_ns (ns): the shortest repeat
--- column max_ns (ns): the longest
+--     durations on the device; sequences may contain each other, so these do not add up
+-- column p50_ns (ns): half of the repeats are shorter, from first kernel's start to last one's end
+-- columns min_ns, max_ns
 -- column slow_count (count): repeats that are far longer than usual, by the rule of kernel_outliers
 -- column slow_ns (ns): what these took beyond p50_ns
 -- column slowest_start_ns (ns): when the longest began

@@ -1,9 +1,9 @@
 -- question: Does the run repeat itself?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column gpu_ops (count): kernels, copies and fills
 -- column repeated (count): those whose name occurs three times or more on their device
--- column steps (count): profiler steps
+-- columns steps
 -- doubts: no_gpu_ops
 WITH op AS (
     SELECT trace_id, count(*) OVER (PARTITION BY trace_id, device_id, name) AS times FROM gpu_ops

@@ -1,18 +1,10 @@
 -- question: Which kernels take the most GPU time in the whole trace, and which in each step?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param top (integer, default 20): how many kernels of the trace, and of each step
--- column trace_id (id): the trace
--- column step (text): the profiler step in which the host launched them; NULL: the whole trace, with what
---     was launched outside all steps
--- column name (text): the kernel
--- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy,
---     communication, triton or other, by its name
--- column count (count): how often it ran
--- column total_ns (ns): sum of its durations
--- column mean_ns (ns): rounded down
--- column max_ns (ns): the longest
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
---     durations in the trace, or in the step
+-- columns trace_id
+-- column step (text): the profiler step in which the host launched them; NULL: the whole trace
+-- columns name, class, count, total_ns, mean_ns, max_ns
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over all kernels in trace or step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT g.trace_id, g.name, g.class, g.dur_ns, l.launch_start_ns AS at_ns

@@ -1,22 +1,18 @@
 -- question: How is each step split between forward, backward and optimizer, on the host and on the GPU?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
--- column step (text): the profiler step in which the host launched it; NULL: outside all, or no steps were
---     recorded
+-- params trace
+-- columns trace_id
+-- column step (text): the profiler step in which the host launched it; NULL: outside all, or none recorded
 -- column phase (text): forward, backward, optimizer or zero_grad; other: launched in none of them (losses,
 --     metrics, data), or not told apart in this trace; unlinked: the launch is not in the trace
 -- column host_ns (ns): time for which some thread was in this phase; phases may overlap, since autograd has
 --     threads of its own; NULL for other and unlinked
--- column gpu_ops (count): kernels, copies and fills launched in it
--- column gpu_ns (ns): sum of their durations
--- column share_of_gpu_time (fraction of the step's summed GPU time): gpu_ns over the sum over the step's
---     phases
+-- columns gpu_ops, gpu_ns
+-- column share_of_gpu_time (fraction of the step's summed GPU time): gpu_ns over that of all its phases
 -- doubts: no_gpu_ops, no_operators, no_modules, unlinked_gpu_ops, absurd_duration
 -- Backward is what autograd's engine runs (autograd::engine::evaluate_function, recomputed activations
--- included), forward what is inside a module, a range of DistributedDataParallel or an operator that
--- autograd numbers (Sequence number), optimizer what Optimizer.step annotates, without a forward or
--- backward that it calls (a closure). Annotated ranges with forward or backward in their names count as
--- well. Of nested ones the outermost decides.
+-- included), forward what is inside a module, a range of DistributedDataParallel or an operator that autograd
+-- numbers (Sequence number), optimizer what Optimizer.step annotates, but for a closure's forward and
+-- backward. Annotated ranges named forward or backward count too. Of nested ones the outermost decides.
 -- Names: torch/csrc/autograd/engine.cpp and torch/optim/optimizer.py in https://github.com/pytorch/pytorch
 WITH mark AS (
     SELECT trace_id, pid, tid, start_ns, end_ns,

@@ -1,15 +1,14 @@
 -- question: What did each thread and each stream do in an interval, short pieces summed up?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param from_ns (integer, default all): where the interval begins; by default where the trace begins
 -- param to_ns (integer, default all): where it ends; by default where the trace ends
--- param bins (integer, default thresholds().drawn_bins): pieces shorter than one of so many equal parts of
---     the interval are summed up
--- column trace_id (id): the trace
+-- param bins (integer, default thresholds().drawn_bins): parts of the interval: shorter pieces are summed up
+-- columns trace_id
 -- column side (text): host or device
 -- column device_id (id): the device; NULL for a thread
 -- column lane (text): the thread or the stream
 -- column start_ns (ns): where the piece begins; what is summed up lies side by side in its part
--- column end_ns (ns): where it ends
+-- columns end_ns
 -- column activity (text): what a thread is busy with, or what a device does
 -- column pieces (count): how many are summed up; 1: the piece is exact
 -- column name (text): the slice or GPU op; of several, the longest

@@ -1,18 +1,6 @@
 -- question: Which kernels take the most GPU time?
--- param trace (integer, default all): the trace_id to look at
--- param top (integer, default 20): how many kernels
--- column trace_id (id): the trace
--- column name (text): the kernel
--- column class (text): gemm, attention, convolution, normalization, reduction, elementwise, copy,
---     communication, triton or other, by its name
--- column count (count): how often it ran
--- column total_ns (ns): sum of its durations
--- column mean_ns (ns): rounded down
--- column p50_ns (ns): half of its durations are below: element n // 2 of the sorted ones
--- column p99_ns (ns): 99 of 100 are
--- column max_ns (ns): the longest
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
---     durations in the trace
+-- params trace, top
+-- columns trace_id, name, class, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time
 -- column cpu_op (text): the operator that launched it most often
 -- doubts: no_gpu_ops, absurd_duration
 WITH top AS (

@@ -1,7 +1,6 @@
--- question: What did `tracekit capture` note about the run: workload, sizes, step time with and without the
---     profiler?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- question: What did `tracekit capture` note of the run: workload, sizes, step time, the profiler's cost?
+-- params trace
+-- columns trace_id
 -- column facts (JSON): the trace's own `tracekit` metadata; NULL for a trace that tracekit did not capture
 SELECT trace_id, metadata->'tracekit' AS facts
 FROM trace

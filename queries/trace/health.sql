@@ -1,12 +1,12 @@
 -- question: What in this trace makes its numbers doubtful?
--- param trace (integer, default all): the trace_id to look at
+-- params trace
 -- param severity (text, default all): error, warning or info; errors alone are found at once
--- column trace_id (id): the trace
+-- columns trace_id
 -- column code (text): the kind of finding
 -- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (a better
 --     recording would tell more)
 -- column message (text): what was found, and what it means
--- column count (count): how many times
+-- columns count
 WITH broken AS (
     SELECT trace_id, event_id, text FROM rejected
     WHERE NOT regexp_matches(reason, ', not (an event|events)$') AND reason <> 'after the trace''s end'

@@ -1,6 +1,6 @@
 -- question: What was not recorded in this trace, that some questions need?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column code (text): what is missing
 -- column message (text): what that is, and how to record it
 WITH shaped AS (

@@ -1,20 +1,19 @@
 -- question: What is in this trace: events, devices, ranks, steps, kernels?
--- param trace (integer, default all): the trace_id to look at
--- column trace_id (id): the trace
+-- params trace
+-- columns trace_id
 -- column path (text): the file, as it was loaded
 -- column events (count): trace events, of any kind
--- column rank (id): rank in the distributed job, NULL where the trace does not say
+-- columns rank
 -- column world_size (count): ranks in the job
 -- column devices (list of text): names of the devices that executed work or that the trace lists
 -- column kernels (count): kernels in the trace
 -- column gpu_ops (count): kernels, copies and fills
--- column linked (count): GPU ops whose launch is in the trace
+-- columns linked
 -- column cpu_ops (count): operators on the host
--- column steps (count): profiler steps
+-- columns steps
 -- column span_ns (ns): from the start of the first host slice or GPU op to the end of the last
 -- column start_ns (ns): start of the first host slice or GPU op, on the trace's clock
--- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: the clock counts from the
---     epoch itself
+-- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: it counts from there
 WITH counted AS (
     SELECT
         trace_id, count(*) FILTER (kind = 'kernel') AS kernels,

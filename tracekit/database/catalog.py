@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -172,6 +173,8 @@ class Query:
     columns: tuple[Column, ...] = ()
     # Codes of the findings (queries/trace/health.sql) that make its result doubtful.
     doubts: tuple[str, ...] = ()
+    # Its other names: a name, and the parameter that it fixes with its value, if any.
+    also: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def description(self) -> str:
@@ -182,6 +185,13 @@ class Query:
         lines += ["", "Columns of each row:"]
         lines += [f"{each.name} ({each.unit}): {each.help}" for each in self.columns]
         return "\n".join(lines)
+
+    def named(self, name: str) -> Query:
+        """The query under another of its names, without the parameter that the name fixes."""
+        (_, fixed, value), *_ = (each for each in self.also if each[0] == name)
+        sql = self.sql.replace(f"getvariable('{fixed}')", f"'{value}'")
+        others = tuple(each for each in self.parameters if each.name != fixed)
+        return replace(self, name=name, sql=sql, parameters=others, also=())
 
     def checked(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """The given parameter values, converted to the parameters' types.
@@ -213,9 +223,30 @@ class Query:
         return list(names)
 
 
+_NAMES = re.compile(r"-- (param|column)s (.*)")
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
+_ALSO = re.compile(r"(\w+)(?: \((\w+) = (\w+)\))?")
+
+
+def _parameter(name: str, type_of: str, default: str, help: str) -> Parameter:
+    judged = constants.thresholds().get(default.removeprefix("thresholds()."))
+    return Parameter(name, type_of, default if judged is None else str(judged), help)
+
+
+@cache
+def _common() -> tuple[dict[str, Parameter], dict[str, Column]]:
+    """The parameters and columns of queries/columns.csv, by name; what has a default is a
+    parameter."""
+    parameters, columns = {}, {}
+    lines = (_folder() / "columns.csv").read_text(encoding="utf-8").splitlines()
+    for name, unit, default, meaning in list(csv.reader(lines))[1:]:
+        if default:
+            parameters[name] = _parameter(name, unit, default, meaning)
+        else:
+            columns[name] = Column(name, unit, meaning)
+    return parameters, columns
 
 
 def header(sql: str) -> list[str]:
@@ -233,25 +264,39 @@ def header(sql: str) -> list[str]:
 def parse_query(name: str, topic: str, sql: str) -> Query:
     """Reads a query file's header.
 
-    The first line is `-- question: ...`; then come `-- param NAME (TYPE, default X): what`,
-    `-- column NAME (UNIT): what`, `-- doubts: CODE, CODE` (findings of the query `health` that make
-    the result doubtful) and any other comments.
+    The first line is `-- question: ...`, followed by `-- also: NAME (PARAM = VALUE), NAME` if the
+    query has other names, which may fix a text parameter. Then come, in the order in which the
+    query takes and returns them, `-- params NAME, NAME` and `-- columns NAME, NAME` for those that
+    queries/columns.csv describes, and `-- param NAME (TYPE, default X): what` and
+    `-- column NAME (UNIT): what` for those that mean something else or more here. Then come
+    `-- doubts: CODE, CODE` (findings of the query `health` that make the result doubtful) and any
+    other comment lines, up to the first line of SQL. A comment line indented by four more spaces
+    continues the line before.
     """
-    question, parameters, columns, doubts = "", [], [], ""
+    question, doubts, also = "", "", ""
+    parameters: list[Parameter] = []
+    columns: list[Column] = []
+    common_parameters, common_columns = _common()
     for line in (comment.replace("\n", " ") for comment in header(sql)):
         if line.startswith("-- question: "):
             question = line.removeprefix("-- question: ")
+        elif line.startswith("-- also: "):
+            also = line.removeprefix("-- also: ")
+        elif match := _NAMES.fullmatch(line):
+            names = match[2].split(", ")
+            if match[1] == "param":
+                parameters += [common_parameters[each] for each in names]
+            else:
+                columns += [common_columns[each] for each in names]
         elif match := _PARAMETER.fullmatch(line):
-            name_of, kind, default, help = match.groups()
-            judged = constants.thresholds().get(default.removeprefix("thresholds()."))
-            default = default if judged is None else str(judged)
-            parameters.append(Parameter(name_of, kind, default, help))
+            parameters.append(_parameter(*match.groups()))
         elif match := _COLUMN.fullmatch(line):
             columns.append(Column(*match.groups()))
         elif line.startswith(_DOUBTS):
             doubts = line.removeprefix(_DOUBTS)
     codes = tuple(code.strip() for code in doubts.split(",") if code.strip())
-    return Query(name, topic, question, sql, tuple(parameters), tuple(columns), codes)
+    others = tuple(_ALSO.findall(also))
+    return Query(name, topic, question, sql, tuple(parameters), tuple(columns), codes, others)
 
 
 @cache
@@ -266,18 +311,26 @@ def _topics() -> dict[str, str]:
 
 
 def queries() -> dict[str, Query]:
-    """All named queries, by name, grouped by topic."""
+    """All named queries, by the first of their names, grouped by topic."""
     return {name: query(name) for name in _topics()}
 
 
 @cache
+def _aliases() -> dict[str, str]:
+    """The first name of each query that has others, by these."""
+    return {also[0]: each.name for each in queries().values() for also in each.also}
+
+
+@cache
 def query(name: str) -> Query:
-    """The query called `name`.
+    """The query called `name`, which may be one of its other names.
 
     Raises:
         TracekitError: when no query has that name.
     """
     topic = _topics().get(name)
+    if topic is None and name in _aliases():
+        return query(_aliases()[name]).named(name)
     if topic is None:
         raise TracekitError(f"no query is named {name!r}; `tracekit query --list` shows all names")
     file = _folder() / topic / f"{name}.sql"
