@@ -16,6 +16,7 @@ import pytest
 
 import tracekit
 from tests.conftest import own_trace_names, trace_file
+from tests.sampling import sample
 from tracekit.budgets import stored
 from tracekit.budgets.checking import broken, changes, check_budget
 from tracekit.budgets.figures import COUNTS, figures_of
@@ -45,21 +46,17 @@ STEP = """
 
 
 @pytest.fixture
-def tried(tmp_path):
+def tried(tmp_path, run):
     """Writes a test file, runs pytest on it, and returns what it printed and its exit status."""
 
-    def run(tests, *options, operators=3, file="test_step.py"):
+    def run_pytest(tests, *options, operators=3, file="test_step.py"):
         text = dedent(STEP.format(operators=operators)) + dedent(tests)
         (tmp_path / file).write_text(text)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider",
-             "--strict-markers", *options, "."],
-            cwd=tmp_path, capture_output=True, text=True,
-            env=os.environ | {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""},
-        )  # fmt: skip
+        always = (*PLUGIN, "-q", "-p", "no:cacheprovider", "--strict-markers")
+        done = run(*always, *options, ".", program="pytest")
         return done.stdout + done.stderr, done.returncode
 
-    return run
+    return run_pytest
 
 
 TESTS = """
@@ -129,7 +126,8 @@ def test_tests_of_one_name_in_two_files_keep_figures_of_their_own(tried, tmp_pat
     tests = TESTS.partition("@pytest.mark.tracekit\n")[2]
     tests = f"    @pytest.mark.tracekit\n{tests}"
     (tmp_path / "test_b.py").write_text(dedent(STEP.format(operators=30)) + dedent(tests))
-    output, status = tried(tests, "--tracekit-update", "-n2", file="test_a.py")
+    workers = sample("workers that store figures of steps at once", 2, 0)
+    output, status = tried(tests, "--tracekit-update", f"-n{workers}", file="test_a.py")
     assert (status, "2 passed" in output) == (0, True), output
     assert len(list((tmp_path / "tracekit_baselines").iterdir())) == 2
     output, _ = tried(tests, operators=20, file="test_a.py")
