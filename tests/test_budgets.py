@@ -15,7 +15,7 @@ from textwrap import dedent
 import pytest
 
 import tracekit
-from tests.conftest import own_trace_names, trace_file
+from tests.conftest import own_trace_names
 from tests.sampling import sample
 from tracekit.budgets import stored
 from tracekit.budgets.checking import broken, changes, check_budget
@@ -174,20 +174,20 @@ def test_the_plugin_imports_nothing_until_it_is_used():
 
 
 @pytest.fixture(scope="module")
-def figures():
+def figures(shared_database):
     """Those of a trace of a GPU."""
     for name in own_trace_names():
-        with tracekit.load(trace_file(name)) as run:
-            if run.ask("overview")[0]["gpu_ops"]:
-                return figures_of(run)
+        run = shared_database(name)
+        if run.ask("overview")[0]["gpu_ops"]:
+            return figures_of(run)
     raise AssertionError("no trace of a GPU")
 
 
-def test_counts_are_those_of_the_run_metrics():
+def test_counts_are_those_of_the_run_metrics(shared_database):
     for name in own_trace_names():
-        with tracekit.load(trace_file(name)) as run:
-            rows, metrics = run.ask("step_counts"), run.ask("run_metrics")
-            whole = run.fetch("SELECT count(*) FROM steps")[1] == [(0,)]
+        run = shared_database(name)
+        rows, metrics = run.ask("step_counts"), run.ask("run_metrics")
+        whole = run.fetch("SELECT count(*) FROM steps")[1] == [(0,)]
         if not metrics or not whole:
             continue
         for figure in ("operators", "launches", "kernels", "copied_bytes"):
