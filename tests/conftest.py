@@ -37,7 +37,8 @@ settings.load_profile("tracekit")
 
 # What pytest, libraries and the kernels' tests set in this process for themselves.
 _NOT_INHERITED = {
-    "KINETO_LOG_LEVEL", "PYTEST_CURRENT_TEST", "TRITON_INTERPRET", "_RJEM_MALLOC_CONF",
+    "KINETO_LOG_LEVEL", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_PLUGINS",
+    "TRITON_INTERPRET", "_RJEM_MALLOC_CONF",
 }  # fmt: skip
 
 TEST_DEVICE = os.environ["TRACEKIT_TEST_DEVICE"]
@@ -127,26 +128,28 @@ def command_servers() -> Iterator[dict[bool, CommandServer]]:
 def run(
     tmp_path: Path, command_servers: dict[bool, CommandServer]
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `tracekit ...` as a user would, in an empty directory.
+    """Runs `tracekit ...`, or another program of `forking.MAIN`, as a user would, in an empty
+    directory.
 
     `make test` forks where the environment is as it was; `make test-all` starts each anew.
     """
 
     def command(
-        *arguments: str, stdin: bytes = b"", **environment: str
+        *arguments: str, stdin: bytes = b"", program: str = "tracekit", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
-        has_torch = arguments[:1] in [("capture",), ("sweep",), ("probe",)]
+        path = TRACEKIT.with_name(program)
+        has_torch = program == "pytest" or arguments[:1] in [("capture",), ("sweep",), ("probe",)]
         modules = WITH_TORCH if has_torch else IMPORTED
         if not IS_ALL and sys.platform == "linux" and not environment:
             if has_torch not in command_servers:
                 command_servers[has_torch] = CommandServer(modules, inherited)
             server = command_servers[has_torch]
             if server.environment == inherited:
-                return _decoded(server.run(arguments, tmp_path, stdin))
+                return _decoded(server.run(path, arguments, tmp_path, stdin))
         return _decoded(
             subprocess.run(
-                [TRACEKIT, *arguments],
+                [path, *arguments],
                 input=stdin,
                 capture_output=True,
                 cwd=tmp_path,

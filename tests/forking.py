@@ -1,6 +1,6 @@
-"""Runs `tracekit ...` in forks of one process that has imported what its commands import.
+"""Runs `tracekit ...` and `pytest ...` in forks of one process that has imported what they import.
 
-A command runs as for a user, except for the start of Python and the imports. These take most of a
+A program runs as for a user, except for the start of Python and the imports. These take most of a
 small command's time, and the import of PyTorch takes seconds.
 """
 
@@ -19,6 +19,8 @@ from importlib import import_module
 from pathlib import Path
 
 TRACEKIT = Path(sys.executable).parent / "tracekit"
+# The modules that have a program's `main`.
+MAIN = {"tracekit": "tracekit.commands", "pytest": "pytest"}
 LIMIT_S = 300
 IMPORTED = ["tracekit.commands", "tracekit.run", "duckdb", "numpy", "rich.console"]
 # The profiler imports torch._inductor when it starts.
@@ -55,15 +57,15 @@ class CommandServer:
         self._control.settimeout(LIMIT_S)
 
     def run(
-        self, arguments: tuple[str, ...], folder: Path, stdin: bytes
+        self, program: Path, arguments: tuple[str, ...], folder: Path, stdin: bytes
     ) -> subprocess.CompletedProcess[bytes]:
-        """Runs a command in a folder; returns its exit status and its output.
+        """Runs a program of `MAIN` in a folder; returns its exit status and its output.
 
         Raises:
             subprocess.TimeoutExpired: the command takes longer than `LIMIT_S`.
         """
         (given, to_stdin), (stdout, to_stdout), (stderr, to_stderr) = (os.pipe() for _ in "123")
-        request = json.dumps([str(folder), *arguments]).encode() + b"\n"
+        request = json.dumps([str(folder), str(program), *arguments]).encode() + b"\n"
         socket.send_fds(self._control, [request], [given, to_stdout, to_stderr])
         for descriptor in (given, to_stdout, to_stderr):
             os.close(descriptor)
@@ -76,7 +78,7 @@ class CommandServer:
                 self.stop()
                 raise subprocess.TimeoutExpired(list(arguments), LIMIT_S) from None
         return subprocess.CompletedProcess(
-            [TRACEKIT, *arguments], int(answer), *(each.result() for each in printed)
+            [program, *arguments], int(answer), *(each.result() for each in printed)
         )
 
     def stop(self) -> None:
@@ -111,9 +113,8 @@ def _serve(control: socket.socket) -> None:
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
                 os.close(stream)
-            folder, *arguments = json.loads(request)
+            folder, *sys.argv = json.loads(request)
             os.chdir(folder)
-            sys.argv = [str(TRACEKIT), *arguments]
             return
         for stream in streams:
             os.close(stream)
@@ -131,6 +132,4 @@ if __name__ == "__main__":
         # each command. With DuckDB imported, its objects would be reported as leaked at the end.
         gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    from tracekit.commands import main
-
-    sys.exit(main())
+    sys.exit(import_module(MAIN[Path(sys.argv[0]).name]).main())

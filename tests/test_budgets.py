@@ -15,7 +15,8 @@ from textwrap import dedent
 import pytest
 
 import tracekit
-from tests.conftest import own_trace_names, trace_file
+from tests.conftest import own_trace_names
+from tests.sampling import sample
 from tracekit.budgets import stored
 from tracekit.budgets.checking import broken, changes, check_budget
 from tracekit.budgets.figures import COUNTS, figures_of
@@ -45,21 +46,17 @@ STEP = """
 
 
 @pytest.fixture
-def tried(tmp_path):
+def tried(tmp_path, run):
     """Writes a test file, runs pytest on it, and returns what it printed and its exit status."""
 
-    def run(tests, *options, operators=3, file="test_step.py"):
+    def run_pytest(tests, *options, operators=3, file="test_step.py"):
         text = dedent(STEP.format(operators=operators)) + dedent(tests)
         (tmp_path / file).write_text(text)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider",
-             "--strict-markers", *options, "."],
-            cwd=tmp_path, capture_output=True, text=True,
-            env=os.environ | {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""},
-        )  # fmt: skip
+        always = (*PLUGIN, "-q", "-p", "no:cacheprovider", "--strict-markers")
+        done = run(*always, *options, ".", program="pytest")
         return done.stdout + done.stderr, done.returncode
 
-    return run
+    return run_pytest
 
 
 TESTS = """
@@ -129,7 +126,8 @@ def test_tests_of_one_name_in_two_files_keep_figures_of_their_own(tried, tmp_pat
     tests = TESTS.partition("@pytest.mark.tracekit\n")[2]
     tests = f"    @pytest.mark.tracekit\n{tests}"
     (tmp_path / "test_b.py").write_text(dedent(STEP.format(operators=30)) + dedent(tests))
-    output, status = tried(tests, "--tracekit-update", "-n2", file="test_a.py")
+    workers = sample("workers that store figures of steps at once", 2, 0)
+    output, status = tried(tests, "--tracekit-update", f"-n{workers}", file="test_a.py")
     assert (status, "2 passed" in output) == (0, True), output
     assert len(list((tmp_path / "tracekit_baselines").iterdir())) == 2
     output, _ = tried(tests, operators=20, file="test_a.py")
@@ -176,20 +174,20 @@ def test_the_plugin_imports_nothing_until_it_is_used():
 
 
 @pytest.fixture(scope="module")
-def figures():
+def figures(shared_database):
     """Those of a trace of a GPU."""
     for name in own_trace_names():
-        with tracekit.load(trace_file(name)) as run:
-            if run.ask("overview")[0]["gpu_ops"]:
-                return figures_of(run)
+        run = shared_database(name)
+        if run.ask("overview")[0]["gpu_ops"]:
+            return figures_of(run)
     raise AssertionError("no trace of a GPU")
 
 
-def test_counts_are_those_of_the_run_metrics():
+def test_counts_are_those_of_the_run_metrics(shared_database):
     for name in own_trace_names():
-        with tracekit.load(trace_file(name)) as run:
-            rows, metrics = run.ask("step_counts"), run.ask("run_metrics")
-            whole = run.fetch("SELECT count(*) FROM steps")[1] == [(0,)]
+        run = shared_database(name)
+        rows, metrics = run.ask("step_counts"), run.ask("run_metrics")
+        whole = run.fetch("SELECT count(*) FROM steps")[1] == [(0,)]
         if not metrics or not whole:
             continue
         for figure in ("operators", "launches", "kernels", "copied_bytes"):

@@ -25,16 +25,18 @@ ASCEND = {
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in OWN_TRACES.glob("simulated-*")))
-def test_a_trace_of_an_npu_is_judged_like_the_same_trace_of_a_gpu(name, tmp_path):
+def test_a_trace_of_an_npu_is_judged_like_the_same_trace_of_a_gpu(
+    name, tmp_path, shared_database, shared_verdict
+):
     with gzip.open(OWN_TRACES / name) as file:
         trace = json.load(file)
     for event in trace["traceEvents"]:
         event |= {key: ASCEND.get(event.get(key), event.get(key)) for key in ("cat", "name")}
     (tmp_path / "npu.json").write_text(json.dumps(trace))
-    with tracekit.load(OWN_TRACES / name) as gpu, tracekit.load(tmp_path / "npu.json") as npu:
+    with tracekit.load(tmp_path / "npu.json") as npu:
         calls = "SELECT call, count(*) FROM runtime_calls GROUP BY ALL ORDER BY ALL"
-        assert npu.fetch(calls) == gpu.fetch(calls)
-        ours, theirs = npu.verdict(), gpu.verdict()
+        assert npu.fetch(calls) == shared_database(name).fetch(calls)
+        ours, theirs = npu.verdict(), shared_verdict(name)
         assert ours.verdict == theirs.verdict
         assert ours.gpu == theirs.gpu
         assert ours.idle == theirs.idle
