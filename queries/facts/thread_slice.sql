@@ -1,14 +1,14 @@
--- fact: A slice of the host in the tree of its thread.
+-- fact: A slice of the host in the tree of its thread, and where in the program it is.
 -- needs: host_thread, gpu_op_launch, gap
 -- by: walk
 CREATE TABLE thread_slice (
     thread INTEGER, event_id BIGINT,
-    depth     INTEGER, -- from 1
-    parent_id BIGINT,  -- the slice around it; NULL: none
-    self_ns   BIGINT,  -- time not spent in inner slices
-    cpu_op_id BIGINT,  -- the innermost operator that it is or is inside; NULL: none
-    outer_op_id BIGINT, -- the outermost
-    python_id BIGINT,  -- the innermost Python frame
-    line_id   BIGINT,  -- the innermost one that is a line of the program
-    module_id BIGINT   -- the innermost module around it
+    depth       INTEGER, -- from 1
+    parent_id   BIGINT,  -- the slice around it; NULL: none
+    self_ns     BIGINT,  -- time not spent in inner slices
+    cpu_op_id   BIGINT,  -- the innermost operator that it is or is inside; NULL: none
+    outer_op_id BIGINT,  -- the outermost one
+    python_id   BIGINT,  -- the innermost Python frame that it is or is inside
+    line_id     BIGINT,  -- the innermost of these that is a line of the program
+    module_id   BIGINT   -- the innermost module around it
 );
