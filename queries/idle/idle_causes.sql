@@ -5,7 +5,7 @@
 -- column share_of_window (fraction of the window): idle_ns over the window's length
 -- column gaps (count): gaps to which this cause contributed
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
--- views/timeline.sql defines gaps and whether the host was late for them, views/host.sql (host_segment) what
+-- facts/gpu_timeline.sql defines gaps and whether the host was late for them, views/host.sql (host_segment) what
 -- the launching thread did at each instant, the tables in queries/names the activity of a slice by its
 -- name, and views/parts.sql the share of each window.
 -- `launch` is the call that launched the op which ended the gap, `launch_latency` the time from its return

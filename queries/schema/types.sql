@@ -21,7 +21,7 @@ CREATE TYPE host_activity AS ENUM (
 -- A host_activity by its number, the result of enum_code().
 CREATE OR REPLACE MACRO host_activity_of(code) AS enum_range(NULL::host_activity)[code + 1];
 
--- Why a device is idle, and what the host did meanwhile (queries/views/timeline.sql).
+-- Why a device is idle, and what the host did meanwhile (queries/facts/gpu_timeline.sql).
 CREATE TYPE idle_class AS ENUM ('after_last_op', 'device', 'host_late', 'unlinked');
 CREATE TYPE idle_cause AS ENUM (
     'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'launch_latency', 'python', 'runtime',
