@@ -6,9 +6,9 @@
 -- column gpu_ops (count): kernels, copies and fills that start in it
 -- columns linked
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
--- The partition is defined in facts/gpu_timeline.sql (the instants) and views/parts.sql (window_partition). An
--- op on a border belongs to the window that it opens; the GPU-active span also has one that begins as it
--- ends.
+-- The partition is defined in facts/gpu_timeline.sql (the instants) and views/parts.sql
+-- (window_partition). An op on a border belongs to the window that it opens; the GPU-active span also has
+-- one that begins as it ends.
 WITH span AS (SELECT DISTINCT *, end_ns + (kind = 'gpu_active')::INTEGER AS until_ns FROM windows),
 border AS (SELECT DISTINCT trace_id, device_id, unnest([start_ns, until_ns]) AS at_ns FROM span),
 cell AS (
