@@ -18,8 +18,9 @@ from tests.conftest import trace_file
 from tests.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.lake import layout, summaries, verdicts, writing
+from tracekit.lake import layout, summaries, writing
 from tracekit.lake.reading import Lake, open_lake
+from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
 
 
@@ -243,17 +244,17 @@ def test_a_manifest_is_a_checked_record_or_refused(made):
 
 def test_a_stored_verdict_is_a_checked_record_or_refused(judged):
     with open_lake(f"{judged}/lake/run=night/rank=0") as lake:
-        sound = json.loads(lake.fetch("SELECT analysis FROM lake.verdicts")[1][0][0])
+        sound = json.loads(lake.fetch("SELECT analysis FROM verdict WHERE is_main")[1][0][0])
     every = list(changed_anywhere(sound, ODD))
     kept = 0
     for changed in every[:: len(every) // 400]:
         with suppress(ValueError):
-            assert isinstance(verdicts.read(json.dumps(changed)), Analysis)
+            assert isinstance(rows.read(json.dumps(changed)), Analysis)
             kept += 1
     assert 0 < kept < 300
     for text in (None, "null", "[" * 100_000, "{"):
         with pytest.raises(ValueError):
-            verdicts.read(text)
+            rows.read(text)
 
 
 @pytest.fixture(scope="module")
@@ -348,6 +349,7 @@ sys.modules["fsspec"] = sys.modules["ray"] = None
 from tracekit.lake.pools import Processes
 from tracekit.lake.adding import add_traces
 from tracekit.lake.reading import Lake, open_lake
+from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
 assert not add_traces(["{tmp_path}/run"], "{tmp_path}/lake", Processes(1), judges=False).failed
 assert open_lake("{tmp_path}/lake").fetch("SELECT count(*) FROM event")[1] == [(18,)]
@@ -383,7 +385,7 @@ def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made)
             row[0] for row in lake.fetch("SELECT view_name FROM duckdb_views() "
                                          "WHERE schema_name = 'lake'")[1]
         }  # fmt: skip
-    everything = stored | set(summaries.stored()) | {summaries.VERDICTS}
+    everything = stored | set(summaries.stored())
     assert told == everything
     queries = [
         re.search(r"(SELECT run, rank, name.*?LIMIT 20)", page, re.DOTALL)[1],

@@ -3,8 +3,10 @@ as methods. It imports the packages that compute these; none of them imports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
     from tracekit.replay.ranks.whatif import RunWhatIf
     from tracekit.replay.whatif import WhatIf
     from tracekit.verdict.model import Analysis
+    from tracekit.verdict.rows import Rows
     from tracekit.verdict.run_model import RunVerdict
 
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
 # counted: while it is in memory, DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
+# Tables that verdicts fill.
+_OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
 
 
 class Database(Reader):
@@ -41,6 +46,18 @@ class Database(Reader):
     A query cannot write, read files, reach the network, or change these rules. Make a Database with
     `load` or `open_database`; use it as a context manager or `close` it.
     """
+
+    # Whether the tables of verdicts are still to be filled, when SQL asks for them.
+    _is_unjudged = False
+
+    def require_select(self, query: str) -> None:
+        super().require_select(query)
+        if self._is_unjudged and _OF_VERDICTS.search(query):
+            from tracekit.ingest.writer import record_verdicts
+
+            self._is_unjudged = False
+            for rows in _judged(self):
+                record_verdicts(self._connection, rows)
 
     def sql(self, query: str, *, timeout_s: float | None = None) -> polars.DataFrame:
         """The rows of one SELECT over the tables and views, as a Polars frame.
@@ -115,9 +132,37 @@ class Database(Reader):
             TracekitError: when there are several traces and `trace` does not choose one, or when
                 there is no such trace or window.
         """
+        return self.verdicts(self.only(trace), window, thresholds)[0]
+
+    def verdicts(
+        self,
+        trace: int | None = None,
+        window: str | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> list[Analysis]:
+        """The verdicts on all traces, or on one trace_id: those that the database stores, unless a
+        window or thresholds ask for others.
+
+        Raises:
+            TracekitError: when there is no such trace or window, or a stored verdict cannot be
+                read.
+        """
         from tracekit.verdict.analyze import gather
 
-        return gather(self, self.only(trace), window, thresholds)[0]
+        chosen = self.trace_ids() if trace is None else [self.only(trace)]
+        texts: dict[int, object] = {}
+        if window is None and thresholds in (None, Thresholds()):
+            texts = dict(self.fetch("SELECT trace_id, analysis FROM verdict WHERE is_main")[1])
+        if not texts:
+            return gather(self, trace, window, thresholds)
+        from tracekit.verdict.rows import read
+
+        try:
+            return [
+                read(texts[each]) if each in texts else gather(self, each)[0] for each in chosen
+            ]
+        except ValueError as error:
+            raise TracekitError(f"{self.name}: a stored verdict cannot be read: {error}") from error
 
     def whatif(
         self,
@@ -287,6 +332,7 @@ def load(
     on_bad: Callable[[TracekitError], object] | None = None,
     on_wait: Callable[[], object] | None = None,
     progress: LoadProgress | None = None,
+    verdicts: bool | None = None,
 ) -> Database:
     """Loads traces into one database, several at a time.
 
@@ -300,7 +346,9 @@ def load(
     `temp_dir`, `hardware` and `spill_mb`.
 
     A bad trace ends the load, unless `on_bad` is given: it is called with the error, and the other
-    traces are loaded. Only one load writes a file at a time: another calls `on_wait` and waits.
+    traces are loaded. With `verdicts`, each trace is judged and the tables verdict, evidence,
+    one_off and advice are filled: by default in a file; in memory, once SQL asks for them. Only one
+    load writes a file at a time: another calls `on_wait` and waits.
 
     Raises:
         TracekitError: when a trace cannot be read (with `on_bad`, when none of them can), or the
@@ -317,10 +365,13 @@ def load(
     paths = trace_paths(map(str, given))
     if not paths:
         raise TracekitError("no trace is given")
-    job = Job(paths, devices, resources, resume, on_bad is not None, progress)
+    judges = database is not None if verdicts is None else verdicts
+    judge = partial(_judged_through, str(given[0])) if judges else None
+    job = Job(paths, devices, resources, resume, on_bad is not None, progress, judge=judge)
     if database is None:
         name = str(given[0]) if len(given) == 1 else f"{len(paths)} traces"
         loaded = Database(into_memory(job), name, job.inputs)
+        loaded._is_unjudged = verdicts is None
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
@@ -328,6 +379,18 @@ def load(
         for error in job.errors:
             on_bad(error)
     return loaded
+
+
+def _judged(database: Database) -> Iterator[Rows]:
+    """The verdicts on all traces of a database, as rows."""
+    from tracekit.verdict.rows import rows_of
+
+    yield from map(rows_of, database.verdicts())
+
+
+def _judged_through(name: str, connection: duckdb.DuckDBPyConnection) -> Iterator[Rows]:
+    with Database(connection.cursor(), name) as database:
+        yield from _judged(database)
 
 
 def open_any(path: str | Path, resources: Resources | None = None) -> Database:

@@ -106,3 +106,65 @@ CREATE TABLE IF NOT EXISTS hardware (
     source              VARCHAR NOT NULL,
     note                VARCHAR
 );
+
+-- The verdict on a window of a trace, as `tracekit analyze` gives it. Loading into a file writes this table and
+-- the next three, unless it is told not to judge.
+CREATE TABLE IF NOT EXISTS verdict (
+    trace_id    INTEGER NOT NULL,
+    kind        VARCHAR NOT NULL,   -- of the window: gpu_active, host_active, step or trace
+    name        VARCHAR NOT NULL,   -- of the window, as people read it
+    start_ns    BIGINT NOT NULL,
+    end_ns      BIGINT NOT NULL,
+    is_main     BOOLEAN NOT NULL,   -- the window that is judged by default; of others, confidence, sentence,
+                                    -- margin and savings are NULL
+    regime      VARCHAR NOT NULL,   -- overhead-bound, compute-bound or unknown
+    bottleneck  VARCHAR,            -- the cause whose removal gains most
+    margin      DOUBLE,             -- fraction of the window: positive is compute-bound, negative overhead-bound
+    confidence  VARCHAR,            -- high, medium, low or none
+    sentence    VARCHAR,            -- the first reason
+    saves_ns    BIGINT,             -- what the first advice that is not about one-offs saves
+    analysis    JSON                -- all of it, as `tracekit analyze --json` prints it
+);
+
+-- A number that a verdict rests on.
+CREATE TABLE IF NOT EXISTS evidence (
+    trace_id     INTEGER NOT NULL,
+    kind         VARCHAR NOT NULL,   -- of the window
+    window_name  VARCHAR NOT NULL,
+    name         VARCHAR NOT NULL,   -- its place in the JSON: gpu.busy_ns, idle.causes.python, gains.host ...
+    value        DOUBLE NOT NULL,
+    unit         VARCHAR NOT NULL,   -- ns, count or fraction
+    denominator  VARCHAR,            -- of a fraction
+    scope        VARCHAR NOT NULL,   -- window or trace: what the number is about
+    question     VARCHAR NOT NULL    -- the question that defines it, or replay
+);
+
+-- What happened once, or took far longer than similar events, and is not judged.
+CREATE TABLE IF NOT EXISTS one_off (
+    trace_id   INTEGER NOT NULL,
+    start_ns   BIGINT NOT NULL,
+    dur_ns     BIGINT NOT NULL,
+    excess_ns  BIGINT NOT NULL,    -- beyond the usual
+    kind       VARCHAR NOT NULL,
+    side       VARCHAR NOT NULL,   -- host or device: which takes longer
+    cause      VARCHAR NOT NULL,
+    name       VARCHAR,
+    place      VARCHAR             -- the Python line, module or operator
+);
+
+-- A change to the program at one place, and what it would save alone.
+CREATE TABLE IF NOT EXISTS advice (
+    trace_id  INTEGER NOT NULL,
+    number    INTEGER NOT NULL,   -- its place in the list, from 1
+    remedy    VARCHAR NOT NULL,
+    title     VARCHAR NOT NULL,
+    cause     VARCHAR NOT NULL,
+    place     VARCHAR,            -- the Python line, module, operator or kernel; NULL: the run as a whole
+    detail    VARCHAR,
+    count     BIGINT NOT NULL,    -- calls, GPU ops or events that it changes
+    saves_ns  BIGINT NOT NULL,
+    share     DOUBLE,             -- saves_ns over the window's length without one-offs; NULL: it is saved once
+    once      BOOLEAN NOT NULL,   -- it is about what happened once
+    effort    VARCHAR NOT NULL,
+    change    VARCHAR             -- as `tracekit whatif` takes it
+);

@@ -21,12 +21,18 @@ from tracekit.text import printable
     is_flag=True,
     help="Keep an interrupted load as OUTPUT.partial, and resume from it when called again.",
 )
+@click.option(
+    "--no-verdict",
+    is_flag=True,
+    help="Judge no trace: leave the tables verdict, evidence, one_off and advice empty.",
+)
 @resource_options
 def load(
     traces: tuple[str, ...],
     output: str,
     append: bool,
     resume: bool,
+    no_verdict: bool,
     **limits: Any,
 ) -> None:
     """Load traces into a database that any DuckDB client can open.
@@ -37,7 +43,7 @@ def load(
     name = printable(output)
     before = _state_of(output)
     try:
-        bad = _load(traces, output, append, resume, limits)
+        bad = _load(traces, output, append, resume, not no_verdict, limits)
     except BaseException as ended:
         if is_interrupt(ended):
             if _state_of(output) != before:
@@ -52,7 +58,12 @@ def load(
 
 
 def _load(
-    traces: tuple[str, ...], output: str, append: bool, resume: bool, limits: dict[str, Any]
+    traces: tuple[str, ...],
+    output: str,
+    append: bool,
+    resume: bool,
+    verdicts: bool,
+    limits: dict[str, Any],
 ) -> list[TracekitError]:
     """Loads the traces, prints what was loaded, and returns the errors of bad traces."""
     from tracekit.reporters.progress import loading_bar
@@ -69,6 +80,7 @@ def _load(
             on_bad=bad.append,
             on_wait=lambda: click.echo(waiting, err=True),
             progress=progress,
+            verdicts=verdicts,
             **limits,
         )
     with database:

@@ -42,7 +42,10 @@ _INTERNAL = {"schema", "table", "view", "macro", "type"}
 _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
 # Tables that do not follow from the traces in the database.
-_NOT_OF_TRACES = (_FORMAT_TABLE, "loading", "hardware")
+_NOT_OF_TRACES = (
+    *(_FORMAT_TABLE, "loading", "hardware"),
+    *("verdict", "evidence", "one_off", "advice"),
+)
 # It is stored as an INTEGER.
 _MOST_FORMAT = 1_000_000_000
 _OTHER_VERSION = "was made by another version of tracekit: load its traces again"

@@ -38,6 +38,7 @@ from tracekit.ingest.resources import (
 from tracekit.ingest.resume import begin, require_same
 from tracekit.ingest.writer import (
     Ingest,
+    Judge,
     LoadedTrace,
     copy_traces,
     create_tables,
@@ -197,6 +198,8 @@ class Job:
     progress: LoadProgress | None
     opened: Iterable[ByteStream] | None = None
     """Traces that are open already, to load instead of those at the paths."""
+    judge: Judge | None = None
+    """What judges the traces once they are loaded."""
     bad: list[tuple[int, TracekitError]] = field(default_factory=list)
     next_id: int = 1
     loaded: int = 0
@@ -224,7 +227,7 @@ class Job:
             if self.progress:
                 self.progress.finishing()
             more_memory = memory.more if memory else lambda: False
-            finish(connection, more_memory, is_new=is_new)
+            finish(connection, more_memory, self.judge, is_new=is_new)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
                 f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from itertools import groupby
@@ -38,6 +38,10 @@ _TRACE = (
     *("BIGINT", "BOOLEAN", "BOOLEAN", "BOOLEAN", "BOOLEAN", "BOOLEAN", "JSON"),
     *("BIGINT", "BIGINT", "VARCHAR"),
 )
+# Rows in one JSON text.
+_ROWS_OF_JSON = 10_000
+# Gives the rows of verdicts by table, a trace at a time.
+Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Mapping[str, Any]]]]]
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
@@ -55,6 +59,29 @@ def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) ->
     connection.execute(catalog.schema("write_hardware"), {"devices": json.dumps(rows)})
 
 
+def record_verdicts(
+    connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> None:
+    """Writes verdicts: rows by table (tracekit/verdict/rows.py)."""
+    for table, added in rows.items():
+        columns = connection.execute(
+            "SELECT column_name, data_type FROM duckdb_columns()"
+            " WHERE table_name = ? AND database_name = current_database()",
+            [table],
+        ).fetchall()
+        for start in range(0, len(added), _ROWS_OF_JSON):
+            connection.execute(
+                f"INSERT INTO {table} BY NAME SELECT unnest(from_json(?, ?), recursive := true)",
+                [json.dumps(added[start : start + _ROWS_OF_JSON]), json.dumps([dict(columns)])],
+            )
+
+
+def forget_verdicts(connection: duckdb.DuckDBPyConnection) -> None:
+    """Removes all verdicts: those on other traces may have changed the ones that were there."""
+    for table in ("verdict", "evidence", "one_off", "advice"):
+        connection.execute(f"DELETE FROM {table}")
+
+
 def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:
     """The highest trace_id, or 0 when no trace is loaded."""
     return _scalar(connection, "SELECT coalesce(max(trace_id), 0) FROM trace")
@@ -70,10 +97,14 @@ def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[LoadedTrace]:
 
 
 def finish(
-    connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool], *, is_new: bool
+    connection: duckdb.DuckDBPyConnection,
+    more_memory: Callable[[], bool],
+    judge: Judge | None,
+    *,
+    is_new: bool,
 ) -> None:
     """Builds what is derived from all loaded traces, which takes the place of what was derived
-    before unless the database `is_new`.
+    before unless the database `is_new`, and writes the verdicts that `judge` returns.
 
     When memory runs out, it calls `more_memory`, which raises the limit or returns False to refuse.
 
@@ -95,6 +126,10 @@ def finish(
         connection.execute(facts.tables().replace("CREATE TABLE", "CREATE OR REPLACE TABLE"))
     facts.Builder(connection, until_done).build(nest)
     connection.execute("SET preserve_insertion_order = true")
+    forget_verdicts(connection)
+    if judge is not None:
+        for rows in judge(connection):
+            record_verdicts(connection, rows)
     _write_out(connection)
 
 

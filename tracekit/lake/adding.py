@@ -12,10 +12,10 @@ from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import LAYOUT, MARK, Rank, Source, archive_path, named, read_archive
 from tracekit.lake.reading import visible
-from tracekit.lake.records import parsed
 from tracekit.lake.sources import found, run_of
 from tracekit.lake.storage import Storage, storage
 from tracekit.lake.writing import Outcome, Task, add
+from tracekit.records import parsed
 
 
 class Workers(Protocol):

@@ -21,8 +21,8 @@ from urllib.parse import quote, unquote
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.lake.records import parsed, record
 from tracekit.lake.summaries import NEEDED
+from tracekit.records import parsed, record
 
 MARK = "tracekit-lake.json"
 MANIFESTS = "manifests"

@@ -60,21 +60,14 @@ def open_given(path: str, resources: Resources, output: str | None = None) -> Da
 def analyses_of(
     database: Database, trace_id: int | None, window: str | None, thresholds: Thresholds
 ) -> list[Analysis]:
-    """The analyses of one trace or of all: of a lake, those that it stores, unless a window or
-    threshold asks for others."""
-    from tracekit.thresholds import Thresholds
-    from tracekit.verdict.analyze import gather
+    """The analyses of one trace or of all: those that are stored, unless a window or threshold asks
+    for others."""
+    if not database.is_sharing or trace_id is not None:
+        return database.verdicts(trace_id, window, thresholds)
+    from tracekit.verdict.run_verdict import asking_ahead
 
-    stored = getattr(database, "analyses", None)
-    if stored is None or window is not None or thresholds != Thresholds():
-        if not database.is_sharing or trace_id is not None:
-            return gather(database, trace_id, window, thresholds)
-        from tracekit.verdict.run_verdict import asking_ahead
-
-        with asking_ahead(database):
-            return gather(database, trace_id, window, thresholds)
-    found: list[Analysis] = stored(trace_id)
-    return found
+    with asking_ahead(database):
+        return database.verdicts(trace_id, window, thresholds)
 
 
 def verdict_together(

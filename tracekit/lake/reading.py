@@ -17,12 +17,12 @@ from tracekit.errors import TracekitError, first_line
 from tracekit.ingest.hardware import peaks
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import create_tables, record_peaks
-from tracekit.lake import summaries, verdicts
+from tracekit.lake import summaries
 from tracekit.lake.layout import MANIFESTS, MARK, Rank, Selection, read_manifest, selection
 from tracekit.lake.storage import RemoteStorage, Storage, local_files, storage
 from tracekit.lake.writing import stored_tables
 from tracekit.run import SURPRISES, Database
-from tracekit.verdict.analyze import gather
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 
 if TYPE_CHECKING:
@@ -108,22 +108,15 @@ class Lake(Database):
         beside = "".join(f"trace.{name}, " for name in ("run", "rank") if name not in names)
         return catalog.filled("lake_answer", beside=beside, answer=self.sql_of(question, given))
 
-    def analyses(self, trace_id: int | None = None) -> list[Analysis]:
-        """The analyses of all traces by run and rank, or of one trace: those that were made when
-        the ranks were added.
-
-        Raises:
-            TracekitError: when the lake has no such trace.
-        """
-        chosen = [self.only(trace_id)] if trace_id is not None else [r.trace_id for r in self.ranks]
-        texts = {}
-        if any(summaries.VERDICTS in each.files for each in self.ranks):
-            texts = dict(self.fetch("SELECT trace_id, analysis FROM lake.verdicts")[1])
-        try:
-            read = {each: verdicts.read(texts[each]) for each in chosen if each in texts}
-        except ValueError as error:
-            raise TracekitError(f"{self.name}: a stored verdict cannot be read: {error}") from error
-        return [read[each] if each in read else gather(self, each)[0] for each in chosen]
+    def verdicts(
+        self,
+        trace: int | None = None,
+        window: str | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> list[Analysis]:
+        found = super().verdicts(trace, window, thresholds)
+        order = {rank.trace_id: place for place, rank in enumerate(self.ranks)}
+        return sorted(found, key=lambda each: order[each.trace.trace_id])
 
 
 def _is_own(where: TracebackType | None) -> bool:

@@ -25,7 +25,6 @@ ANSWERS = (
     "partition",
     "idle_causes",
 )
-VERDICTS = "verdicts"
 # Of a stored answer, what holds among all ranks: each was alone when it was stored.
 _STILL = {
     "missing": " AND (code <> 'one_rank' OR trace_id IN "

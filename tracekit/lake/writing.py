@@ -17,8 +17,8 @@ from tracekit.errors import TracekitError
 from tracekit.files import work_folder
 from tracekit.ingest.load import alone
 from tracekit.ingest.resources import Resources
-from tracekit.ingest.writer import LABEL_BITS
-from tracekit.lake import summaries, verdicts
+from tracekit.ingest.writer import LABEL_BITS, record_verdicts
+from tracekit.lake import summaries
 from tracekit.lake.layout import (
     Archive,
     Rank,
@@ -33,6 +33,8 @@ from tracekit.lake.sources import WORK_PREFIX, opened, run_of, stem
 from tracekit.lake.storage import Storage, StorageError, storage
 from tracekit.run import Database
 from tracekit.trace.source import ByteStream
+from tracekit.verdict.model import Analysis
+from tracekit.verdict.rows import rows_of
 
 # Tables that a lake does not store: the reader makes them.
 NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
@@ -262,6 +264,8 @@ def _exported(
     connection: duckdb.DuckDBPyConnection, rank: Rank, path: str, folder: Path, judges: bool
 ) -> Iterator[tuple[str, Path]]:
     """A Parquet file for each table that has rows, and for each summary."""
+    if judges:
+        record_verdicts(connection, rows_of(_verdict(connection, rank, path)))
     for table, columns in stored_tables(connection).items():
         moved = ", ".join(_moved(each, rank.trace_id) for each in columns if each not in PARTITION)
         local = folder / f"{table}.parquet"
@@ -272,14 +276,6 @@ def _exported(
         chosen = f"COLUMNS(lambda name: name NOT IN {PARTITION})"
         _copy(connection, f"SELECT {chosen} FROM ({sql})", local)
         yield table, local
-    if not judges:
-        return
-    row = _verdict(connection, rank, path)
-    values = ", ".join(f"${name}::{kind} AS {name}" for name, kind in verdicts.COLUMNS.items())
-    connection.execute(f"CREATE TEMP TABLE verdict AS SELECT {values}", row)
-    local = folder / f"{summaries.VERDICTS}.parquet"
-    _copy(connection, "FROM verdict", local)
-    yield summaries.VERDICTS, local
 
 
 def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
@@ -308,7 +304,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, sql: str, local: Path) -> int:
     return int(connection.execute(f"COPY ({sql}) TO '{target}' ({options})").fetchall()[0][0])
 
 
-def _verdict(connection: duckdb.DuckDBPyConnection, rank: Rank, path: str) -> dict[str, object]:
+def _verdict(connection: duckdb.DuckDBPyConnection, rank: Rank, path: str) -> Analysis:
     analysis = Database(connection, path).verdict(1)
     trace = replace(analysis.trace, trace_id=rank.trace_id, rank=rank.rank)
-    return verdicts.row_of(replace(analysis, trace=trace))
+    return replace(analysis, trace=trace)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 1_000
 FILE_ROWS = 100_000_000
+# Up to this, every whole number is a float.
+_EXACT = 2.0**53
 _CHUNK_BYTES = 1 << 16
 _COPIED_AS = {
     "csv": "FORMAT csv, HEADER",
@@ -309,6 +311,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.4g}"
+        is_whole = value.is_integer() and abs(value) < _EXACT
+        return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
     text = printable(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,4 +1,4 @@
-"""JSON that a lake stores -> dataclasses, each field checked for its type."""
+"""JSON that a file stores -> dataclasses, each field checked for its type."""
 
 from __future__ import annotations
 

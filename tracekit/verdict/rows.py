@@ -1,0 +1,137 @@
+"""A verdict as rows of a database: of the tables verdict, evidence, one_off and advice
+(queries/schema/tables.sql)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tracekit.records import parsed, record
+from tracekit.verdict.model import Analysis, Period, Window
+
+Rows = dict[str, list[dict[str, Any]]]
+# By the part of an analysis: what its numbers are about, and the question that defines them.
+_DEFINED = {
+    "gpu": ("window", "partition"),
+    "idle": ("window", "partition"),
+    "causes": ("window", "idle_causes"),
+    "launch": ("trace", "launch_stats"),
+    "host": ("window", "cpu_time"),
+    "gains": ("window", "replay"),
+}
+_REPLAYED = "the window's replayed length without one-offs"
+
+
+def rows_of(analysis: Analysis) -> Rows:
+    """The rows by table. The `analysis` of its window's verdict is the object that `analyze --json`
+    prints."""
+    trace_id = analysis.trace.trace_id
+    advice = []
+    for number, each in enumerate(analysis.advice, 1):
+        told = asdict(each)
+        place = told.pop("where")
+        del told["needs"], told["doubts"]
+        advice.append({"number": number, "place": place} | told)
+    tables: Rows = {
+        "verdict": list(_verdicts(analysis)),
+        "evidence": list(_evidence(analysis)),
+        "one_off": [asdict(each) for each in analysis.one_offs],
+        "advice": advice,
+    }
+    return {table: [{"trace_id": trace_id} | row for row in rows] for table, rows in tables.items()}
+
+
+def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    verdict = analysis.verdict
+    best = next((each for each in analysis.advice if each.share is not None), None)
+    yield _window(analysis.window) | {
+        "is_main": True,
+        "regime": verdict.regime,
+        "bottleneck": verdict.bottleneck,
+        "margin": verdict.margin,
+        "confidence": verdict.confidence,
+        "sentence": next(iter(verdict.why), None),
+        "saves_ns": best and best.saves_ns,
+        "analysis": json.loads(json.dumps(analysis.as_dict(), default=str)),
+    }
+    for each in (*analysis.windows, *analysis.steps):
+        if each.window != analysis.window:
+            yield _window(each.window) | {
+                "is_main": False,
+                "regime": each.regime,
+                "bottleneck": each.bottleneck,
+            }
+
+
+def _window(window: Window) -> dict[str, Any]:
+    return {
+        "kind": window.kind,
+        "name": window.name,
+        "start_ns": window.start_ns,
+        "end_ns": window.end_ns,
+    }
+
+
+def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    gains = analysis.causal and analysis.causal.gains
+    own = {each: getattr(analysis, each) for each in ("gpu", "idle", "launch", "host")}
+    yield from _numbers(analysis.window, own | {"gains": gains})
+    for name, value in analysis.verdict.shares.items():
+        yield _number(analysis.window, f"shares.{name}", value, "gpu", "the window's length")
+    periods: list[Period] = [*analysis.windows, *analysis.steps]
+    for each in periods:
+        if each.window != analysis.window:
+            parts = {name: getattr(each, name) for name in ("gpu", "idle", "host", "gains")}
+            yield from _numbers(each.window, parts)
+
+
+def _numbers(window: Window, parts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for part, found in parts.items():
+        for name, value in (asdict(found) if found is not None else {}).items():
+            if name == "device_id" or name == "work_ns":
+                continue
+            inner = value if isinstance(value, dict) else {"": value}
+            for key, number in inner.items():
+                if isinstance(number, int | float):
+                    full = f"{part}.{name}.{key}".rstrip(".")
+                    of = _REPLAYED if part == "gains" else None
+                    yield _number(window, full, number, name if name == "causes" else part, of)
+
+
+def _number(
+    window: Window, name: str, value: float, part: str, denominator: str | None
+) -> dict[str, Any]:
+    if name.endswith("_ns") or part == "causes":
+        unit, denominator = "ns", None
+    elif denominator or name.endswith("_share"):
+        unit, denominator = "fraction", denominator or "GPU ops"
+    else:
+        unit, denominator = "count", None
+    scope, question = _DEFINED[part]
+    return {
+        "kind": window.kind,
+        "window_name": window.name,
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "denominator": denominator,
+        "scope": scope,
+        "question": question,
+    }
+
+
+def read(text: object) -> Analysis:
+    """The analysis in a row of the table verdict.
+
+    Raises:
+        ValueError: when the text is not one of this version.
+    """
+    # Imported for type checkers alone where the annotations stand.
+    from tracekit.advice.model import Advice
+    from tracekit.replay.gains import Causal, Gains
+
+    if not isinstance(text, str):
+        raise ValueError("no text")
+    return record(Analysis, parsed(text), Advice=Advice, Causal=Causal, Gains=Gains)
