@@ -47,7 +47,11 @@ EVENTS = "SELECT * FROM event ORDER BY event_id"
 
 def content(path):
     with tracekit.load(path) as run:
-        return run.fetch(EVENTS), run.fetch("SELECT form, metadata, events FROM trace")
+        return rows_of(run)
+
+
+def rows_of(run):
+    return run.fetch(EVENTS), run.fetch("SELECT form, metadata, events FROM trace")
 
 
 def added(path):
@@ -94,10 +98,12 @@ def test_the_original_text_is_untouched_and_loads_as_before(tmp_path, name, text
 
 @pytest.mark.sampled(22)
 @pytest.mark.parametrize("name", trace_names())
-def test_annotated_real_traces_load_as_before_and_keep_to_the_format(tmp_path, name):
+def test_annotated_real_traces_load_as_before_and_keep_to_the_format(
+    tmp_path, name, shared_database
+):
     output = tmp_path / "out.json.gz"
     annotate(trace_file(name), output)
-    assert content(output) == content(trace_file(name))
+    assert content(output) == rows_of(shared_database(name))
     holds_the_format(added(output))
 
 
