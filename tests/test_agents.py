@@ -129,7 +129,8 @@ def test_names_in_a_trace_stay_data(agent):
 
 
 def test_an_answer_fits_and_says_how_to_get_the_rest(agent):
-    asked = {"path": "many.json", "statement": "SELECT event_id, name FROM event ORDER BY event_id"}
+    statement = "SELECT event_id, name FROM event WHERE event_id < 150 ORDER BY event_id"
+    asked = {"path": "many.json", "statement": statement}
     seen, offset = [], 0
     for _ in range(40):
         is_error, text = agent.call("sql", **asked, rows=500, offset=offset)
@@ -140,7 +141,7 @@ def test_an_answer_fits_and_says_how_to_get_the_rest(agent):
             break
         offset = len(seen)
         assert f"offset={offset}" in told["left_out"][0]
-    assert seen == list(range(400))
+    assert seen == list(range(150))
     long = agent.told("sql", path="many.json", statement="SELECT repeat('x', 100000000) AS text")
     assert len(long["answer"]["rows"][0][0]) < 1_000
     wide = ", ".join(f"repeat('x', 400) AS c{place}" for place in range(100))
@@ -199,7 +200,8 @@ def test_a_link_that_stays_inside_is_followed(agent, folder):
     ],
 )  # fmt: skip
 def test_sql_reads_the_trace_and_nothing_else(statement, agent, folder):
-    for path in ("many.json", "many.duckdb"):
+    # A trace is loaded into a database, which a statement is asked about like any other.
+    for path in ("many.json", "many.duckdb") if "{" in statement else ("many.duckdb",):
         before = (folder / "many.duckdb").read_bytes()
         secret = folder.parent / "secret.txt"
         asked = statement.format(file=folder / "new", secret=secret)

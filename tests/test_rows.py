@@ -4,10 +4,12 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -58,29 +60,31 @@ QUERY = "SELECT " + ", ".join(f"{sql[0]} AS {name}" for name, sql in VALUES.item
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rows")
-    hostile.good(folder)
-    return folder
+def good(tmp_path_factory):
+    return hostile.good(tmp_path_factory.mktemp("rows"))
 
 
-def sql(folder: Path, query: str, *options: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*TRACEKIT, "sql", "good.duckdb", query, *options],
-        cwd=folder, capture_output=True, check=False, timeout=120,
-    )  # fmt: skip
+@pytest.fixture
+def folder(good, tmp_path):
+    shutil.copy(good, tmp_path)
+    return tmp_path
 
 
-def test_csv_writes_every_type_as_duckdb_does(folder):
-    done = sql(folder, QUERY, "--format", "csv")
-    (row,) = csv.DictReader(io.StringIO(done.stdout.decode(), newline=""))
+@pytest.fixture
+def sql(run, folder):
+    return partial(run, "sql", "good.duckdb")
+
+
+def test_csv_writes_every_type_as_duckdb_does(sql):
+    done = sql(QUERY, "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(done.stdout, newline=""))
     for name, (_, text, _) in VALUES.items():
         if text is not None:
             assert row[name] == text, name
 
 
-def test_json_writes_every_type_and_is_strict(folder):
-    done = sql(folder, QUERY, "--format", "json")
+def test_json_writes_every_type_and_is_strict(sql):
+    done = sql(QUERY, "--format", "json")
     (row,) = json.loads(done.stdout, parse_constant=pytest.fail)
     for name, (_, _, value) in VALUES.items():
         if name != "nested":
@@ -88,8 +92,8 @@ def test_json_writes_every_type_and_is_strict(folder):
     assert row["nested"] == {"a": [None, 1.5], "b": "NaN, Infinity"}
 
 
-def test_parquet_keeps_every_digit(folder):
-    assert sql(folder, QUERY, "--format", "parquet", "-o", "rows.parquet").returncode == 0
+def test_parquet_keeps_every_digit(folder, sql):
+    assert sql(QUERY, "--format", "parquet", "-o", "rows.parquet").returncode == 0
     with duckdb.connect() as connection:
         connection.execute(f"CREATE VIEW r AS FROM '{folder / 'rows.parquet'}'")
         names = ("ns", "infinite_date", "zone", "decimal", "huge", "unsigned", "nan", "map")
@@ -97,27 +101,27 @@ def test_parquet_keeps_every_digit(folder):
         assert texts.fetchall() == [tuple(VALUES[name][1] for name in names)]
 
 
-def test_a_table_shows_every_type(folder):
-    done = sql(folder, QUERY)
+def test_a_table_shows_every_type(sql):
+    done = sql(QUERY)
     assert done.returncode == 0
     for name in ("ns", "infinite_date", "zone", "map", "union"):
-        assert VALUES[name][1] in done.stdout.decode()
+        assert VALUES[name][1] in done.stdout
 
 
-def test_columns_with_the_same_name_get_distinct_names(folder):
+def test_columns_with_the_same_name_get_distinct_names(folder, sql):
     query = "SELECT 1 AS a, 2 AS a, 3 AS A, 4 AS a_1"
     expected = {"a": 1, "a_1": 2, "A_2": 3, "a_1_1": 4}
-    assert json.loads(sql(folder, query, "--format", "json").stdout) == [expected]
-    assert sql(folder, query, "--format", "csv").stdout.decode() == "a,a_1,A_2,a_1_1\n1,2,3,4\n"
-    assert sql(folder, query, "--format", "parquet", "-o", "names.parquet").returncode == 0
+    assert json.loads(sql(query, "--format", "json").stdout) == [expected]
+    assert sql(query, "--format", "csv").stdout == "a,a_1,A_2,a_1_1\n1,2,3,4\n"
+    assert sql(query, "--format", "parquet", "-o", "names.parquet").returncode == 0
     assert polars.read_parquet(folder / "names.parquet").to_dicts() == [expected]
     with tracekit.open_database(folder / "good.duckdb") as database:
         assert database.sql(query).to_dicts() == [expected]
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
-def test_an_empty_result_is_valid_in_every_format(form, folder):
-    done = sql(folder, "SELECT 1 AS a WHERE FALSE", "--format", form, "-o", f"none.{form}")
+def test_an_empty_result_is_valid_in_every_format(form, folder, sql):
+    done = sql("SELECT 1 AS a WHERE FALSE", "--format", form, "-o", f"none.{form}")
     assert done.returncode == 0
     with duckdb.connect() as connection:
         assert connection.execute(f"SELECT count(*) FROM '{folder}/none.{form}'").fetchall() == [
@@ -138,14 +142,14 @@ def test_an_endless_result_stops_when_its_reader_does(form, folder):
     assert len(done.stderr.splitlines()) <= (form == "table")
 
 
-def test_max_rows_limits_the_rows(folder):
+def test_max_rows_limits_the_rows(sql):
     for form in ("table", "csv", "json"):
-        done = sql(folder, "FROM range(1e10::BIGINT)", "--max-rows", "3", "--format", form)
+        done = sql("FROM range(1e10::BIGINT)", "--max-rows", "3", "--format", form)
         assert done.returncode == 0
-        assert b"the first 3 rows" in done.stderr
-        assert done.stdout.count(b"\n") == {"table": 4, "csv": 4, "json": 5}[form]
+        assert "the first 3 rows" in done.stderr
+        assert done.stdout.count("\n") == {"table": 4, "csv": 4, "json": 5}[form]
     for wrong in (["--max-rows", "0"], ["--timeout", "0"], ["--spill-mb", "-1"]):
-        done = sql(folder, "SELECT 1", *wrong)
+        done = sql("SELECT 1", *wrong)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
@@ -171,12 +175,12 @@ SLOW = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("slow", SLOW)
-def test_a_query_ends_at_its_timeout(slow, folder):
+def test_a_query_ends_at_its_timeout(slow, folder, sql):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
     began = time.monotonic()
-    done = sql(folder, SLOW[slow], "--timeout", "1", *options)
+    done = sql(SLOW[slow], "--timeout", "1", *options)
     assert done.returncode == 2
-    assert done.stderr.decode().splitlines() == [
+    assert done.stderr.splitlines() == [
         "tracekit: the query took longer than 1 s: allow more time (--timeout)"
     ]
     assert time.monotonic() - began < 20
@@ -212,15 +216,15 @@ def test_ctrl_c_ends_a_query(slow, folder):
     assert not list(folder.glob("*slow.csv*"))
 
 
-def test_a_query_that_needs_more_memory_or_disk_says_what_to_allow(folder):
+def test_a_query_that_needs_more_memory_or_disk_says_what_to_allow(sql):
     query = "SELECT count(DISTINCT (a, hash(a))) FROM range(20_000_000) AS t(a)"
-    assert sql(folder, query, "--memory-mb", "400").returncode == 0
+    assert sql(query, "--memory-mb", "400").returncode == 0
     for options in (["--spill-mb", "0"], ["--spill-mb", "10"]):
-        done = sql(folder, query, "--memory-mb", "400", *options)
+        done = sql(query, "--memory-mb", "400", *options)
         assert done.returncode == 2
         assert len(done.stderr.splitlines()) == 1
-        assert b"--memory-mb" in done.stderr
-        assert b"--spill-mb" in done.stderr
+        assert "--memory-mb" in done.stderr
+        assert "--spill-mb" in done.stderr
 
 
 def test_closed_standard_output_is_reported_in_one_line(folder):
@@ -272,12 +276,12 @@ def test_hidden_characters_are_shown_as_replaced():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_rows_on_a_terminal_cannot_control_it_and_stay_exact_in_a_pipe(form, folder):
+def test_rows_on_a_terminal_cannot_control_it_and_stay_exact_in_a_pipe(form, folder, sql):
     import pty
 
     text = f"{HIDDEN}=1+1\u00e9"
     query = f"""SELECT '{text}' AS "n\u202eame", 'x' AS x FROM range(2)"""
-    piped = sql(folder, query, "--format", form).stdout.decode()
+    piped = sql(query, "--format", form).stdout
     if form == "json":
         assert [row["n\u202eame"] for row in json.loads(piped)] == [text, text]
     else:

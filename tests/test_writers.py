@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -40,11 +42,10 @@ def complete_traces(path: Path) -> list[str]:
     return [name for name, _, _ in rows]
 
 
-def load(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*TRACEKIT, "load", *arguments, "-o", "run.duckdb"],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+@pytest.fixture
+def load(run: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., Any]:
+    """Loads traces into run.duckdb, in the test's folder."""
+    return lambda *arguments: run("load", *arguments, "-o", "run.duckdb")
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -70,49 +71,49 @@ def left_partial(folder: Path, *arguments: str) -> None:
     assert (folder / "run.duckdb.partial").exists()
 
 
-def test_an_unfinished_new_load_is_not_resumed_as_an_append(tmp_path):
+def test_an_unfinished_new_load_is_not_resumed_as_an_append(tmp_path, load):
     trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
     left_partial(tmp_path, "a.json")
-    assert load(tmp_path, "b.json").returncode == 0
-    refused(load(tmp_path, "c.json", "--append", "--resume"), "run.duckdb.partial", "remove it")
+    assert load("b.json").returncode == 0
+    refused(load("c.json", "--append", "--resume"), "run.duckdb.partial", "remove it")
     assert complete_traces(tmp_path / "run.duckdb") == ["b.json"]
 
 
-def test_an_append_resumes_only_if_the_database_has_not_changed(tmp_path):
+def test_an_append_resumes_only_if_the_database_has_not_changed(tmp_path, load):
     trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
-    assert load(tmp_path, "a.json").returncode == 0
+    assert load("a.json").returncode == 0
     left_partial(tmp_path, "b.json", "--append")
-    assert load(tmp_path, "c.json", "--append").returncode == 0
-    refused(load(tmp_path, "b.json", "--append", "--resume"), "the database has changed")
+    assert load("c.json", "--append").returncode == 0
+    refused(load("b.json", "--append", "--resume"), "the database has changed")
     assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json"]
     (tmp_path / "run.duckdb.partial").unlink()
-    assert load(tmp_path, "b.json", "--append", "--resume").returncode == 0
+    assert load("b.json", "--append", "--resume").returncode == 0
     assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json", "b.json"]
 
 
 @pytest.mark.thorough
-def test_an_unfinished_append_is_not_resumed_as_a_new_load(tmp_path):
+def test_an_unfinished_append_is_not_resumed_as_a_new_load(tmp_path, load):
     trace(tmp_path, "a"), trace(tmp_path, "b")
-    assert load(tmp_path, "a.json").returncode == 0
+    assert load("a.json").returncode == 0
     left_partial(tmp_path, "b.json", "--append")
-    refused(load(tmp_path, "b.json", "--resume"), "the database has changed")
+    refused(load("b.json", "--resume"), "the database has changed")
     assert complete_traces(tmp_path / "run.duckdb") == ["a.json"]
 
 
-def test_a_load_resumes_only_with_the_traces_that_it_started_with(tmp_path):
+def test_a_load_resumes_only_with_the_traces_that_it_started_with(tmp_path, load):
     trace(tmp_path, "a"), trace(tmp_path, "b")
     left_partial(tmp_path, "a.json")
-    refused(load(tmp_path, "b.json", "--resume"), "a.json, which this load does not include")
-    assert load(tmp_path, "b.json", "a.json", "--resume").returncode == 0
+    refused(load("b.json", "--resume"), "a.json, which this load does not include")
+    assert load("b.json", "a.json", "--resume").returncode == 0
     assert sorted(complete_traces(tmp_path / "run.duckdb")) == ["a.json", "b.json"]
 
 
-def test_a_trace_that_has_changed_since_it_was_loaded_is_loaded_again(tmp_path):
+def test_a_trace_that_has_changed_since_it_was_loaded_is_loaded_again(tmp_path, load):
     trace(tmp_path, "a")
     left_partial(tmp_path, "a.json")
     text = (tmp_path / "a.json").read_text()
     (tmp_path / "a.json").write_text(text.replace('"ts": 1,', '"ts": 7,'))
-    assert load(tmp_path, "a.json", "--resume").returncode == 0
+    assert load("a.json", "--resume").returncode == 0
     with tracekit.open_database(tmp_path / "run.duckdb") as database:
         rows = database.fetch("SELECT max(ts_ns) FROM event GROUP BY trace_id ORDER BY 1")[1]
     assert rows == [(1000,), (7000,)]
@@ -128,19 +129,19 @@ def test_a_trace_that_has_changed_since_it_was_loaded_is_loaded_again(tmp_path):
     ],
     ids=["not a database", "another program's", "a link", "a folder"],
 )
-def test_a_partial_result_that_tracekit_did_not_make_is_refused(made, tmp_path):
+def test_a_partial_result_that_tracekit_did_not_make_is_refused(made, tmp_path, load):
     trace(tmp_path, "a")
     made(tmp_path / "run.duckdb.partial")
-    refused(load(tmp_path, "a.json", "--resume"), "run.duckdb.partial")
+    refused(load("a.json", "--resume"), "run.duckdb.partial")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_partial_result_with_a_foreign_macro_is_refused(tmp_path):
+def test_a_partial_result_with_a_foreign_macro_is_refused(tmp_path, load):
     trace(tmp_path, "a")
     left_partial(tmp_path, "a.json")
     with duckdb.connect(str(tmp_path / "run.duckdb.partial")) as connection:
         connection.execute("CREATE MACRO sum(x) AS 1")
-    refused(load(tmp_path, "a.json", "--resume"), "another program")
+    refused(load("a.json", "--resume"), "another program")
 
 
 def test_two_concurrent_appends_are_both_kept(tmp_path):
@@ -159,7 +160,7 @@ def test_two_concurrent_appends_are_both_kept(tmp_path):
             if before:
                 # Readers are not blocked, and see a complete database.
                 assert complete_traces(tmp_path / "run.duckdb")[: len(before)] == before
-            time.sleep(0.01)
+            time.sleep(0.1)
         for writer in writers:
             assert writer.stderr is not None
             errors.append(writer.stderr.read())
@@ -190,25 +191,25 @@ KILLED = sample("options of loads that are killed", KILLED, KILLED[:2])
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", KILLED)
-def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path):
+def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path, load):
     chance = random.Random(len(options) * 7 + ("--resume" in options))
     names = [trace(tmp_path, f"t{place}", 2000) for place in range(3)]
     before: list[str] = []
     if "--append" in options:
-        assert load(tmp_path, trace(tmp_path, "before")).returncode == 0
+        assert load(trace(tmp_path, "before")).returncode == 0
         before = ["before.json"]
     shutil.copy(tmp_path / "run.duckdb", tmp_path / "kept") if before else None
+    command = [*TRACEKIT, "load", *names, "-o", "run.duckdb", *options]
     began = time.monotonic()
-    assert load(tmp_path, *names, *options).returncode == 0
+    subprocess.run(command, cwd=tmp_path, check=True, stderr=subprocess.DEVNULL, timeout=300)
     usual_s = time.monotonic() - began
     for _ in range(KILLS // 4):
         (tmp_path / "run.duckdb").unlink()
         if before:
             shutil.copy(tmp_path / "kept", tmp_path / "run.duckdb")
         loading = subprocess.Popen(
-            [*TRACEKIT, "load", *names, "-o", "run.duckdb", *options],
-            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         time.sleep(chance.uniform(0, 1.1 * usual_s))
         loading.kill()
         loading.wait()
@@ -217,7 +218,7 @@ def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path):
         assert now in (before, [*before, *names])
         if now == before:
             # The next load resumes or starts again, and loads everything.
-            assert load(tmp_path, *names, *options).returncode == 0
+            assert load(*names, *options).returncode == 0
             assert sorted(complete_traces(tmp_path / "run.duckdb")) == sorted([*before, *names])
         else:
             # Nothing will resume a partial result now.
@@ -226,16 +227,16 @@ def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path):
     old = time.time() - 3600
     for each in tmp_path.glob(".run.duckdb.tracekit-*"):
         os.utime(each, (old, old))
-    assert load(tmp_path, *names).returncode == 0
+    assert load(*names).returncode == 0
     hidden = [each.name for each in tmp_path.iterdir() if each.name.startswith(".")]
     assert hidden == []
 
 
 @pytest.mark.parametrize("options", [[], ["--append"], ["--append", "--resume"]])
-def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path):
+def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path, load):
     """As on a full disk, a write fails: a file may not grow beyond a limit."""
     before, large = trace(tmp_path, "before"), trace(tmp_path, "large", 100_000)
-    assert load(tmp_path, before).returncode == 0
+    assert load(before).returncode == 0
     kept = (tmp_path / "run.duckdb").read_bytes()
     limited = (
         "import resource, sys\n"
@@ -254,7 +255,7 @@ def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path)
     assert left - resumable == {before, large, "run.duckdb"}
     if resumable:
         assert "--resume" in options
-        assert load(tmp_path, large, *options).returncode == 0
+        assert load(large, *options).returncode == 0
         assert complete_traces(tmp_path / "run.duckdb") == [before, large]
 
 
