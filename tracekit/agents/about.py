@@ -48,8 +48,9 @@ def listed(topic: str | None, page: Page) -> Fitted:
 
 def words(remedy: Remedy) -> dict[str, Any]:
     """How to apply a remedy."""
-    told = ("name", "title", "effort", "needs", "doubts", "risks", "check")
+    told = ("name", "title", "effort", "needs", "risks", "check")
     return {each: getattr(remedy, each) for each in told} | {
+        "doubts": remedy.caveat,
         "before": remedy.before.splitlines(),
         "after": remedy.after.splitlines(),
         "sources": list(remedy.sources),
