@@ -18,7 +18,7 @@ SPAN = Window("gpu_active", "GPU-active span", 0, 100 * MS, 100 * MS)
 def facts(busy=50, late=50, ops=1000):
     """A window of 100 ms in which the device works or waits for the host."""
     assert busy + late == 100
-    idle = Idle(late * MS, 0, 0, 0, 0, {"python": late * MS})
+    idle = Idle(late * MS, 0, 0, 0, 0, {"python": late * MS}, late * MS)
     gpu = Gpu(0, ops, ops, ops, busy * MS, busy * MS, 0, 0, late * MS)
     return Facts(SPAN, gpu, idle, Launch(ops, 6000, 9000, 1, 10_000), None)
 

@@ -116,3 +116,32 @@ def test_an_added_trace_is_judged_with_the_others(tmp_path):
     with tracekit.load(two, tmp_path / "t.duckdb", append=True) as database:
         found = database.fetch("SELECT trace_id FROM verdict WHERE is_main ORDER BY ALL")[1]
         assert found == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("host_us", "op_us", "regime"), [(100, 20, "overhead-bound"), (10, 200, "compute-bound")]
+)
+def test_time_alone_tells_what_bounds_a_window(host_us, op_us, regime, tmp_path):
+    """Ten launches, one every `host_us`, of ops that take `op_us` each."""
+    events, free = [], 0
+    for number in range(10):
+        called = number * host_us
+        free = max(free, called + 5)
+        events += traces.launched([], called, free, op_us, number + 1)
+        free += op_us
+    path = traces.write(tmp_path / "t.json", events)
+    with tracekit.load(path) as database:
+        (row,) = database.ask("regime", kind="gpu_active")
+        (part,) = database.ask("partition", kind="gpu_active")
+    assert row["regime"] == regime
+    assert row["busy_ns"] == 10 * op_us * 1000
+    assert row["waits_for_host_ns"] == part["waits_for_host_ns"]
+    assert row["launches"] == 9  # The first one began before the first op did.
+    assert (row["launch_delay_p50_ns"] == 5000) == (regime == "overhead-bound")
+
+
+def test_a_window_whose_idle_time_is_not_explained_has_no_regime(tmp_path):
+    events = [traces.gpu_op(0, 10, 1), traces.gpu_op(1000, 10, 2)]
+    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
+        (row,) = database.ask("regime", kind="gpu_active")
+    assert (row["regime"], row["unlinked_share"]) == ("unknown", 990 / 1010)

@@ -107,8 +107,8 @@ CREATE TABLE IF NOT EXISTS hardware (
     note                VARCHAR
 );
 
--- The verdict on a window of a trace, as `tracekit analyze` gives it. Loading into a file writes this table and
--- the next three, unless it is told not to judge.
+-- The verdict on a window of a trace, as `tracekit analyze` gives it. Loading into a file writes this table
+-- and the next three, unless it is told not to judge.
 CREATE TABLE IF NOT EXISTS verdict (
     trace_id    INTEGER NOT NULL,
     kind        VARCHAR NOT NULL,   -- of the window: gpu_active, host_active, step or trace
@@ -119,7 +119,7 @@ CREATE TABLE IF NOT EXISTS verdict (
                                     -- margin and savings are NULL
     regime      VARCHAR NOT NULL,   -- overhead-bound, compute-bound or unknown
     bottleneck  VARCHAR,            -- the cause whose removal gains most
-    margin      DOUBLE,             -- fraction of the window: positive is compute-bound, negative overhead-bound
+    margin      DOUBLE,             -- fraction of the window: positive is compute-bound
     confidence  VARCHAR,            -- high, medium, low or none
     sentence    VARCHAR,            -- the first reason
     saves_ns    BIGINT,             -- what the first advice that is not about one-offs saves
@@ -163,7 +163,7 @@ CREATE TABLE IF NOT EXISTS advice (
     detail    VARCHAR,
     count     BIGINT NOT NULL,    -- calls, GPU ops or events that it changes
     saves_ns  BIGINT NOT NULL,
-    share     DOUBLE,             -- saves_ns over the window's length without one-offs; NULL: it is saved once
+    share     DOUBLE,             -- of the window without one-offs; NULL: it is saved once
     once      BOOLEAN NOT NULL,   -- it is about what happened once
     effort    VARCHAR NOT NULL,
     change    VARCHAR             -- as `tracekit whatif` takes it

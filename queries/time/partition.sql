@@ -2,7 +2,7 @@
 -- params trace, kind
 -- columns trace_id, rank, device_id, kind, name, start_ns, end_ns, span_ns, compute_ns, exposed_comm_ns,
 --     exposed_memcpy_ns, idle_ns, host_late_ns, device_ns, device_in_launch_ns, unlinked_ns,
---     after_last_op_ns, busy_ns, kernels
+--     after_last_op_ns, busy_ns, waits_for_host_ns, kernels
 -- column gpu_ops (count): kernels, copies and fills that start in it
 -- columns linked
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration

@@ -124,7 +124,9 @@ WHERE coalesce(l.ns, 0) > coalesce(f.ns, 0);
 
 -- How long each window's device computed, communicated, copied and was idle: these four add up to the window,
 -- and the classes of idle time add up to `idle_ns`. `device_in_launch_ns` is the part of `device_ns` during
--- which the op's launch call was in progress: nothing was queued.
+-- which the op's launch call was in progress: nothing was queued. `waits_for_host_ns` is the idle time that
+-- would not be there if the host had been ready: late gaps until the launch call returned, device gaps in
+-- which the call was in progress, and the time after the last op.
 CREATE OR REPLACE MACRO partition_of(some_parts) AS TABLE
 SELECT
     trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
@@ -138,7 +140,9 @@ SELECT
     sum_where(ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
     sum_where(ns, idle_class = 'unlinked') AS unlinked_ns,
     sum_where(ns, idle_class = 'after_last_op') AS after_last_op_ns,
-    sum_where(ns, activity <> 'idle') AS busy_ns
+    sum_where(ns, activity <> 'idle') AS busy_ns,
+    sum_where(ns, idle_class = 'host_late' AND cause IS DISTINCT FROM 'launch_latency'
+        OR idle_class = 'device' AND cause IS NOT NULL OR idle_class = 'after_last_op') AS waits_for_host_ns
 FROM query_table(some_parts)
 GROUP BY ALL;
 

@@ -51,6 +51,7 @@ def words(remedy: Remedy) -> dict[str, Any]:
     told = ("name", "title", "effort", "needs", "risks", "check")
     return {each: getattr(remedy, each) for each in told} | {
         "doubts": remedy.caveat,
+        "doubts": remedy.caveat,
         "before": remedy.before.splitlines(),
         "after": remedy.after.splitlines(),
         "sources": list(remedy.sources),

@@ -118,16 +118,9 @@ def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
 
 def accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     """The side that bounds a window by time alone: the device's busy time against its time waiting
-    for the host, one-offs aside."""
-    waited_ns = _waited_ns(idle) - (gains.one_offs_ns - gains.device_one_offs_ns)
+    for the host, as in queries/time/regime.sql, one-offs aside."""
+    waited_ns = idle.waits_for_host_ns - (gains.one_offs_ns - gains.device_one_offs_ns)
     return "host" if waited_ns > steady_busy_ns(gpu, gains) else "device"
-
-
-def _waited_ns(idle: Idle) -> int:
-    # A device also waits for the host while the call that launches its next op is still running
-    # (nothing else was queued), and after its last op.
-    latency = idle.causes.get("launch_latency", 0)
-    return idle.host_late_ns - latency + idle.device_in_launch_ns + idle.after_last_op_ns
 
 
 def _bottleneck(side: str, gains: Gains, thresholds: Thresholds) -> str:
