@@ -284,7 +284,11 @@ def test_queries_and_replay_judge_a_queue_by_the_same_numbers(tmp_path):
 
 def test_thresholds_that_tables_and_views_read_cannot_be_set_for_one_run():
     queries = Path(tracekit.__file__).parents[1] / "queries"
-    texts = [f.read_text() for room in ("views", "schema") for f in (queries / room).glob("*.sql")]
+    texts = [
+        f.read_text()
+        for room in ("facts", "views", "schema")
+        for f in (queries / room).glob("*.sql")
+    ]
     stored = set(re.findall(r"thresholds\(\)\.(\w+)", "\n".join(texts)))
     assert {each.name for each in fields(Thresholds) if not is_settable(each)} == stored
     with pytest.raises(TracekitError, match="queue_depth cannot be set for one run"):

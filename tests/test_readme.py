@@ -100,7 +100,7 @@ def test_its_tour_shows_what_is_printed(block, run, tmp_path):
 
 
 def test_its_vocabulary_is_that_of_a_database(shared_database):
-    table = QUERIES.split("## The SQL vocabulary")[1].split("Relations that are costly")[0]
+    table = QUERIES.split("## The SQL vocabulary")[1].split("What many questions derive")[0]
     names = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     _, rows = shared_database("simulated-overhead-bound.json.gz").fetch("SHOW TABLES")
     assert sorted(names) == sorted(row[0] for row in rows)
@@ -158,7 +158,7 @@ def test_each_number_that_is_printed_is_defined_in_one_file(name, shared_verdict
 # What `idle: ` is printed before, by the SQL type idle_cause.
 CAUSES_OF_IDLE = re.findall(
     r"'(\w+)'",
-    (ROOT / "queries" / "views" / "types.sql")
+    (ROOT / "queries" / "schema" / "types.sql")
     .read_text()
     .split("idle_cause AS ENUM")[1]
     .split(";")[0],

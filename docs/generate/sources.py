@@ -23,6 +23,7 @@ _CHOSEN = {
     "docs/explanation/definitions.md": "explanation/definitions.md",
     "docs/explanation/verdict.md": "explanation/verdict.md",
     "docs/explanation/replay.md": "explanation/replay.md",
+    "docs/explanation/formats.md": "explanation/formats.md",
     "docs/explanation/limits.md": "explanation/limits.md",
     "docs/explanation/performance.md": "explanation/performance.md",
     "tests/bench/VERDICTS.md": "explanation/verdicts.md",
