@@ -144,4 +144,4 @@ def test_a_window_whose_idle_time_is_not_explained_has_no_regime(tmp_path):
     events = [traces.gpu_op(0, 10, 1), traces.gpu_op(1000, 10, 2)]
     with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
         (row,) = database.ask("regime", kind="gpu_active")
-    assert (row["regime"], row["unlinked_share"]) == ("unknown", 990 / 1010)
+    assert (row["regime"], row["unexplained_share"]) == ("unknown", 990 / 1010)

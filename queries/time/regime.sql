@@ -6,7 +6,8 @@
 -- columns busy_ns, waits_for_host_ns
 -- column busy_share (fraction of the window): busy_ns over span_ns
 -- column waits_for_host_share (fraction of the window): waits_for_host_ns over span_ns
--- column unlinked_share (fraction of the window): idle time of which the trace does not tell the reason
+-- column unexplained_share (fraction of the window): other idle time: dependencies and latency of the device,
+--     and gaps that end with an op whose launch is not in the trace
 -- column waits_most_for (text): what the launching thread did for most of the late gaps; NULL: no gap is late
 -- column waits_most_share (fraction of the window): the late gaps' time in that activity
 -- column launches (count): calls in the window that enqueued work for the device
@@ -60,14 +61,14 @@ moved AS (
 )
 SELECT
     p.trace_id, p.device_id, p.kind, p.name, p.start_ns, span_ns,
-    CASE WHEN abs(busy_ns - waits_for_host_ns) < unlinked_ns THEN 'unknown'
+    CASE WHEN abs(busy_ns - waits_for_host_ns) < idle_ns - waits_for_host_ns THEN 'unknown'
          WHEN waits_for_host_ns > busy_ns THEN 'overhead-bound' ELSE 'compute-bound' END AS regime,
-    CASE regime WHEN 'unknown' THEN 'unlinked idle time could turn it either way'
+    CASE regime WHEN 'unknown' THEN 'idle time that is neither could turn it either way'
         WHEN 'overhead-bound' THEN 'waits for the host longer than it works'
         ELSE 'works at least as long as it waits for the host' END AS decided_by,
     busy_ns, waits_for_host_ns, busy_ns / nullif(span_ns, 0) AS busy_share,
     waits_for_host_ns / nullif(span_ns, 0) AS waits_for_host_share,
-    unlinked_ns / nullif(span_ns, 0) AS unlinked_share,
+    (idle_ns - waits_for_host_ns) / nullif(span_ns, 0) AS unexplained_share,
     host_cause(waits_most_for::VARCHAR) AS waits_most_for, most_ns / nullif(span_ns, 0) AS waits_most_share,
     coalesce(launches, 0) AS launches, coalesce(launches, 0) * 1e6 / nullif(span_ns, 0) AS launches_per_ms,
     percentile(delays, 50) AS launch_delay_p50_ns,
