@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.perfetto.events import Level, Process
-from tracekit.replay.remedies import query_of
+from tracekit.replay.changes import query_of
 from tracekit.text import duration, percent
 from tracekit.verdict.analyze import examined
 
 if TYPE_CHECKING:
     from tracekit.advice.model import Advice
     from tracekit.database.reader import Reader
+    from tracekit.replay.changes import Remedies
     from tracekit.replay.gains import WindowGains
-    from tracekit.replay.remedies import Remedies
     from tracekit.replay.whatif import Replay
 
 # Viewers stay quick with so many slices of a track; the longest are kept.
