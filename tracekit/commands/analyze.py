@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from tracekit.commands.opening import analyses_of, open_given, verdict_together
 from tracekit.commands.options import resource_options, threshold_option, window_option
+from tracekit.lake.opening import analyses_of, open_given, verdict_together
 
 
 @click.command()

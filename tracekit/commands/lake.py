@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.commands.opening import files_named
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
+from tracekit.lake.opening import files_named
 from tracekit.text import printable
 
 if TYPE_CHECKING:

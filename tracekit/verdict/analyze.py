@@ -14,7 +14,7 @@ from tracekit.advice.model import Judged
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import fix_list, list_notes, replayed_host
-from tracekit.verdict.gpu import judge, judge_briefly
+from tracekit.verdict.judge import judge, judge_briefly
 from tracekit.verdict.model import (
     Analysis,
     Beside,
