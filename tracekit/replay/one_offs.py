@@ -20,6 +20,7 @@ from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
     from tracekit.replay.whatif import Replay
+    from tracekit.replay.windows import Steps
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _holds(outer: OneOff, inner: OneOff) -> bool:
 
 def _priced(replay: Replay) -> list[OneOff]:
     """The candidates with the excess of their work; those without any are left out."""
-    graph, worked = replay.graph, HostWork.of(replay.graph)
+    graph, worked = replay.graph, _HostWork.of(replay.graph)
     rows = replay.database.ask("one_offs", trace=replay.trace_id)
     number = {each: i for i, each in enumerate(graph.host.threads)}
     index = {}
@@ -128,7 +129,7 @@ def _priced(replay: Replay) -> list[OneOff]:
             copies = _launched(graph, begin, end)
             ns = int(graph.device.ns[copies].sum())
             found.append(_one_off(row, 0, ns, ops=copies.tolist()))
-    found += slow_steps(replay, worked) + busy_steps(replay) + slow_start(replay, worked)
+    found += _slow_steps(replay, worked) + _busy_steps(replay) + _slow_start(replay, worked)
     return [each for each in found if each.excess_ns > 0]
 
 
@@ -141,7 +142,7 @@ def _launched(graph: Graph, begin: int, end: int) -> Ints:
 
 def without(found: list[OneOff], graph: Graph) -> Scale:
     """The scale of a replay in which one-offs have no excess."""
-    scale, worked = Scale.of(graph), HostWork.of(graph)
+    scale, worked = Scale.of(graph), _HostWork.of(graph)
     host, edges = graph.host, graph.edges
     work = host.worked(np.diff(host.borders), slice(None))
     left, ops_left = np.ones(len(host), np.bool_), np.ones(graph.ops, np.bool_)
@@ -174,7 +175,7 @@ def _chosen(which: Ints, count: int) -> Flags:
 
 
 @dataclass(frozen=True)
-class HostWork:
+class _HostWork:
     """The work of host threads: their stretches, and the own work of calls that may wait.
 
     A synchronization's own work is left out: it is a wait that the trace does not explain.
@@ -189,7 +190,7 @@ class HostWork:
     """Their own work, summed up to each of them, after a 0."""
 
     @staticmethod
-    def of(graph: Graph) -> HostWork:
+    def of(graph: Graph) -> _HostWork:
         edges = graph.edges
         edge = np.flatnonzero(
             (edges.kind == EdgeKind.HOST)
@@ -199,7 +200,7 @@ class HostWork:
         edge = edge[np.argsort(edges.target[edge], kind="stable")]
         at = graph.joins[edges.target[edge] - 1 - graph.ops] - 1
         ns = np.cumsum(np.append(0, edges.fixed_ns[edge].astype(np.int64)))
-        return HostWork(graph, edge, at, ns)
+        return _HostWork(graph, edge, at, ns)
 
     def between(self, begin: Ints, end: Ints) -> Ints:
         """The work from each `begin` to its `end` on the same thread, in ns."""
@@ -230,7 +231,7 @@ class HostWork:
         return graph.causes[int(by_cause.argmax())]
 
 
-def slow_steps(replay: Replay, worked: HostWork) -> list[OneOff]:
+def _slow_steps(replay: Replay, worked: _HostWork) -> list[OneOff]:
     """Profiler steps with far more work than the median step, a part for each launching thread."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
     if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
@@ -249,8 +250,7 @@ def slow_steps(replay: Replay, worked: HostWork) -> list[OneOff]:
         return []
     found = []
     for number in slow.tolist():
-        row: dict[str, Any] = {"kind": "step", "event_id": None, "name": steps.names[number]}
-        row |= {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
+        row = _row_of(steps, number)
         for thread in np.flatnonzero(work[number] > usual).tolist():
             keys = int(begin[number, thread]), int(end[number, thread])
             row["cause"] = worked.main_cause(*keys)
@@ -261,7 +261,7 @@ def slow_steps(replay: Replay, worked: HostWork) -> list[OneOff]:
     return found
 
 
-def busy_steps(replay: Replay) -> list[OneOff]:
+def _busy_steps(replay: Replay) -> list[OneOff]:
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
     evaluation, kernels that are tried out), a part for each cause with a long excess."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
@@ -279,8 +279,7 @@ def busy_steps(replay: Replay) -> list[OneOff]:
     span_ns = int(device.end.max() - device.start.min())
     found = []
     for number in slow.tolist():
-        row: dict[str, Any] = {"kind": "step", "event_id": None, "name": steps.names[number]}
-        row |= {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
+        row = _row_of(steps, number)
         excess = work[number] - usual
         for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
             row["cause"] = graph.causes[cause]
@@ -289,7 +288,13 @@ def busy_steps(replay: Replay) -> list[OneOff]:
     return found
 
 
-def slow_start(replay: Replay, worked: HostWork) -> list[OneOff]:
+def _row_of(steps: Steps, number: int) -> dict[str, Any]:
+    """A step as the row of a one-off, without a cause."""
+    times = {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
+    return {"kind": "step", "event_id": None, "name": steps.names[number]} | times
+
+
+def _slow_start(replay: Replay, worked: _HostWork) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; a part for each launching thread."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
@@ -326,7 +331,7 @@ def slow_start(replay: Replay, worked: HostWork) -> list[OneOff]:
     return found if is_long else []
 
 
-def _paces(replay: Replay, worked: HostWork) -> tuple[Ints, Ints, Floats, bool]:
+def _paces(replay: Replay, worked: _HostWork) -> tuple[Ints, Ints, Floats, bool]:
     """For each launch: an op of it, its key, the host's work since the thread's launch before over
     the median of that for the kernels of its name; and whether the names are enough to compare."""
     graph, thresholds = replay.graph, replay.thresholds
