@@ -17,8 +17,7 @@ from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.ingest.resources import Resources
-    from tracekit.lake.cluster import Cluster
-    from tracekit.lake.pools import Processes
+    from tracekit.lake.workers import Cluster, Processes
     from tracekit.lake.writing import Outcome
     from tracekit.reporters.progress import SweepBar
 
@@ -191,12 +190,12 @@ def _workers(
 ) -> Iterator[Processes[Any, Any] | Cluster[Any, Any]]:
     """What does the work: a Ray cluster, or processes of this machine."""
     if address is None:
-        from tracekit.lake.pools import Processes, ended_by_signals
+        from tracekit.lake.workers import Processes, ended_by_signals
 
         with ended_by_signals():
             yield Processes(workers)
         return
-    from tracekit.lake.cluster import Cluster
+    from tracekit.lake.workers import Cluster
 
     cluster: Cluster[Any, Any]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tracekit.lake.records import parsed, record
+from tracekit.lake.layout import parsed, record
 from tracekit.verdict.model import Analysis
 
 # The columns of the summary `verdicts`, and their types.
