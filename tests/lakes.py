@@ -14,9 +14,9 @@ from tests.traces import gpu_op, launch, slice_event
 from tracekit.lake import writing
 from tracekit.lake.adding import Added, add_traces
 from tracekit.lake.layout import MARK, Rank
-from tracekit.lake.pools import Processes
 from tracekit.lake.reading import visible
 from tracekit.lake.storage import storage
+from tracekit.lake.workers import Processes
 
 ALLREDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 

@@ -256,9 +256,8 @@ def limited(folder):
 
 @pytest.fixture
 def tools(folder):
-    from tracekit.agents.folders import Folders
-    from tracekit.agents.opened import Opened
     from tracekit.agents.tools import Tools
+    from tracekit.agents.traces import Folders, Opened
     from tracekit.ingest.resources import Resources
 
     made = Tools(Folders([folder]), Opened(2, Resources()), characters=2_000, timeout_s=60)
@@ -413,7 +412,7 @@ def test_a_changed_file_is_read_again_and_few_stay_open(agent, folder):
 
 
 def test_at_most_so_many_databases_stay_open(tmp_path):
-    from tracekit.agents.opened import Opened
+    from tracekit.agents.traces import Opened
     from tracekit.ingest.resources import Resources
 
     paths = [str(traces.write(tmp_path / f"{name}.json", hostile.EVENTS)) for name in "abc"]

@@ -182,8 +182,13 @@ def test_workloads_are_listed(run):
 
 
 def test_the_command_line_starts_without_anything_heavy():
-    code = "import sys, tracekit.commands; print(*sys.modules)"
+    code = (
+        "import sys; from tracekit.commands import cli\n"
+        "for name in cli.list_commands(None): cli.get_command(None, name)\n"
+        "print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert "tracekit.commands.lake" in loaded.split()
     heavy = {"duckdb", "polars", "torch", "triton", "fsspec", "numpy", "mcp", "pydantic"}
     assert not heavy & set(loaded.split())
 
@@ -335,7 +340,7 @@ runpy.run_module("tracekit", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("module", ["click", "tracekit.commands.lake", "duckdb", "at exit"])
+@pytest.mark.parametrize("module", ["click", "tracekit.commands.analyze", "duckdb", "at exit"])
 def test_ctrl_c_while_modules_are_imported_or_python_ends_prints_nothing(module, trace, tmp_path):
     at_exit = "import atexit; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
     program = INTERRUPTED_IMPORT.format(at_exit=at_exit if module == "at exit" else "")

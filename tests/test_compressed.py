@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from tests.test_archives import TRACE, read, write
-from tracekit.trace import compression as decompressing
+from tracekit.trace import unpacking as decompressing
 from tracekit.trace.source import ByteStream
 
 PACKED = {"gzip": gzip.compress(TRACE, mtime=0), "zstd": zstandard.compress(TRACE)}

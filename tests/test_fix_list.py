@@ -12,7 +12,7 @@ from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
-from tracekit.replay.remedies import Remedies
+from tracekit.replay.changes import Remedies
 from tracekit.verdict.analyze import examined
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tests.conftest import TEST_DEVICE
 from tests.sampling import sample
 from tracekit.capture.workload import Options, parameters_of
-from tracekit.workloads import WORKLOADS, attention, attention_block, mlp, mlp_triton_gate_up
+from tracekit.workloads import WORKLOADS, attention, attention_block, mlp, mlp_triton
 from tracekit.workloads.base import Shape, Workload, error_of
 from tracekit.workloads.kernels import gate_up as gate_up_module
 from tracekit.workloads.kernels import glu as glu_module
@@ -427,7 +427,7 @@ INTERPRETED = [
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_every_workload_agrees_with_its_reference(name, dtype, monkeypatch):
     # On a GPU, the kernel itself, even where the compiler's form is faster.
-    monkeypatch.setattr(mlp_triton_gate_up, "faster", lambda fused, *_: fused)
+    monkeypatch.setattr(mlp_triton, "faster", lambda fused, *_: fused)
     for activation in NAMES if name.startswith("mlp") else NAMES[:1]:
         shape = Shape(2, 3, 20, 35, dtype, DEVICE, activation)
         module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
@@ -473,11 +473,11 @@ def test_the_faster_form_of_two_products_runs_and_says_so():
         Workload(lambda: torch.ones(1), lambda: torch.ones(1), name) for name in ("one", "two")
     )
     us = {"fused": 310.04, "compiled": 300.0}
-    chosen = mlp_triton_gate_up.faster(fused, compiled, lambda steps: us)
+    chosen = mlp_triton.faster(fused, compiled, lambda steps: us)
     assert (chosen.variant, chosen.step) == ("two", compiled.step)
     assert "takes 300.0 us with them on this device and 310.0 us with one" in str(chosen.note)
     us = {"fused": 300.0, "compiled": 300.0}
-    assert mlp_triton_gate_up.faster(fused, compiled, lambda steps: us) is fused
+    assert mlp_triton.faster(fused, compiled, lambda steps: us) is fused
 
 
 def test_a_workload_has_sizes_of_its_own():

@@ -346,7 +346,7 @@ def test_local_lakes_need_neither_fsspec_nor_ray(made, tmp_path):
     code = f"""
 import sys
 sys.modules["fsspec"] = sys.modules["ray"] = None
-from tracekit.lake.pools import Processes
+from tracekit.lake.workers import Processes
 from tracekit.lake.adding import add_traces
 from tracekit.lake.reading import Lake, open_lake
 from tracekit.verdict import rows

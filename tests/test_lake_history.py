@@ -8,7 +8,7 @@ import pytest
 from tests.lakes import add
 from tests.traces import gpu_op, launch, slice_event
 from tracekit.errors import TracekitError
-from tracekit.lake.history import history, last_fails, shifts
+from tracekit.lake.comparing import history, last_fails, shifts
 from tracekit.lake.reading import open_lake
 from tracekit.thresholds import Thresholds
 

@@ -16,8 +16,7 @@ from tests.conftest import trace_file
 from tests.sampling import sample
 from tests.test_roundtrip import names, values
 from tracekit.native.events import Labels, Read, Stop, read_events
-from tracekit.native.library import Batch
-from tracekit.native.streams import BatchStream, Rows
+from tracekit.native.library import Batch, BatchStream, Rows
 
 WHOLE = b'{"ph": "X", "ts": 1.5, "args": {"a": [1, {"b": null}], "t": "\\u00e9\\n"}, "x": true}'
 

@@ -24,8 +24,8 @@ from tests.ranks_simulated import Job
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.perfetto.annotate import annotate
-from tracekit.perfetto.events import as_read
 from tracekit.perfetto.serving import UI, TraceServer
+from tracekit.perfetto.tracks import as_read
 
 SMALL = {
     "schemaVersion": 1,

@@ -14,7 +14,7 @@ from tests.perfetto_page import perfetto, require_port
 from tests.ranks_simulated import Job
 from tests.test_perfetto import SMALL, added
 from tracekit.perfetto.annotate import annotate
-from tracekit.perfetto.events import as_read
+from tracekit.perfetto.tracks import as_read
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 

@@ -10,15 +10,17 @@ from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import truth, write
 from tests.simulator import Machine, Simulation
 from tracekit.capture.workload import Options, Runnable
-from tracekit.experiments.agreement import (
+from tracekit.experiments.predicting import (
     Moved,
+    OnDevice,
+    OnHost,
     ShareRange,
+    Trial,
     judge,
     part_of_device,
     part_of_host,
     rest_of,
 )
-from tracekit.experiments.predicting import OnDevice, OnHost, Trial
 from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, _Lab, moved
 from tracekit.experiments.timing import Rounds
 from tracekit.reporters.probe import render
@@ -296,7 +298,7 @@ def test_the_exit_status_says_whether_the_verdict_held(monkeypatch):
 
     from tracekit.commands import cli
     from tracekit.experiments import probing
-    from tracekit.experiments.agreement import Judgement
+    from tracekit.experiments.predicting import Judgement
 
     probe = probing.probe
     asked = ["probe", "matmul-add", "--dim", "16", *SMALL[4:]]

@@ -14,9 +14,10 @@ from tracekit.advice.model import Advice, FixList, Unlooked
 from tracekit.capture.workload import CannotRun, Options, Runnable, find_device
 from tracekit.errors import TracekitError
 from tracekit.experiments import applying
-from tracekit.experiments.agreement import Moved
 from tracekit.experiments.applying import Applied, AppliedAdvice, beside, probe_advice
-from tracekit.experiments.promising import (
+from tracekit.experiments.predicting import Moved
+from tracekit.experiments.timing import Rounds
+from tracekit.experiments.variants import (
     BATCH,
     COMPILE,
     GRAPH,
@@ -24,10 +25,12 @@ from tracekit.experiments.promising import (
     WORKERS,
     Promise,
     Promises,
+    Variant,
+    Variants,
+    in_tf32,
+    parameter_of,
     price_together,
 )
-from tracekit.experiments.timing import Rounds
-from tracekit.experiments.variants import Variant, Variants, in_tf32, parameter_of
 from tracekit.reporters.probe import render_advice
 from tracekit.thresholds import Thresholds
 

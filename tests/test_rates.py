@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.replay.scaling import Rates
+from tracekit.replay.graph.arrays import Rates
 
 PARTS, CAUSES = 12, 3
 factors = st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0])

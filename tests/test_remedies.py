@@ -14,8 +14,7 @@ from tests.simulator import Machine, Simulation
 from tracekit.advice.catalogue import EFFORTS, catalogue
 from tracekit.causes import CAUSES
 from tracekit.database.catalog import queries
-from tracekit.replay.parts import COLUMNS, TARGETS
-from tracekit.replay.remedies import query_of
+from tracekit.replay.changes import COLUMNS, TARGETS, query_of
 from tracekit.verdict.analyze import examined
 
 QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}

@@ -11,9 +11,9 @@ from tests import traces
 from tests.conftest import OWN_TRACES, trace_names
 from tests.traces import frame, gpu_op, launch, operator, slice_event, step
 from tracekit.errors import TracekitError
+from tracekit.replay.changes import ChangedParts
 from tracekit.replay.grammar import PATTERNS
 from tracekit.replay.graph.edges import EdgeKind
-from tracekit.replay.parts import ChangedParts
 from tracekit.replay.whatif import Replay
 
 US = 1_000

@@ -237,7 +237,7 @@ def test_notebooks_show_a_verdict_and_a_comparison(two, found):
 
 
 def test_notebooks_show_the_same_without_the_charts(two, found, monkeypatch):
-    for name in ("altair", "vl_convert", "tracekit.reporters.html.still"):
+    for name in ("altair", "vl_convert", "tracekit.reporters.html.charts"):
         monkeypatch.setitem(sys.modules, name, None)
     hostile = replace(found, a=HOSTILE)
     table = notebook.html(hostile)

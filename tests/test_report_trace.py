@@ -17,11 +17,10 @@ from tests.traces import operator as operator_event
 from tracekit.commands.report import _without_unused_formats
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.reports import MOST_BYTES, write_trace
-from tracekit.reporters.html.sections.faster import faster
 from tracekit.reporters.html.sections.flame import flame
-from tracekit.reporters.html.sections.gaps import culprits, gaps
 from tracekit.reporters.html.sections.host import delays, queue, synchronizations
-from tracekit.reporters.html.sections.timeline import timeline
+from tracekit.reporters.html.sections.steps import faster
+from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.trace import trace_view
 from tracekit.verdict.regime import REGIMES

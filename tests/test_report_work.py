@@ -9,9 +9,8 @@ from tests.conftest import trace_file
 from tests.traces import device, launched, operator, slice_event, step
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
-from tracekit.reporters.html.sections.counters import counters
 from tracekit.reporters.html.sections.health import health, missing
-from tracekit.reporters.html.sections.kernels import kernels, roofline
+from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
 from tracekit.reporters.html.sections.memory import copies, holders, memory
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.trace import trace_view

@@ -230,7 +230,8 @@ def test_every_command_that_prints_json_has_a_schema():
     from tracekit.commands import cli
 
     def all_of(group, before=""):
-        for name, each in group.commands.items():
+        for name in group.list_commands(None):
+            each = group.get_command(None, name)
             if hasattr(each, "commands"):
                 yield from all_of(each, f"{before}{name} ")
             else:

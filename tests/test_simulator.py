@@ -13,7 +13,8 @@ from tests import sanitized, simulated
 from tests.programs import random_program
 from tests.sampling import sample
 from tests.simulator import Simulation
-from tracekit.replay.scaling import Rates, Scale
+from tracekit.replay.graph.arrays import Rates
+from tracekit.replay.simulator import Scale
 from tracekit.replay.whatif import Replay
 
 PROGRAMS = sample("programs of the replay in Python", range(8), range(3))

@@ -8,7 +8,7 @@ from tests import traces
 from tracekit.errors import TracekitError
 from tracekit.replay.gains import Causal, Gains
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.gpu import judge as judge_by
+from tracekit.verdict.judge import judge as judge_by
 from tracekit.verdict.model import Facts, Finding, Gpu, HostThread, Idle, Launch, Window
 
 MS = 1_000_000

@@ -1,4 +1,4 @@
-"""Small programs to profile, one module each. This table lists them without importing torch."""
+"""Small programs to profile. This table lists them without importing torch."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,13 +28,13 @@ def _attention(build: str, summary: str) -> Entry:
 WORKLOADS = {
     "matmul-add": Entry("matmul_add", ("dim",), "a @ b + c on square matrices of size --dim"),
     "linear": Entry("linear", _MLP, "one nn.Linear, --dim to --hidden, over --batch x --seq rows"),
-    "mlp-eager": Entry("mlp_eager", _MLP, "gated MLP, eager: 5 kernels a forward on a GPU"),
+    "mlp-eager": Entry("mlp", _MLP, "gated MLP, eager: 5 kernels a forward on a GPU", "eager"),
     "mlp-compiled": Entry("mlp_compiled", _MLP, "the same MLP under torch.compile: 4 kernels"),
     "mlp-compiled-reduce-overhead": Entry(
-        "mlp_compiled_reduce_overhead", _MLP, "the same, compiled into CUDA graphs"
+        "mlp_compiled", _MLP, "the same, compiled into CUDA graphs", "reduce_overhead"
     ),
     "mlp-compiled-max-autotune": Entry(
-        "mlp_compiled_max_autotune", _MLP, "the same, compiled with tuned products"
+        "mlp_compiled", _MLP, "the same, compiled with tuned products", "max_autotune"
     ),
     "mlp-cudagraph": Entry("mlp_cudagraph", _MLP, "the eager MLP as one CUDA graph"),
     "mlp-torch-fused": Entry(
@@ -44,10 +44,10 @@ WORKLOADS = {
         "mlp_triton", _MLP, "the same MLP, act(gate) * up in one Triton kernel: 4 kernels"
     ),
     "mlp-triton-gate-up": Entry(
-        "mlp_triton_gate_up", _MLP, "the same MLP, all but the down product in one: 2 kernels"
+        "mlp_triton", _MLP, "the same MLP, all but the down product in one: 2 kernels", "gate_up"
     ),
     "mlp-triton-full": Entry(
-        "mlp_triton_full", _MLP, "the same MLP in one kernel, for up to 64 rows"
+        "mlp_triton", _MLP, "the same MLP in one kernel, for up to 64 rows", "full"
     ),
     "mlp-cpp": Entry(
         "mlp_cpp", _MLP, "the same MLP as one C++ operator, with a CUDA kernel: 3 kernels"

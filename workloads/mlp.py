@@ -58,3 +58,8 @@ def workload(
     module = Mlp(shape)
     run = forward(module)
     return Workload(torch.no_grad()(lambda: run(x)), lambda: module.in_float32(x), variant, note)
+
+
+def eager(shape: Shape) -> Workload:
+    """Unfused: gate, up, act, mul and down are one kernel each."""
+    return workload(shape, "eager")

@@ -26,7 +26,7 @@ from tests.simulated import write
 from tests.simulator import Machine, Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice
-from tracekit.replay.remedies import query_of
+from tracekit.replay.changes import query_of
 from tracekit.text import duration
 
 STEPS, ROUNDS, ROUNDS_PER_RECORDING = 20, 9, 3

@@ -1,7 +1,7 @@
 """The catalogue of remedies: each is a query that finds its places, and the words about it.
 
 queries/remedies/NAME.sql answers which parts of a run the remedy changes, and how much; its rows
-are what a replay scales (tracekit/replay/parts.py). Its header says what to do.
+are what a replay scales (tracekit/replay/changes.py). Its header says what to do.
 A remedy of what happens once has no query: its words name the causes of one-off events. Neither
 has a larger batch, which changes the whole run.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
-from tracekit.replay.remedies import query_of
+from tracekit.replay.changes import query_of
 
 EFFORTS = ("low", "medium", "high")
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.advice.model import Addition, Together
-from tracekit.replay.changes import scale_cause
+from tracekit.replay.changes import Rows, scale_cause
 from tracekit.replay.graph.arrays import Ints
-from tracekit.replay.remedies import Rows
 
 if TYPE_CHECKING:
     from tracekit.advice.catalogue import Remedy
     from tracekit.replay.gains import WindowGains
-    from tracekit.replay.scaling import Scale
+    from tracekit.replay.simulator import Scale
 
 
 @dataclass(frozen=True)

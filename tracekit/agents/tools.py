@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from tracekit.advice.catalogue import remedy
-from tracekit.agents.about import described, listed, without_sql, words
 from tracekit.agents.answers import (
     Fitted,
     Page,
     answer,
+    described,
     document_that_fits,
+    listed,
     part_of,
     rows_that_fit,
     short,
     text_of,
+    without_sql,
+    words,
 )
 from tracekit.agents.child import Child
-from tracekit.agents.folders import Folders
-from tracekit.agents.opened import Opened
+from tracekit.agents.traces import Folders, Opened
 from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.errors import TracekitError

@@ -7,33 +7,13 @@ import io
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from tracekit import __version__
-from tracekit.commands.advise import advise
-from tracekit.commands.analyze import analyze
-from tracekit.commands.annotate import annotate
-from tracekit.commands.capture import capture
-from tracekit.commands.completion import completion
-from tracekit.commands.crosscheck import crosscheck
-from tracekit.commands.diff import diff
-from tracekit.commands.export import export
-from tracekit.commands.history import history
-from tracekit.commands.lake import lake
-from tracekit.commands.load import load
-from tracekit.commands.mcp import mcp
-from tracekit.commands.open import open_trace
-from tracekit.commands.probe import probe
-from tracekit.commands.query import query
-from tracekit.commands.report import report
-from tracekit.commands.schema import schema
-from tracekit.commands.sql import sql
-from tracekit.commands.sweep import sweep
-from tracekit.commands.whatif import whatif
-from tracekit.commands.workloads import workloads
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 
@@ -41,6 +21,11 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _FAILED, _INTERRUPTED = 2, 130
+_COMMANDS = (
+    "advise", "analyze", "annotate", "capture", "completion", "crosscheck", "diff", "export",
+    "history", "lake", "load", "mcp", "open", "probe", "query", "report", "schema", "sql", "sweep",
+    "whatif", "workloads",
+)  # fmt: skip
 _TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")
 
 
@@ -49,12 +34,27 @@ class _ReaderGone(Exception):
 
 
 class _Commands(click.Group):
+    """The commands. The module of each is imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _COMMANDS and cmd_name not in self.commands:
+            module = import_module(f"tracekit.commands.{cmd_name}")
+            self.add_command(vars(module)["open_trace" if cmd_name == "open" else cmd_name])
+        return super().get_command(ctx, cmd_name)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """`tracekit TRACE` is `tracekit analyze TRACE`."""
-        if self.get_command(ctx, args[0]) is None and _may_be_trace(args[0]):
-            return "analyze", self.get_command(ctx, "analyze"), args
+        if self.get_command(ctx, args[0]) is None:
+            if _may_be_trace(args[0]):
+                return "analyze", self.get_command(ctx, "analyze"), args
+            # click chooses what it proposes among the commands that are there.
+            for name in _COMMANDS:
+                self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -82,14 +82,6 @@ def cli() -> None:
     archive of such files, or - for standard input. DB is a database that `tracekit load` wrote.
     `tracekit TRACE` alone means `tracekit analyze TRACE`.
     """
-
-
-_COMMANDS = (
-    advise, analyze, annotate, capture, completion, crosscheck, diff, export, history, lake, load,
-    mcp, open_trace, probe, query, report, schema, sql, sweep, whatif, workloads,
-)  # fmt: skip
-for command in _COMMANDS:
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from tracekit.commands.opening import analyses_of, open_given, verdict_together
 from tracekit.commands.options import resource_options, threshold_option, window_option
+from tracekit.lake.opening import analyses_of, open_given, verdict_together
 
 
 @click.command()
@@ -37,7 +37,7 @@ def analyze(
     TRACE may also be a DB.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.reporters import console, run_verdict, several
+    from tracekit.reporters import console, several
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import SCHEMA
 
@@ -61,7 +61,7 @@ def analyze(
             console.render(analyses[0])
         else:
             if run is not None:
-                run_verdict.render(run)
+                several.render_run(run)
             several.render(analyses, run)
         if explain:
             from tracekit.reporters import explain as explaining

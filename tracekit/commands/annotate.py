@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from tracekit.commands.opening import files_named
 from tracekit.commands.options import resource_options
+from tracekit.lake.opening import files_named
 from tracekit.text import printable
 
 

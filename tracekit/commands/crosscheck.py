@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options
+from tracekit.lake.opening import open_given
 
 
 @click.command()

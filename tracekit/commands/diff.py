@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options
 from tracekit.errors import TracekitError
+from tracekit.lake.opening import open_given
 from tracekit.text import printable
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tracekit.commands.opening import open_given
+from tracekit.lake.opening import open_given
 from tracekit.text import printable
 
 

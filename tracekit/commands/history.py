@@ -40,7 +40,7 @@ def history(
     The step of a run is the median over its ranks of their median steps.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.lake import history as library
+    from tracekit.lake import comparing as library
     from tracekit.lake.reading import open_lake
     from tracekit.reporters import history as reporter
     from tracekit.thresholds import Thresholds

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.commands.opening import files_named
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
+from tracekit.lake.opening import files_named
 from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.ingest.resources import Resources
-    from tracekit.lake.cluster import Cluster
-    from tracekit.lake.pools import Processes
+    from tracekit.lake.workers import Cluster, Processes
     from tracekit.lake.writing import Outcome
     from tracekit.reporters.progress import SweepBar
 
@@ -191,12 +190,12 @@ def _workers(
 ) -> Iterator[Processes[Any, Any] | Cluster[Any, Any]]:
     """What does the work: a Ray cluster, or processes of this machine."""
     if address is None:
-        from tracekit.lake.pools import Processes, ended_by_signals
+        from tracekit.lake.workers import Processes, ended_by_signals
 
         with ended_by_signals():
             yield Processes(workers)
         return
-    from tracekit.lake.cluster import Cluster
+    from tracekit.lake.workers import Cluster
 
     cluster: Cluster[Any, Any]
 

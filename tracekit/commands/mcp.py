@@ -44,9 +44,8 @@ def mcp(
     The agent starts this command and speaks with it over standard input and output. It can read
     traces, databases and lakes in these folders, and nothing else; it cannot write.
     """
-    from tracekit.agents.folders import Folders
-    from tracekit.agents.opened import Opened
     from tracekit.agents.tools import Tools
+    from tracekit.agents.traces import Folders, Opened
     from tracekit.ingest.resources import Resources
 
     try:

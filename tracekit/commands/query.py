@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.commands import completing
-from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
+from tracekit.lake.opening import open_given
 from tracekit.text import printable
 
 if TYPE_CHECKING:

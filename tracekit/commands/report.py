@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from tracekit.commands.opening import files_named, open_given
 from tracekit.commands.options import resource_options, threshold_option, window_option
 from tracekit.errors import TracekitError
+from tracekit.lake.opening import files_named, open_given
 
 
 @click.command()

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
+from tracekit.lake.opening import open_given
 
 
 @click.command()

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from tracekit.commands import completing
-from tracekit.commands.opening import open_given
 from tracekit.commands.options import resource_options, threshold_option, window_option
+from tracekit.lake.opening import open_given
 from tracekit.replay.grammar import HELP
 
 

@@ -22,9 +22,10 @@ from tracekit.capture.workload import (
     record,
 )
 from tracekit.errors import TracekitError, first_line
-from tracekit.experiments.agreement import Moved
+from tracekit.experiments.predicting import Moved
 from tracekit.experiments.probing import FEW_ROUNDS, UNCHANGED, ProbeProgress, moved
-from tracekit.experiments.promising import (
+from tracekit.experiments.timing import ROUNDS, Rounds, Step, StepFailed, interleaved
+from tracekit.experiments.variants import (
     BATCH,
     COMPILE,
     GRAPH,
@@ -32,10 +33,10 @@ from tracekit.experiments.promising import (
     WORKERS,
     Promise,
     Promises,
+    Variant,
+    Variants,
     price_together,
 )
-from tracekit.experiments.timing import ROUNDS, Rounds, Step, StepFailed, interleaved
-from tracekit.experiments.variants import Variant, Variants
 from tracekit.run import load
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.analyze import examined

@@ -23,8 +23,7 @@ from tracekit.capture.workload import (
     record,
 )
 from tracekit.errors import TracekitError, first_line
-from tracekit.experiments.agreement import Judgement, Moved, judge
-from tracekit.experiments.predicting import OnDevice, OnHost, Trial
+from tracekit.experiments.predicting import Judgement, Moved, OnDevice, OnHost, Trial, judge
 from tracekit.experiments.timing import ROUNDS, Rounds, interleaved, median
 from tracekit.run import Database, load
 from tracekit.text import duration

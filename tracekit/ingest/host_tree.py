@@ -8,9 +8,8 @@ from contextlib import ExitStack, closing
 import duckdb
 
 from tracekit.database import catalog
-from tracekit.native.library import Batch
+from tracekit.native.library import Batch, BatchStream, Rows
 from tracekit.native.ranks import Walked, parameters
-from tracekit.native.streams import BatchStream, Rows
 from tracekit.native.walk import walk
 
 # One of DuckDB's row groups.

@@ -18,8 +18,7 @@ from tracekit.database.connection import unopened
 from tracekit.errors import TracekitError
 from tracekit.ingest.hardware import Peaks
 from tracekit.ingest.host_tree import nest
-from tracekit.native.library import Batch
-from tracekit.native.streams import BatchStream, Rows
+from tracekit.native.library import Batch, BatchStream, Rows
 from tracekit.trace.prefetch import prefetched
 from tracekit.trace.reader import METADATA_BYTES, Piece, TraceReader
 from tracekit.trace.recovery import strict_json

@@ -10,7 +10,15 @@ from typing import Protocol
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake.layout import LAYOUT, MARK, Rank, Source, archive_path, named, read_archive
+from tracekit.lake.layout import (
+    LAYOUT,
+    MARK,
+    Rank,
+    Source,
+    archive_path,
+    named,
+    read_archive,
+)
 from tracekit.lake.reading import visible
 from tracekit.lake.sources import found, run_of
 from tracekit.lake.storage import Storage, storage

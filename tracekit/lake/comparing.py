@@ -1,15 +1,41 @@
-"""Two runs of lakes -> the two traces that stand for them in a comparison."""
+"""Runs of lakes compared: the traces that stand for two of them, and all runs of a lake one after
+another: how long the same step took, and when that changed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from math import pi, sqrt
+from statistics import median, median_low
+from typing import Any
 
+from tracekit.compare.diff import Diff, diff, fails
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import Rank, selection
 from tracekit.lake.reading import Lake, open_pairs, selected
 from tracekit.lake.storage import storage
+from tracekit.thresholds import Thresholds
+
+SCHEMA = "tracekit/history/1"
+
+# A trace whose clock begins after 2001 counts from the Unix epoch.
+_AFTER_EPOCH_NS = 10**18
+# The spread of normally distributed values over their median absolute deviation.
+_SPREAD = 1.4826
+# The standard error of a median over that of a mean, for these.
+_MEDIAN_ERROR = sqrt(pi / 2)
+FIGURES = (
+    "span_ns",
+    "busy_ns",
+    "compute_ns",
+    "exposed_comm_ns",
+    "exposed_memcpy_ns",
+    "idle_ns",
+    "host_late_ns",
+    "kernels",
+)
 
 
 @dataclass(frozen=True)
@@ -71,3 +97,184 @@ def _note(first: Rank, second: Rank, counts: Sequence[int]) -> str:
         f"compares {first.name} of run {first.run!r}, which has {counts[0]:,}, with {second.name} "
         f"of run {second.run!r}, which has {counts[1]:,}"
     )
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """One run: the medians over its ranks of the figures of the query run_metrics.
+
+    `started_ns` counts from the Unix epoch; None: its traces do not tell.
+    """
+
+    run: str
+    """The run's name."""
+    started_ns: int | None
+    """When it started, since the Unix epoch."""
+    ranks: int
+    """How many ranks it has (count)"""
+    figures: dict[str, float]
+    """Figures of the query run_metrics."""
+
+    @property
+    def step_ns(self) -> float:
+        return self.figures["span_ns"]
+
+
+@dataclass(frozen=True)
+class StepChange:
+    """The step took `before_ns` until the run `last_before`, and `after_ns` since the run `run`:
+    medians over the runs up to the next change."""
+
+    run: str
+    """The first run with the new step."""
+    last_before: str
+    """The last run with the old one."""
+    before_ns: float
+    """The step before."""
+    after_ns: float
+    """The step since."""
+
+    @property
+    def ratio(self) -> float:
+        return self.after_ns / self.before_ns
+
+
+@dataclass(frozen=True)
+class History:
+    """The runs in order of `time`, or of `name` where their traces do not tell the time.
+
+    `compared` are the runs of the diff: those beside the last change.
+    """
+
+    order: str
+    """time or name."""
+    runs: list[RunFigures]
+    """The runs in that order."""
+    changes: list[StepChange]
+    """When the step changed."""
+    compared: tuple[str, str] | None
+    """The runs that `diff` compares; null: the step never changed."""
+    diff: Diff | None
+    """What changed at the last change."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {"schema": SCHEMA} | asdict(self)
+
+
+def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> History:
+    """The history of the runs in a lake, with what changed at the last change.
+
+    Raises:
+        TracekitError: when fewer than two runs have GPU ops.
+    """
+    order, runs = _in_order(lake)
+    changes = shifts([(each.run, each.step_ns) for each in runs], thresholds or Thresholds())
+    if not changes:
+        return History(order, runs, changes, None, None)
+    compared = (changes[-1].last_before, changes[-1].run)
+    a, b = _two(lake, *compared)
+    return History(order, runs, changes, compared, diff(lake, a, b, top))
+
+
+def last_fails(lake: Lake, condition: str) -> bool:
+    """Whether a condition (see `tracekit.compare.diff.fails`) is true of the last run as b, with as
+    a the one of median step among the runs before.
+
+    Raises:
+        TracekitError: when there are not two runs, or the condition is not valid.
+    """
+    _, runs = _in_order(lake)
+    before = sorted(runs[:-1], key=lambda each: each.step_ns)
+    usual = before[(len(before) - 1) // 2]
+    a, b = _two(lake, usual.run, runs[-1].run)
+    return fails(lake, condition, a, b)
+
+
+def _two(lake: Lake, first: str, second: str) -> tuple[int, int]:
+    """The trace_ids of the first rank that two runs have in common."""
+    sides = [[rank for rank in lake.ranks if rank.run == run] for run in (first, second)]
+    a, b = common(*sides)
+    return a.trace_id, b.trace_id
+
+
+def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
+    run_of = {rank.trace_id: rank.run for rank in lake.ranks}
+    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
+    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
+        starts[trace_id] += start_ns
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in lake.ask("run_metrics"):
+        rows.setdefault(run_of[row["trace_id"]], []).append(row)
+    if len(rows) < 2:
+        raise TracekitError(
+            f"{lake.name}: a history needs two runs with GPU ops, and the lake has {len(rows)}"
+        )
+    runs = []
+    for run, figures in rows.items():
+        began = [starts.get(row["trace_id"], 0) for row in figures]
+        started = min(began) if min(began) > _AFTER_EPOCH_NS else None
+        medians = {name: median(row[name] for row in figures) for name in FIGURES}
+        runs.append(RunFigures(run, started, len(figures), medians))
+    timed = all(each.started_ns is not None for each in runs)
+    runs.sort(key=lambda each: (each.started_ns or 0 if timed else 0, each.run))
+    return ("time" if timed else "name"), runs
+
+
+def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[StepChange]:
+    """When the step changed: binary segmentation with the median as each part's level.
+
+    The series is cut where the sum of absolute deviations from the levels becomes least, and each
+    part is cut again, as long as its two levels differ by more than `shift_share` of the first, and
+    by more than `shift_errors` times the standard error of their difference. The noise is taken
+    from the differences of neighbours, which a change of level hardly affects. A part has at least
+    two runs, so that one slow night is no change; only the last run may stand alone.
+
+    https://doi.org/10.2307/2529204 (Scott and Knott 1974, binary segmentation)
+    """
+    values = [ns for _, ns in steps]
+    borders = [0, *_cuts(values, 0, len(values), _noise(values), thresholds), len(values)]
+    parts = [steps[a:b] for a, b in pairwise(borders)]
+    return [
+        StepChange(after[0][0], before[-1][0], _level(before), _level(after))
+        for before, after in pairwise(parts)
+    ]
+
+
+def _level(part: Sequence[tuple[str, float]]) -> float:
+    return median(ns for _, ns in part)
+
+
+def _noise(values: Sequence[float]) -> float:
+    """The standard deviation around the levels; 0 where two values tell nothing about it."""
+    if len(values) < 3:
+        return 0.0
+    return _SPREAD * median_low([abs(b - a) for a, b in pairwise(values)]) / sqrt(2)
+
+
+def _cuts(
+    values: Sequence[float], begin: int, end: int, noise: float, thresholds: Thresholds
+) -> list[int]:
+    """Where the values from `begin` to `end` are cut."""
+    places = [
+        k
+        for k in range(begin + 1, end)
+        if (k - begin > 1 or len(values) == 2) and (end - k > 1 or end == len(values))
+    ]
+    if not places:
+        return []
+    at = min(places, key=lambda k: _deviation(values[begin:k]) + _deviation(values[k:end]))
+    a, b = median(values[begin:at]), median(values[at:end])
+    error = _MEDIAN_ERROR * noise * sqrt(1 / (at - begin) + 1 / (end - at))
+    if abs(b - a) <= max(thresholds.shift_share * a, thresholds.shift_errors * error):
+        return []
+    return [
+        *_cuts(values, begin, at, noise, thresholds),
+        at,
+        *_cuts(values, at, end, noise, thresholds),
+    ]
+
+
+def _deviation(values: Sequence[float]) -> float:
+    level = median(values)
+    return sum(abs(each - level) for each in values)

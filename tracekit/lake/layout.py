@@ -7,7 +7,7 @@ LAKE/archives/HASH.json                                      an archive that was
 
 Readers list the manifests and open the files that these name, so they never see half a rank. A
 manifest may come from an untrusted source: it holds no paths. They follow from its fields, each of
-which is checked.
+which is checked for its type and its value.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from tracekit.errors import TracekitError
 from tracekit.files import work_folder
 from tracekit.lake.layout import Source, is_url, named
 from tracekit.lake.storage import filesystem, reached
-from tracekit.trace.archives import TRACES
 from tracekit.trace.source import ByteStream, open_streams, trace_paths, unreadable
+from tracekit.trace.unpacking import TRACES
 
 # Of folders for the work on one file: those of dead processes are removed.
 WORK_PREFIX = "tracekit-lake-"

@@ -8,9 +8,8 @@ from ctypes import byref, c_char_p, c_void_p, py_object
 
 import duckdb
 
-from tracekit.native.library import Batch, library
+from tracekit.native.library import CAPSULE_NAME, Batch, library
 from tracekit.native.ranks import Walked
-from tracekit.native.streams import CAPSULE_NAME
 
 
 def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, None]:

@@ -11,8 +11,7 @@ from tracekit.database.connection import is_database
 from tracekit.database.export import opened
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
-from tracekit.perfetto.events import Process
-from tracekit.perfetto.tracks import draw
+from tracekit.perfetto.tracks import Process, draw
 from tracekit.trace.added import PID, block
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream, open_streams, trace_paths

@@ -3,12 +3,16 @@
 A gain is the fraction by which a window gets shorter when the recorded graph is replayed with a
 change. A cause's share of the critical path does not tell its gain: if two chains are equally long,
 either can be the critical path, and shortening one of them gains nothing.
+
+`speeds` gives the window's length at every combination of a few speeds of host, device and network;
+`recorded_path` gives the critical path piece by piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,12 +22,15 @@ from tracekit.replay.changes import scale_cause
 from tracekit.replay.critical_path import Path
 from tracekit.replay.graph.arrays import sums
 from tracekit.replay.one_offs import OneOff
-from tracekit.replay.ranges import Ranges
 from tracekit.replay.simulator import Run
 from tracekit.replay.whatif import Replay
-from tracekit.replay.windows import Bounds, Steps, gpu_active_lengths
+from tracekit.replay.windows import Bounds, Ranges, Steps, gpu_active_lengths
 
 _HALF = 0.5
+# Times as fast as recorded. Each is twice the one before it, so that the next point of the grid
+# tells what halving a side's work gains.
+SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_NETWORK_SPEEDS = (1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -250,3 +257,115 @@ class ReplayedWindow:
         if isinstance(self.of, Bounds):
             return self.of.path(run)
         return self.of.path(run, self.number)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A window at other speeds than recorded, without one-off events.
+
+    Each gain is what halving the work of one side would make the window shorter then, as a fraction
+    of `window_ns`.
+    """
+
+    host: float
+    """How many times as fast as recorded the host is."""
+    device: float
+    """The same of the device's work, without communication between ranks."""
+    network: float
+    """The same of communication between ranks."""
+    window_ns: int
+    host_gain: float
+    device_gain: float
+    """Of halving the device's work, communication included."""
+    network_gain: float
+    """Of halving communication alone."""
+
+
+def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
+    """The window that `WindowGains.gains` names, at all combinations of the speeds."""
+    window, replay = gains.window(kind, number), gains.replay
+    has_network = bool(gains.gains(kind, number).work_ns.get("communication"))
+    networks = _NETWORK_SPEEDS if has_network else (1.0,)
+    lengths: dict[tuple[float, float, float], int] = {}
+
+    def length(host: float, device: float, network: float) -> int:
+        point = host, device, network if has_network else 1.0
+        if point not in lengths:
+            scale = replay.scale(steady=gains.steady)
+            scale_cause("host", 1 / host, scale, replay.graph)
+            scale_cause("device", 1 / device, scale, replay.graph)
+            if has_network:
+                # The device's change holds for communication, too.
+                scale_cause("communication", device / network, scale, replay.graph)
+            lengths[point] = window.length(replay.simulator.run(scale))
+        return lengths[point]
+
+    found = []
+    for host, device, network in product(SPEEDS, SPEEDS, networks):
+        here = length(host, device, network)
+        faster = (
+            length(2 * host, device, network),
+            length(host, 2 * device, 2 * network),
+            length(host, device, 2 * network),
+        )
+        shorter = ((here - each) / here if here else 0.0 for each in faster)
+        found.append(Speed(host, device, network, here, *shorter))
+    return found
+
+
+@dataclass(frozen=True)
+class PathPiece:
+    """A stretch of the path with one cause, on one side; on the trace's clock."""
+
+    start_ns: int
+    dur_ns: int
+    cause: str
+    side: str
+    """host or device."""
+
+
+def recorded_path(replay: Replay, from_ns: int, to_ns: int, parts: int) -> list[PathPiece]:
+    """The critical path of the whole trace between two instants.
+
+    Neighbours of one cause and side are one piece. Pieces shorter than one of `parts` equal parts
+    of the interval are summed up by cause inside their part, and lie side by side there.
+    """
+    run = replay.measured()
+    origin = replay.graph.host.origin_ns
+    since, until = from_ns - origin, to_ns - origin
+    blocks = [
+        kept
+        for block in replay.bounds("trace").pieces(run)
+        if len((kept := block.between(since, until)).ns)
+    ]
+    if not blocks:
+        return []
+    start, ns, cause, on_device = (
+        np.concatenate([getattr(block, name) for block in blocks])
+        for name in ("start", "ns", "cause", "on_device")
+    )
+    order = np.argsort(start, kind="stable")
+    start, ns, kind = start[order], ns[order], 2 * cause[order].astype(np.int64) + on_device[order]
+    # Neighbours of one kind are one piece.
+    first = np.flatnonzero(np.append(True, np.diff(kind) != 0))
+    start, ns, kind = start[first], np.add.reduceat(ns, first), kind[first]
+    part_ns = max(1, -(-(until - since) // parts))
+    part = np.where(ns < part_ns, (start - since) // part_ns, -1 - np.arange(len(ns)))
+    order = np.lexsort((start, kind, part))
+    start, ns, kind, part = start[order], ns[order], kind[order], part[order]
+    first = np.flatnonzero(np.append(True, (np.diff(kind) != 0) | (np.diff(part) != 0)))
+    found = zip(
+        np.minimum.reduceat(start, first).tolist(),
+        np.add.reduceat(ns, first).tolist(),
+        kind[first].tolist(),
+        part[first].tolist(),
+        strict=True,
+    )
+    pieces: list[PathPiece] = []
+    end_of: dict[int, int] = {}
+    for begin, length, which, at in sorted(found):
+        begin = max(begin, end_of.get(at, begin))
+        end_of[at] = begin + length
+        name = replay.graph.causes[which // 2]
+        pieces.append(PathPiece(begin + origin, length, name, "device" if which % 2 else "host"))
+    return pieces

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,8 +10,49 @@ from numpy.typing import NDArray
 
 from tracekit.native import replay
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import Ints, Which, distinct
-from tracekit.replay.scaling import Rates, Scale, times
+from tracekit.replay.graph.arrays import Flags, Ints, Rates, Which, distinct, times
+from tracekit.replay.graph.edges import Edges
+
+
+@dataclass
+class Scale:
+    """How a replay scales each measured time. All factors start at 1."""
+
+    host: Rates
+    """The rates of the stretches of host work."""
+    op: Rates
+    """The rates of the GPU ops."""
+    fixed: Rates
+    """The rates of the edges' fixed times."""
+    dropped: Flags
+    """Edges that the replay ignores."""
+    unknown: float = 1.0
+    """The factor of the waits that the trace does not explain."""
+
+    @staticmethod
+    def of(graph: Graph) -> Scale:
+        causes = len(graph.causes)
+        return Scale(
+            Rates.of(graph.host.cause, causes),
+            Rates.of(graph.device.cause, causes),
+            Rates.of(graph.edges.fixed_cause, causes),
+            np.zeros(len(graph.edges), np.bool_),
+        )
+
+    def copy(self) -> Scale:
+        """A scale of its own with the same factors."""
+        # Rates replace their arrays when they change.
+        host, op, fixed = (replace(each) for each in (self.host, self.op, self.fixed))
+        return Scale(host, op, fixed, self.dropped.copy(), self.unknown)
+
+    def lengths(self, edges: Edges, which: Which) -> tuple[Ints, Ints, Ints]:
+        """The scaled op time and fixed time of the edges `which`, in ns, and the indices among them
+        of the edges whose source is an op."""
+        op = edges.source[which] - 1
+        by_op = np.flatnonzero((op >= 0) & (op < len(self.op.kind)))
+        op_part = np.zeros(len(op), np.int64)
+        op_part[by_op] = self.op.times(edges.op_ns[which][by_op], op[by_op])
+        return op_part, self.fixed.times(edges.fixed_ns[which], which), by_op
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracekit.replay.changes import apply
+from tracekit.replay.changes import Remedies, apply
 from tracekit.replay.grammar import STEADY, Change, parse
 from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
-from tracekit.replay.ranges import range_of, ranges_of, typical
-from tracekit.replay.remedies import Remedies
-from tracekit.replay.scaling import Scale
-from tracekit.replay.simulator import Run, Simulator
-from tracekit.replay.windows import Bounds, Steps, gpu_active, steps_of, whole
+from tracekit.replay.simulator import Run, Scale, Simulator
+from tracekit.replay.windows import (
+    Bounds,
+    Steps,
+    gpu_active,
+    range_of,
+    ranges_of,
+    steps_of,
+    typical,
+    whole,
+)
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:

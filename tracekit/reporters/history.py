@@ -13,7 +13,7 @@ from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
 
 if TYPE_CHECKING:
-    from tracekit.lake.history import History, RunFigures, StepChange
+    from tracekit.lake.comparing import History, RunFigures, StepChange
 
 
 def render(found: History) -> None:

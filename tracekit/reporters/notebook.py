@@ -90,7 +90,7 @@ def _regimes(found: Sweep) -> altair.TopLevelMixin | None:
 
 
 def _parts_chart(found: Analysis) -> altair.TopLevelMixin | None:
-    from tracekit.reporters.html.still import parts_chart
+    from tracekit.reporters.html.charts import parts_chart
 
     parts = parts_of(found)
     return parts_chart(parts) if parts else None
@@ -105,7 +105,7 @@ def _waterfall(found: Diff) -> altair.TopLevelMixin | None:
 def _drawn(chart: Callable[[], altair.TopLevelMixin | None]) -> str:
     """The chart as SVG; nothing where the extra `report` is not installed."""
     try:
-        from tracekit.reporters.html.still import svg
+        from tracekit.reporters.html.charts import svg
 
         made = chart()
     except ImportError:

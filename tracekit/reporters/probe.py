@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.experiments.agreement import Moved
 from tracekit.experiments.applying import Applied, AppliedAdvice
+from tracekit.experiments.predicting import Moved
 from tracekit.experiments.probing import Experiment, Probe
 from tracekit.reporters import colours
 from tracekit.reporters.page import console, section

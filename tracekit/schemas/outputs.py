@@ -12,7 +12,7 @@ from tracekit.compare import crosscheck, diff
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.experiments import applying, points, probing
-from tracekit.lake import history
+from tracekit.lake import comparing
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
 from tracekit.replay.gains import Causal, Gains
@@ -77,7 +77,7 @@ _FINDING_ROW = closed(
 )
 _FIGURES = {
     name: {"type": ["integer", "number", "null"], "description": columns_of("run_metrics")[name]}
-    for name in history.FIGURES
+    for name in comparing.FIGURES
 }
 # What a link of the critical path tells about its event (tracekit/verdict/sites.py).
 _SITE = {
@@ -196,7 +196,7 @@ _OUTPUTS: Mapping[str, Callable[[Classes], Schema]] = {
         _one(whatif.WhatIf, whatif.SCHEMA), _one(run_whatif.RunWhatIf, run_whatif.SCHEMA)
     ),
     "diff": _one(diff.Diff, diff.SCHEMA),
-    "history": _one(history.History, history.SCHEMA),
+    "history": _one(comparing.History, comparing.SCHEMA),
     "query": _any_rows,
     "sql": _any_rows,
     "lake ask": _any_rows,

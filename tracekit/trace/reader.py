@@ -17,10 +17,17 @@ from itertools import accumulate, chain
 from typing import Any, Literal, NamedTuple
 
 from tracekit.errors import TracekitError
-from tracekit.native.events import Labels, Read, Stop, Verbatim, read_events
-from tracekit.native.library import Batch
-from tracekit.native.members import Members, find_member, read_members
-from tracekit.native.streams import Rows
+from tracekit.native.events import (
+    Labels,
+    Members,
+    Read,
+    Stop,
+    Verbatim,
+    find_member,
+    read_events,
+    read_members,
+)
+from tracekit.native.library import Batch, Rows
 from tracekit.trace.added import HEAD_BYTES, block_bytes
 from tracekit.trace.prefetch import prefetched
 from tracekit.trace.recovery import (

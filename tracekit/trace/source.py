@@ -18,8 +18,16 @@ from threading import Lock
 from typing import BinaryIO, cast
 
 from tracekit.errors import TracekitError
-from tracekit.trace.archives import ARCHIVES, TRACES, is_archive, members
-from tracekit.trace.compression import HEAD_BYTES, DamagedError, Decompressed, codec_of
+from tracekit.trace.unpacking import (
+    ARCHIVES,
+    HEAD_BYTES,
+    TRACES,
+    DamagedError,
+    Decompressed,
+    codec_of,
+    is_archive,
+    members,
+)
 
 # A trace is small up to this stored size.
 _SMALL_BYTES = 64 << 10

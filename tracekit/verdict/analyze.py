@@ -14,7 +14,7 @@ from tracekit.advice.model import Judged
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import fix_list, list_notes, replayed_host
-from tracekit.verdict.gpu import judge, judge_briefly
+from tracekit.verdict.judge import judge, judge_briefly
 from tracekit.verdict.model import (
     Analysis,
     Beside,
@@ -248,14 +248,14 @@ def _ranges(
     """The name of the ranges that `window` means, and which of them; None if it means no range."""
     if window in (None, "gpu_active", "host_active", "trace"):
         return None, None
-    from tracekit.replay.ranges import range_of
+    from tracekit.replay.windows import range_of
 
     return range_of(database, trace_id, window) or (None, None)
 
 
 def _range_facts(replayed: WindowGains | None, span: Facts, at: int | None, reason: str) -> Facts:
     """The range of median length, or the one numbered `at`, as a window of the device."""
-    from tracekit.replay.ranges import typical
+    from tracekit.replay.windows import typical
 
     if replayed is None or span.gpu is None:
         raise TracekitError(f"ranges cannot be judged: {reason or 'the trace has no GPU ops'}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tracekit.replay.gains import Causal
-from tracekit.text import duration, percent
+from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.cpu import host_doubts
-from tracekit.verdict.model import Beside, Facts, Finding, Verdict
+from tracekit.verdict.model import Beside, Facts, Finding, HostThread, Verdict
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
@@ -59,7 +58,7 @@ def doubted(
     if causal is not None:
         doubts += _causal_doubts(verdict, facts, causal, thresholds)
     if facts.gpu is None and facts.host is not None:
-        doubts += host_doubts(verdict, facts.host)
+        doubts += _host_doubts(verdict, facts.host)
     if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
@@ -112,3 +111,17 @@ def _causal_doubts(
                 f"{percent(host)}, halving the device's {percent(device)}."
             )
     return doubts
+
+
+def _host_doubts(verdict: Verdict, host: HostThread) -> list[str]:
+    """Sentences for what makes the bottleneck of a trace without GPU ops doubtful."""
+    if verdict.bottleneck not in ("math", "memory-bandwidth"):
+        return []
+    known = host.math_ns + host.memory_ns
+    unknown = host.compute_ns - known
+    if abs(host.math_ns - host.memory_ns) > unknown:
+        return []
+    return [
+        f"Recorded shapes tell math from memory for only {share(known, host.compute_ns)} of the "
+        "compute operators' time: the limit could be the other (record_shapes=True)."
+    ]

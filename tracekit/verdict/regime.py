@@ -16,8 +16,7 @@ from tracekit.causes import OF_DEVICE, OF_HOST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.replay.gains import Gains, WindowGains
-    from tracekit.replay.speeds import Speed
+    from tracekit.replay.gains import Gains, Speed, WindowGains
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis, Facts, Gpu, Idle
 

@@ -13,8 +13,9 @@ RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
 class LateRank:
     """A rank for which others waited.
 
-    `held_up_ns` is for how long all others together waited for it (tracekit/replay/ranks/blame.py);
-    for a stage of a pipeline, how much less they would wait if it took as long as the others.
+    `held_up_ns` is for how long all others together waited for it
+    (tracekit/replay/ranks/stragglers.py); for a stage of a pipeline, how much less they would wait
+    if it took as long as the others.
     `cause` is what it does for longer than the ranks that do the same (or `start-skew`: it began
     later than they did; `slow-link`: its messages take longer), `excess_ns` by how much, `place`
     where. None: the traces do not tell. `saves_ns` is how much shorter the run would be if the rank

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.errors import TracekitError
-from tracekit.replay.ranks.alike import DEVICE, HOST, Alike
-from tracekit.replay.ranks.blame import held_up
 from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
 from tracekit.replay.ranks.meetings import members_of
-from tracekit.replay.ranks.pricing import COMMUNICATION, Pricing
+from tracekit.replay.ranks.stragglers import DEVICE, HOST, Alike, held_up
+from tracekit.replay.ranks.whatif import COMMUNICATION, Pricing
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_links import slow_links, told
 from tracekit.verdict.run_model import (

@@ -1,11 +1,14 @@
-"""Array types and functions that the whole replay uses."""
+"""Arrays of a replay: their types, what is done with them, and the rates that scale them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tracekit.native.replay import Parts
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -36,3 +39,69 @@ def sums(group: Numbers, ns: Ints, groups: int) -> Ints:
     total = np.zeros(groups, np.int64)
     np.add.at(total, group, ns)
     return total
+
+
+@dataclass
+class Rates:
+    """The rates of parts that each have a cause. All rates start at 1.
+
+    Parts of one `kind` share a rate and a cause: scaling a cause changes the kinds, not the parts.
+    """
+
+    kind: Numbers
+    cause: Ints
+    """The cause of each kind."""
+    rate: Floats
+    """The rate of each kind: the factor by which its measured time is multiplied."""
+
+    @staticmethod
+    def of(cause: NDArray[np.int8], causes: int) -> Rates:
+        """Rates of parts with these causes, which are numbers below `causes`."""
+        return Rates(cause, np.arange(causes), np.ones(causes))
+
+    @property
+    def parts(self) -> Parts:
+        """The rates in the native library's form."""
+        return Parts(self.kind, None if self.all_one else self.rate)
+
+    @property
+    def all_one(self) -> bool:
+        return bool((self.rate == 1).all())
+
+    def scale(self, factor: float, where: Flags | None = None) -> None:
+        """Scales the parts selected by `where`, or all parts."""
+        if where is None:
+            self.rate = self.rate * factor
+            return
+        kinds = np.flatnonzero(np.bincount(self.kind[where], minlength=len(self.rate)))
+        number = np.arange(len(self.rate))
+        number[kinds] = len(self.rate) + np.arange(len(kinds))
+        self.cause = np.append(self.cause, self.cause[kinds])
+        self.rate = np.append(self.rate, self.rate[kinds] * factor)
+        self.kind = self.kind.astype(np.min_scalar_type(len(self.rate)))
+        self.kind[where] = number[self.kind[where]]
+
+    def scale_each(self, factors: Floats, which: Ints) -> None:
+        """Scales each of the parts `which` by its own factor."""
+        kinds = self.kind[which]
+        self.kind = self.kind.astype(np.int64)
+        self.kind[which] = len(self.rate) + np.arange(len(which))
+        self.cause = np.append(self.cause, self.cause[kinds])
+        self.rate = np.append(self.rate, self.rate[kinds] * factors)
+
+    def scale_cause(self, cause: int, factor: float) -> None:
+        self.rate = np.where(self.cause == cause, self.rate * factor, self.rate)
+
+    def times(self, ns: Numbers, which: Which = slice(None)) -> Ints:
+        """Scales `ns`: the measured times of the parts `which`, or pieces of those times."""
+        if self.all_one:
+            return ns.astype(np.int64, copy=False)
+        if np.isin(self.rate, (0, 1)).all():
+            kept: Ints = ns * self.rate.astype(np.int64)[self.kind[which]]
+            return kept
+        return times(ns, self.rate[self.kind[which]])
+
+
+def times(ns: Numbers, factor: Floats | float) -> Ints:
+    """`ns` scaled and rounded to ns; times with a factor of 1 stay exact, however long."""
+    return np.where(np.equal(factor, 1.0), ns, np.rint(ns * factor).astype(np.int64))

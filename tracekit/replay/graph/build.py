@@ -14,8 +14,7 @@ from tracekit.replay.graph.device import Device
 from tracekit.replay.graph.edges import EdgeKind, Edges, joined, ranked
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
-from tracekit.replay.graph.streams import stream_waits
-from tracekit.replay.graph.waits import Waits, waits_of
+from tracekit.replay.graph.waits import Waits, stream_waits, waits_of
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from tracekit.replay.graph.device import (
     order_of,
     usual_times_of,
 )
-from tracekit.replay.graph.handover import Handovers, handovers
-from tracekit.replay.graph.host import Host, host_from
+from tracekit.replay.graph.host import Handovers, Host, handovers, host_from
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:

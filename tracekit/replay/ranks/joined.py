@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scaled
-from tracekit.replay.graph.arrays import Flags, Floats, Ints
-from tracekit.replay.ranks.layout import Seats, turns_of
-from tracekit.replay.ranks.meetings import MetKernels, members_of
-from tracekit.replay.scaling import Scale, times
-from tracekit.replay.simulator import Run, Simulator
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
+from tracekit.replay.ranks.meetings import MetKernels, Seats, members_of, turns_of
+from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import whole
 from tracekit.text import duration

@@ -1,17 +1,24 @@
-"""The collectives that several ranks of a database took part in, as arrays."""
+"""Where ranks meet: the collectives that several of them took part in, and the order in which
+their graphs are replayed together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.arrays import Flags, Ints
+from tracekit.native.replay import Turns
+from tracekit.replay.graph import Graph
+from tracekit.replay.graph.arrays import Flags, Ints, narrow
+from tracekit.replay.graph.edges import Edges
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
+
+_ARRIVE, _NEED = 0, 1
 
 
 @dataclass(frozen=True)
@@ -87,3 +94,138 @@ def members_of(database: Reader) -> tuple[MetKernels, int]:
     twice = np.unique(pairs[0][times > 1])
     del pair
     return found.take(~np.isin(found.meeting, twice)), len(twice)
+
+
+class Seats:
+    """The kernels of one rank that meet those of others.
+
+    Each gets a node of its own for the end of the meeting: what followed the kernel's end follows
+    that node, and what followed its start still does.
+    """
+
+    def __init__(self, graph: Graph, ops: Ints, meeting: Ints, waits: np.ndarray) -> None:
+        """`ops` are the numbers of the kernels among the graph's ops, `meeting` their meetings.
+
+        `waits` tells which end only with their meeting; the others only arrive.
+        """
+        self.graph = graph
+        self.ops = ops
+        self.meeting = meeting
+        self.waits = waits
+        edges = graph.edges
+        self.node = 1 + ops
+        nodes = len(graph.time)
+        self.leaving = nodes + np.arange(len(ops))
+        """The nodes for the ends."""
+        seat = np.full(nodes, -1, np.int64)
+        seat[self.node] = np.arange(len(ops))
+        # An edge of which the source is such a kernel follows its end if it counts any of its time.
+        at = np.flatnonzero(seat[edges.source] >= 0)
+        at = at[waits[seat[edges.source[at]]]]
+        at = at[(edges.op_ns[at] > 0) | (graph.device.ns[edges.source[at] - 1] == 0)]
+        self._moved, self._seat = at, seat[edges.source[at]]
+        first, last = _groups(edges, nodes)
+        self.known = last[self.node]
+        """After how many edges the start of each kernel is known."""
+        self.needed = np.full(len(ops), len(edges), np.int64)
+        """Before which edge the end of each kernel has to be known."""
+        np.minimum.at(self.needed, self._seat, first[edges.target[at]])
+
+    def moved(self, is_met: np.ndarray) -> Graph:
+        """The graph with the ends of the meetings `is_met` as nodes."""
+        graph, edges = self.graph, self.graph.edges
+        met = is_met[self.meeting[self._seat]]
+        at, seat = self._moved[met], self._seat[met]
+        # What overlaps the kernel's end starts that much before the meeting's end.
+        early = graph.device.ns[edges.source[at] - 1] - edges.op_ns[at]
+        source, op_ns = edges.source.copy(), edges.op_ns.copy()
+        fixed_ns = edges.fixed_ns.astype(np.int64)
+        source[at] = self.leaving[seat]
+        op_ns[at] = 0
+        fixed_ns[at] -= early
+        ends = graph.time[self.node] + graph.device.ns[self.ops]
+        more = np.zeros(len(self.ops), np.int64)
+        return replace(
+            graph,
+            edges=replace(edges, source=source, op_ns=op_ns, fixed_ns=narrow(fixed_ns)),
+            time=np.concatenate([graph.time, ends]),
+            unknown=np.concatenate([graph.unknown, more]),
+        )
+
+
+def _groups(edges: Edges, nodes: int) -> tuple[Ints, Ints]:
+    """For each node, its first edge and the one after its last; 0 for a node without edges."""
+    first, last = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
+    border = np.flatnonzero(np.diff(edges.target, prepend=-1, append=-1) != 0)
+    if len(edges):
+        first[edges.target[border[:-1]]] = border[:-1]
+        last[edges.target[border[:-1]]] = border[1:]
+    return first, last
+
+
+def turns_of(
+    seats: list[Seats], arrivals: Ints, at_ns: Ints, hosted: list[Ints]
+) -> tuple[Turns, np.ndarray]:
+    """The turns of a replay of all ranks, and which meetings take place.
+
+    A meeting without which the replay cannot go on, because the ranks come to their meetings in
+    contradictory orders, does not: of these the earliest one, and so on.
+
+    Args:
+        seats: of each rank.
+        arrivals: how many kernels arrive at each meeting.
+        at_ns: when each meeting ended, as measured.
+        hosted: of each rank, the edges with host work.
+    """
+    is_met = np.ones(len(arrivals), np.bool_)
+    pending, done = arrivals.copy(), np.zeros(len(arrivals), np.bool_)
+    waiting: dict[int, list[int]] = defaultdict(list)
+    events = [_events(each) for each in seats]
+    place, cursor = [0] * len(seats), [0] * len(seats)
+    turns: list[tuple[int, int, int]] = []
+    runnable = list(range(len(seats)))
+    while runnable:
+        while runnable:
+            rank = runnable.pop()
+            mine = events[rank]
+            while place[rank] < len(mine):
+                position, kind, meeting = mine[place[rank]]
+                if kind == _NEED and not done[meeting]:
+                    waiting[meeting].append(rank)
+                    break
+                place[rank] += 1
+                if kind == _NEED:
+                    continue
+                if position > cursor[rank]:
+                    turns.append((rank, cursor[rank], position))
+                    cursor[rank] = position
+                pending[meeting] -= 1
+                if pending[meeting] == 0 and not done[meeting]:
+                    done[meeting] = True
+                    turns.append((-1, meeting, 0))
+                    runnable += waiting.pop(meeting, [])
+        if waiting:
+            stuck = min(waiting, key=lambda meeting: at_ns[meeting])
+            is_met[stuck], done[stuck] = False, True
+            runnable += waiting.pop(stuck)
+    turns += [
+        (rank, cursor[rank], len(each.graph.edges))
+        for rank, each in enumerate(seats)
+        if cursor[rank] < len(each.graph.edges)
+    ]
+    columns = np.array(turns, np.int64).reshape(-1, 3)
+    run, first, last = (np.ascontiguousarray(column) for column in columns.T)
+    begin = np.zeros(len(turns), np.int64)
+    for number, edges in enumerate(hosted):
+        own = run == number
+        begin[own] = np.searchsorted(edges, first[own])
+    return Turns(run.astype(np.int32), first, last, begin), is_met
+
+
+def _events(seats: Seats) -> list[tuple[int, int, int]]:
+    """What a rank's edges lead to, in order: kernels that arrive, and ends that are needed."""
+    found = [
+        *zip(seats.known.tolist(), [_ARRIVE] * len(seats.ops), seats.meeting.tolist(), strict=True),
+        *zip(seats.needed.tolist(), [_NEED] * len(seats.ops), seats.meeting.tolist(), strict=True),
+    ]
+    return sorted(found)

@@ -1,18 +1,22 @@
-"""How long a run of several ranks would have taken if something had been faster."""
+"""How long a run of several ranks would have taken if something had been faster, by replays of
+all its ranks together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tracekit.errors import TracekitError
-from tracekit.replay.changes import apply
+from tracekit.replay.changes import apply, scale_cause
 from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, RunChange, parse_of_run
-from tracekit.replay.ranks.blame import held_up
+from tracekit.replay.graph.arrays import Floats
 from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
-from tracekit.replay.ranks.pricing import Pricing
-from tracekit.replay.scaling import Scale
+from tracekit.replay.ranks.stragglers import Alike, held_up
+from tracekit.replay.simulator import Scale
 from tracekit.replay.whatif import StepLength
 from tracekit.thresholds import Thresholds
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
 SCHEMA = "tracekit/whatif-run/1"
+COMMUNICATION = "communication"
 
 
 @dataclass(frozen=True)
@@ -178,3 +183,66 @@ class _Changed:
         if not held:
             raise TracekitError("straggler: no rank is waited for")
         return int(max(held, key=lambda number: (held[number], -number)))
+
+
+class Pricing:
+    """Replays of a run's ranks with changes. Lengths are in ns."""
+
+    def __init__(self, joined: Joined) -> None:
+        self.joined = joined
+        self.alike = Alike(joined)
+
+    @property
+    def measured(self) -> JoinedRun:
+        return self.joined.measured
+
+    def saved(self, run: JoinedRun) -> int:
+        """How much shorter the run is in a replay, from its begin to its end."""
+        return self.measured.span_ns - run.span_ns
+
+    def without_cause(self, cause: str) -> int:
+        """What removing a cause on all ranks saves."""
+        return self.saved(self.joined.run(self._scaled(cause, 0.0)))
+
+    def like_the_others(self, numbers: list[int]) -> int | None:
+        """What it saves if these ranks take as long as those alike; None: nobody is."""
+        run = self.run_like_the_others(numbers)
+        return None if run is None else self.saved(run)
+
+    def run_like_the_others(self, numbers: list[int]) -> JoinedRun | None:
+        """The replay in which these ranks take as long as those alike; None: nobody is."""
+        scales, found = self.joined.scales(), False
+        for number in numbers:
+            found |= self.alike.scale(number, 0.0, scales[number])
+        return self.joined.run(scales) if found else None
+
+    def without_waiting_for_stages(self) -> int:
+        """What it saves if no stage of a pipeline waits for another one: the most that smaller
+        pieces or another schedule could save."""
+        scales = self.joined.scales()
+        self.set_apart(scales)
+        return self.saved(self.apart.run(scales))
+
+    @cached_property
+    def apart(self) -> Joined:
+        """The ranks without their sends and receives."""
+        return self.joined.without(self.joined.members.is_exchange)
+
+    def set_apart(self, scales: list[Scale]) -> None:
+        """Scales sends and receives to their time on the wire, for replays of `apart`."""
+        joined = self.joined
+        exchange = joined.members.is_exchange
+        for number, scale in enumerate(scales):
+            own = np.flatnonzero(exchange & (joined.rank == number) & (joined.members.ns > 0))
+            rate = joined.members.wire_ns[own] / joined.members.ns[own]
+            scale.op.scale_each(rate, joined.op[own])
+
+    def at_wire(self, factor: Floats) -> int:
+        """What it saves if the bytes of each meeting take so many times as long."""
+        return self.saved(self.joined.run(self.joined.scales(), factor))
+
+    def _scaled(self, what: str, factor: float) -> list[Scale]:
+        scales = self.joined.scales()
+        for scale, graph in zip(scales, self.joined.graphs, strict=True):
+            scale_cause(what, factor, scale, graph)
+        return scales

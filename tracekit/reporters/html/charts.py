@@ -1,8 +1,9 @@
-"""What the charts of all pages share: their axes, their colours, and how times are written."""
+"""What the charts of all pages share: their axes, their colours, and how times are written; and
+charts as pictures that need no script, for notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import altair as alt
@@ -10,6 +11,7 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.html import encode
+from tracekit.reporters.parts import WindowPart
 
 # As `tracekit.text.duration` writes them; in a chart, a number needs no more than three digits.
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
@@ -19,6 +21,7 @@ _SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 # The parameter that all charts of a page share: the step that a reader chose, or null.
 STEP = "chosen_step"
+_WIDTH = 720
 
 
 def duration_of(value: str) -> str:
@@ -114,3 +117,40 @@ def sized(chart: Any, height: int) -> alt.TopLevelMixin:
     """The chart as wide as the page, and `height` pixels high."""
     found: alt.TopLevelMixin = chart.properties(width="container", height=height)
     return found
+
+
+def svg(chart: alt.TopLevelMixin) -> str:
+    """The chart as SVG on a white ground, with which notebooks of any colour can read it."""
+    import vl_convert
+
+    spec = chart.properties(width=_WIDTH).to_dict()
+    found: str = vl_convert.vegalite_to_svg(spec, config={"background": "white"})
+    return found
+
+
+def parts_chart(parts: Sequence[WindowPart]) -> alt.TopLevelMixin:
+    """A bar of where the window's time went."""
+    rows = pl.DataFrame(
+        [
+            {"part": encode.safe(part.name), "part_ns": part.ns, "place": place}
+            for place, part in enumerate(parts)
+        ]
+    )
+    names = rows["part"].to_list()
+    shades = [colours.of(part.kind) for part in parts]
+    bar = (
+        alt.Chart(rows)
+        .mark_bar(stroke="white")
+        .encode(
+            x=alt.X("part_ns:Q", title=None, stack="zero", axis=time_axis()),
+            color=alt.Color(
+                "part:N",
+                title=None,
+                sort=names,
+                scale=alt.Scale(domain=names, range=shades),
+                legend=alt.Legend(orient="top", columns=4),
+            ),
+            order="place:Q",
+        )
+    )
+    return sized(bar, 30)

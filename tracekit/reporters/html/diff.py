@@ -1,4 +1,5 @@
-"""The page of a comparison: two runs side by side, what changed, and each run's own page."""
+"""The page of a comparison: two runs side by side, what changed, a flame graph of differences, and
+each run's own page."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ import polars as pl
 from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database.connection import is_database
 from tracekit.reporters import colours
-from tracekit.reporters.html import charts, diff_flame
+from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.page import Part, View
+from tracekit.reporters.html.sections.flame import frames_chart
 from tracekit.text import duration, printable
 
 if TYPE_CHECKING:
@@ -34,6 +36,14 @@ _CHANGE = "what changed"
 # How many kernels, operators and modules the tables hold, and how many parts sentences name.
 _TOP = 200
 _NAMED = 3
+# "change" is the heading of change_ns in other tables.
+_SHOWN = (
+    "depth", "name", "kind", "change", "a_host_ns", "b_host_ns", "a_gpu_ns", "b_gpu_ns", "a_count",
+    "b_count", "host_ns", "gpu_ns", "host_from_ns", "gpu_from_ns",
+)  # fmt: skip
+
+# Longer names are cut in the sentence.
+_LONGEST_NAME = 60
 
 
 def diff_view(
@@ -254,15 +264,15 @@ class _Comparison:
         rows = self.database.query("diff_flame", **self.of_both)
         if not rows["host_ns"].sum():
             return []
-        shown = diff_flame.shown_rows(rows)
+        shown = shown_rows(rows)
         return [
             Figure(
                 name="flame",
                 title="Call paths of both runs",
-                says=diff_flame.sentence(rows),
+                says=sentence(rows),
                 rows=shown,
                 source=self._flame_source(),
-                chart=diff_flame.differences_chart(shown),
+                chart=differences_chart(shown),
                 doubts=self._doubts("diff_flame"),
                 control={"kind": "flame", "measures": 2 if rows["gpu_ns"].sum() else 1},
             )
@@ -346,3 +356,62 @@ def _signed(ns: int) -> str:
 
 def _steps(count: Any) -> str:
     return f"{count:,} step" if count == 1 else f"{count:,} steps"
+
+
+def shown_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of the rows of the query diff_flame, what the chart and its table show."""
+    return rows.select(_SHOWN).rename({"change": "what changed"})
+
+
+def sentence(rows: pl.DataFrame) -> str:
+    """How to read the chart, and the longest path that only one run has."""
+    told = (
+        "A frame is as wide as its time per step in both runs together; its colour tells in which "
+        "of them it takes longer. Click on a frame to look into it."
+    )
+    outer = rows.join(
+        rows.filter(pl.col("change").is_in(["added", "removed"])).select(parent="node"),
+        on="parent",
+        how="anti",
+    ).filter(pl.col("change").is_in(["added", "removed"]))
+    if not len(outer):
+        return told
+    first = outer.sort("host_ns", descending=True).row(0, named=True)
+    side = "b" if first["change"] == "added" else "a"
+    name = first["name"]
+    name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
+    return (
+        f"Of the paths that only one run has, {name} takes the longest: "
+        f"{duration(first['host_ns'])} of the host per step in {side}. {told}"
+    )
+
+
+def differences_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    """Frames by call path, coloured by which of the two runs they cost more."""
+    colour = alt.Color(
+        "more:Q",
+        title=None,
+        scale=alt.Scale(
+            domain=[-1, 0, 1],
+            range=[colours.CHANGE["shorter"], colours.UNCHANGED, colours.CHANGE["longer"]],
+        ),
+        legend=alt.Legend(
+            orient="top",
+            values=[-1, 0, 1],
+            gradientLength=260,
+            labelExpr="datum.value < 0 ? 'only in a' : datum.value > 0 ? 'only in b' : 'alike'",
+        ),
+    )
+    told = {"in_a:N": "in a, per step", "in_b:N": "in b, per step", "kind:N": "kind"}
+    told |= {"a_count:Q": "count in a", "b_count:Q": "count in b"}
+    in_a, in_b = (
+        f"(measure == 'gpu' ? datum.{side}_gpu_ns : datum.{side}_host_ns)" for side in "ab"
+    )
+    return frames_chart(
+        rows,
+        colour,
+        told,
+        in_a=charts.duration_of(in_a),
+        in_b=charts.duration_of(in_b),
+        more=f"({in_b} - {in_a}) / ({in_a} + {in_b})",
+    )

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
     from tracekit.advice.model import FixList
     from tracekit.database.catalog import Value
-    from tracekit.replay.gains import WindowGains
-    from tracekit.replay.recorded_path import PathPiece
-    from tracekit.replay.speeds import Speed
+    from tracekit.replay.gains import PathPiece, Speed, WindowGains
     from tracekit.reporters.html.figure import Figure
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
@@ -69,8 +67,7 @@ class Subject:
 
     @cached_property
     def judgement(self) -> Examination:
-        from tracekit.replay.recorded_path import recorded_path
-        from tracekit.replay.speeds import speeds
+        from tracekit.replay.gains import recorded_path, speeds
         from tracekit.verdict.analyze import examined
 
         drawn = self.interval

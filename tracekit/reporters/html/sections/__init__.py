@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from tracekit.reporters.html.figure import Section
 from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
-from tracekit.reporters.html.sections.counters import counters
-from tracekit.reporters.html.sections.faster import faster
 from tracekit.reporters.html.sections.flame import flame
-from tracekit.reporters.html.sections.gaps import culprits, gaps
 from tracekit.reporters.html.sections.health import health, missing
 from tracekit.reporters.html.sections.host import (
     delays,
@@ -16,10 +13,10 @@ from tracekit.reporters.html.sections.host import (
     queue,
     synchronizations,
 )
-from tracekit.reporters.html.sections.kernels import kernels, roofline
+from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
 from tracekit.reporters.html.sections.memory import copies, holders, memory
-from tracekit.reporters.html.sections.steps import steps
-from tracekit.reporters.html.sections.timeline import timeline
+from tracekit.reporters.html.sections.steps import faster, steps
+from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
 
 SECTIONS = (
     Section("faster", "If something were faster", (faster,)),

@@ -1,4 +1,4 @@
-"""Kernels: a table, by step too, and a roofline of what their operators reached."""
+"""Kernels: a table, by step too, a roofline of what their operators reached, hardware counters."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ _DECADES = [10.0**exponent for exponent in range(-9, 10)]
 # A question's word for the roof that limits, and the cause that has its colour.
 _NEAR = {"math": "near the math roof", "memory": "near memory's", "latency": "far below both"}
 _LIMITS = {"math": "math", "memory": "memory-bandwidth", "latency": "latency"}
+# Rows of the table of counters.
+_COUNTED = 5000
 
 
 def kernels(subject: Subject) -> Figure | None:
@@ -180,3 +182,23 @@ def _roofs(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
     )
     return charts.sized(lines + dots + names + memory, 380)
+
+
+def counters(subject: Subject) -> Figure | None:
+    """A table of counted kernels."""
+    if subject.lacks("no_counters"):
+        return None
+    rows = subject.rows("counter_ranges").drop("trace_id")
+    if rows.is_empty():
+        return None
+    counted, names = rows["place"].n_unique(), sorted(rows["counter"].unique())
+    cut = f" The first {_COUNTED:,} rows are listed." if len(rows) > _COUNTED else ""
+    return Figure(
+        name="counters",
+        title="Hardware counters by kernel",
+        says=f"{counted:,} kernels were counted, each with {', '.join(names[:4])}"
+        f"{f' and {len(names) - 4} more' if len(names) > 4 else ''}.{cut}",
+        rows=rows.head(_COUNTED),
+        source=subject.source("counter_ranges"),
+        doubts=subject.doubts("counter_ranges"),
+    )

@@ -1,4 +1,4 @@
-"""The timeline: what threads and streams did in one step, and what decided its length."""
+"""The timeline: what threads and streams did in one step, what decided its length; idle gaps."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Iterable
 import altair as alt
 import polars as pl
 
+from tracekit.causes import cause_of
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.figure import Figure, table
 from tracekit.reporters.html.subject import Interval, Subject
-from tracekit.text import duration, share
+from tracekit.text import duration, percent, share
 
 # Lanes beyond these, those with the least to do, are left out.
 _THREADS, _STREAMS, _GAPS = 6, 8, 5
 _PATH = "critical path"
 _LANE = 26
+_LISTED_GAPS, _CULPRITS = 200, 12
 
 
 def timeline(subject: Subject) -> Figure | None:
@@ -138,3 +140,60 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
         .add_params(zoom)
     )
     return charts.sized(chart, _LANE * len(lanes))
+
+
+def culprits(subject: Subject) -> Figure | None:
+    """The host slices for which the device waits, over all gaps."""
+    rows = subject.rows("idle_culprits", top=_CULPRITS)
+    if not len(rows):
+        return None
+    rows = rows.with_columns(
+        culprit=pl.col("culprit").fill_null("nothing recorded"),
+        colour=pl.col("cause").map_elements(colours.name_of, pl.String),
+    ).with_columns(label=pl.concat_str("culprit", "cause", separator=" | "))
+    first = rows.row(0, named=True)
+    chart = (
+        alt.Chart(rows)
+        .transform_calculate(length=charts.duration_of("datum.idle_ns"))
+        .mark_bar()
+        .encode(
+            x=alt.X("idle_ns:Q", title="device idle time", axis=charts.time_axis()),
+            y=charts.names("label", rows["label"].to_list()),
+            color=charts.colour(rows["colour"].to_list(), "cause"),
+            tooltip=[
+                "culprit:N", "cause:N", alt.Tooltip("length:N", title="idle"), "gaps:Q",
+            ],
+        )
+    )  # fmt: skip
+    return Figure(
+        name="culprits",
+        title="What the device waits for, over the whole trace",
+        says=f"Most of all it waits for {cause_of(first['cause'])} in {first['culprit'][:60]}: "
+        f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
+        "which it waits for the host.",
+        rows=table(rows),
+        source=subject.source("idle_culprits", top=_CULPRITS),
+        chart=charts.sized(chart, 22 * len(rows)),
+        doubts=subject.doubts("idle_culprits"),
+    )
+
+
+def gaps(subject: Subject) -> Figure | None:
+    """The longest gaps, with what the host did and what ended them."""
+    rows = subject.rows("idle_gaps", top=_LISTED_GAPS)
+    if not len(rows):
+        return None
+    rows = table(subject.since_start(rows, "start_ns"))
+    if "step" in rows.columns:
+        rows = rows.with_columns(step=pl.format("ProfilerStep#{}", "step"))
+    first = rows.row(0, named=True)
+    return Figure(
+        name="gaps",
+        title="The longest gaps",
+        says=f"The longest lasts {duration(first['gap_ns'])}; start counts from the start of the "
+        f"{subject.window.name}.",
+        rows=rows.rename({"main_cause_ns": "of_that_cause_ns"}, strict=False),
+        source=subject.source("idle_gaps", top=_LISTED_GAPS),
+        doubts=subject.doubts("idle_gaps"),
+        control={"step": "of"},
+    )

@@ -1,35 +1,26 @@
-"""The verdict on a trace with GPU ops, in sentences.
+"""The verdict on a trace, in sentences. tracekit/verdict/regime.py judges, confidence.py doubts.
 
-tracekit/verdict/regime.py judges, confidence.py doubts; cpu.py judges traces without GPU ops.
+Without GPU ops, compute operators are compared with everything else. Waits for other ranks count on
+the side of the work, as a device's collectives do: less overhead would only make them longer.
 """
 
 from __future__ import annotations
 
+from tracekit.causes import UNKNOWN_LIMIT, cause_of
 from tracekit.replay.gains import Causal, Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import is_captured, next_step
+from tracekit.verdict.advice import NEXT, is_captured, next_step
 from tracekit.verdict.confidence import doubted
-from tracekit.verdict.cpu import judge_host
-from tracekit.verdict.limits import limit_sentences, unknown_limits_ns
-from tracekit.verdict.model import (
-    Beside,
-    Facts,
-    Finding,
-    Gpu,
-    Idle,
-    Saving,
-    Verdict,
-)
-from tracekit.verdict.regime import UNKNOWN, Bound, bound_of, steady_busy_ns
-from tracekit.verdict.steady import (
-    named_window,
-    steady_sentences,
-    step_sentences,
-    window_sentences,
-)
+from tracekit.verdict.model import Beside, Facts, Finding, Gpu, HostThread, Idle, Saving, Verdict
+from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, steady_busy_ns, weigh
+from tracekit.verdict.steady import named_window, steady_sentences, step_sentences, window_sentences
 
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
+_RECORD_DEVICE = (
+    "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
+)
+_WORK = ("compute", "communication")
 
 
 def judge(
@@ -52,7 +43,7 @@ def judge(
         why = [_busy_sentence(facts, facts.gpu), f"The run cannot be replayed: {no_replay}."]
         verdict = Verdict(UNKNOWN, None, "none", {}, why, [], None, [_UNEXPLAINED])
     elif facts.host is not None:
-        verdict = judge_host(facts, facts.host, thresholds)
+        verdict = _judge_host(facts, facts.host, thresholds)
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
@@ -93,7 +84,7 @@ def _judge_gpu(
     }
     fractions = {name: ns / span if span else 0.0 for name, ns in shares.items()}
     savings = [
-        Saving(name, round(gain * gains.window_ns), unknown_limits_ns(name, gains))
+        Saving(name, round(gain * gains.window_ns), _unknown_limits_ns(name, gains))
         for name, gain in gains.removed.items()
         if gain > 0
     ]
@@ -112,7 +103,7 @@ def _judge_gpu(
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
     busy = steady_busy_ns(gpu, gains) / max(1, span - gains.one_offs_ns)
     why += _gain_sentences(facts, busy, causal, bound, bottleneck, thresholds)
-    why += limit_sentences(gains, regime, thresholds)
+    why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
     if facts.launch is not None:
         why.append(_launch_sentence(facts, thresholds))
@@ -233,3 +224,112 @@ def _launch_sentence(facts: Facts, thresholds: Thresholds) -> str:
         meaning = " with an empty queue: launch calls are slow, or ops wait for something else"
     calls = "launch" if launch.count == 1 else "launches"
     return f"{launch.count:,} {calls}, median delay {duration(delay)}{meaning}."
+
+
+def _unknown_limits_ns(cause: str, gains: Gains) -> int | None:
+    """What removing math or memory saves at most, if it limits all such kernels, too."""
+    if cause not in gains.removed_at_most:
+        return None
+    return round(gains.removed_at_most[cause] * gains.window_ns)
+
+
+def _limit_sentences(gains: Gains, regime: str, thresholds: Thresholds) -> list[str]:
+    """A sentence that prices math and memory as ranges, if the device bounds the window and the
+    doubt matters (tracekit/replay/gains.py, `removed_at_most`)."""
+    doubtful = gains.removed.get(UNKNOWN_LIMIT, 0.0)
+    if regime == OVERHEAD or doubtful < thresholds.named_gain:
+        return []
+    ranges = [
+        f"{name} {_range(gains.removed.get(name, 0.0), most)}"
+        for name, most in gains.removed_at_most.items()
+    ]
+    return [
+        f"The trace does not show whether math or memory limits kernels worth "
+        f"{share(doubtful, 1)}: removing {', '.join(ranges)}."
+    ]
+
+
+def _range(least: float, most: float) -> str:
+    low, high = sorted((max(least, 0.0), max(most, 0.0)))
+    return f"{share(low, 1)} to {share(high, 1)}"
+
+
+def _judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdict:
+    """The verdict on the trace's busiest thread."""
+    span = facts.window.span_ns
+    times = {
+        "compute": host.compute_ns,
+        "communication": host.communication_ns,
+        "dispatch": host.dispatch_ns,
+        "view": host.view_ns,
+        "allocation": host.allocation_ns,
+        "python": host.python_ns,
+        "input": host.input_ns,
+        "compilation": host.compilation_ns,
+        "runtime": host.runtime_ns,
+        "untraced": host.untraced_ns,
+    }
+    fractions = {name: ns / span if span else 0.0 for name, ns in times.items()}
+    overheads = {name: ns for name, ns in times.items() if name not in _WORK}
+    explained_ns = sum(times.values()) - host.untraced_ns
+    why = [
+        f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
+        f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
+    ]
+    if host.launches:
+        why.append(
+            f"{host.launches:,} calls launched work on a device that was not recorded: the trace "
+            "cannot tell which side is the bottleneck."
+        )
+        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [_RECORD_DEVICE])
+    if host.device_evidence:
+        why.append(
+            f"This is a job with a GPU ({host.device_evidence}), whose work was not recorded: the "
+            "trace cannot tell whether the device or the host is the bottleneck."
+        )
+        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [_RECORD_DEVICE])
+    if not span or explained_ns < thresholds.recorded_share * span:
+        why.append(
+            f"{host.operators:,} operators and the other recorded slices cover only "
+            f"{share(explained_ns, span)} of it: the trace does not show what the host did."
+        )
+        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
+    overhead = sum(overheads.values())
+    worked = host.compute_ns + host.communication_ns
+    bound = weigh(overhead / span, worked / span)
+    if host.communication_ns:
+        why.append(
+            f"{share(host.communication_ns, span)} is waiting for other ranks "
+            f"({duration(host.communication_ns)})."
+        )
+    worst = max(overheads, key=lambda name: overheads[name])
+    ranked: dict[str, int] = {"communication": host.communication_ns}
+    for name, ns in overheads.items():
+        ranked[cause_of(name)] = ranked.get(cause_of(name), 0) + ns
+    savings = [
+        Saving(name, ns) for name, ns in sorted(ranked.items(), key=lambda item: -item[1]) if ns > 0
+    ]
+    why.append(
+        f"{share(overhead, span)} is overhead, "
+        f"the largest part of it {worst} ({share(overheads[worst], span)})."
+    )
+    if bound.side == "host":
+        del ranked["communication"]
+        bottleneck = max(ranked, key=lambda name: ranked[name])
+    else:
+        bottleneck = _limit(host, thresholds)
+        if bottleneck == "memory-bandwidth":
+            why.append(
+                f"Memory limits {share(host.memory_ns, host.compute_ns)} of the compute operators' "
+                "time: by their shapes, they do few FLOPs per byte that they move."
+            )
+    next_ = [NEXT[bottleneck]]
+    return Verdict(bound.regime, bottleneck, "high", fractions, why, savings, bound.margin, next_)
+
+
+def _limit(host: HostThread, thresholds: Thresholds) -> str:
+    """What limits the work; math where too little tells."""
+    if host.communication_ns > host.compute_ns:
+        return "communication"
+    is_known = host.math_ns + host.memory_ns >= thresholds.shaped_work_share * host.compute_ns
+    return "memory-bandwidth" if is_known and host.memory_ns > host.math_ns else "math"

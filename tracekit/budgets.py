@@ -1,0 +1,379 @@
+"""Budgets for a step of the user's program: how many operators, launches and waits it may take.
+
+`tracekit.pytest_plugin` is the door to them. A step of a test is recorded; its figures are checked
+against its budget, and against the figures stored for it in a small file beside the test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import TracekitError
+from tracekit.files import written_whole
+from tracekit.text import duration, printable
+from tracekit.verdict.regime import REGIMES
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
+
+# What the query step_counts counts, and whether it takes a device to happen.
+COUNTS = {
+    "operators": False,
+    "launches": True,
+    "synchronisations": True,
+    "allocations": True,
+    "copied_bytes": True,
+    "kernels": True,
+    "compiled_regions": False,
+}
+_MOST_NAMES = 200
+# A step is a mean of several, which need not be equal.
+_SLACK = 0.001
+_MOST_CHANGES = 12
+_OTHER = ("kernels_by_class", "regime", "host_share", "time", "graph_breaks")
+_SCHEMA = "tracekit/step/1"
+# Most file systems end names at 255 bytes.
+_SHOWN_CHARACTERS = 150
+_FOLDER = "tracekit_baselines"
+
+
+class OverBudget(AssertionError):
+    """A step takes more than its budget allows."""
+
+
+@dataclass
+class StepBudget:
+    """What the fixture `tracekit_profile` gives a test: call it with the step."""
+
+    test: str
+    """The test's id."""
+    beside: Path
+    """The folder of the test's file."""
+    leave: Path
+    """Where the traces of steps that are over their budgets are left."""
+    budget: Mapping[str, Any]
+    update: bool
+
+    def __call__(
+        self,
+        step: Callable[[], object],
+        *,
+        steps: int = 3,
+        warmup: int = 3,
+        shapes: bool = True,
+        stacks: bool = False,
+    ) -> Figures:
+        """Runs the step `warmup` + 1 + `steps` times under torch.profiler, and returns its figures.
+
+        With `stacks`, the report tells the lines of Python too, and the profiler costs more.
+
+        Raises:
+            OverBudget: when the step is over its budget; the message says by how much, what changed
+                and where its trace is.
+            TracekitError: when the budget names an unknown figure, the step cannot be recorded, or
+                the stored figures cannot be read.
+        """
+        __tracebackhide__ = True
+        from tracekit.capture.profile import profile
+        from tracekit.run import load
+
+        check_budget(self.budget)
+        base_file = file_of(self.test, self.beside)
+        base = read_figures(base_file)
+        if base is None and not self.update and (not self.budget or "time" in self.budget):
+            require_no_former(self.test, self.beside)
+        self.leave.mkdir(parents=True, exist_ok=True)
+        trace = self.leave / f"{name_of(self.test)}.json.gz"
+        with profile(trace, steps, warmup=warmup, shapes=shapes, stacks=stacks) as run:
+            for _ in range(warmup + 1 + steps):
+                step()
+                run.step()
+        with load(trace) as database:
+            figures = figures_of(database)
+        if self.update:
+            write_figures(base_file, figures)
+            return figures
+        if not self.budget and base is None:
+            raise OverBudget(
+                f"no figures are stored for this step in {base_file}: store them with "
+                "`pytest --tracekit-update`, or give the mark a budget"
+            )
+        found = broken(figures, self.budget, base)
+        if not found:
+            trace.unlink()
+            return figures
+        raise OverBudget(self._told(trace, figures, base, [each.message for each in found]))
+
+    def _told(
+        self, trace: Path, figures: Figures, base: Figures | None, messages: list[str]
+    ) -> str:
+        lines = ["the step is over its budget", *(f"  {each}" for each in messages)]
+        if base is not None and (changed := changes(figures, base)):
+            lines += ["changed since the figures were stored, per step:"]
+            lines += [f"  {each}" for each in changed]
+        lines += ["why:", *(f"  {each}" for each in figures.why)]
+        lines.append(f"trace: {trace}")
+        lines.append(f"report: {_report(trace)}")
+        return "\n".join(lines)
+
+
+def _report(trace: Path) -> str:
+    """Writes the trace's page; returns its path, or why there is none."""
+    from tracekit.run import load
+
+    page = trace.with_name(trace.name.removesuffix(".json.gz") + ".html")
+    try:
+        from tracekit.reporters.html import reports
+
+        with load(trace) as database:
+            reports.write_trace(database, page)
+    except ImportError:
+        return "none: pip install 'tracekit[report]'"
+    except TracekitError as error:
+        return f"none: {error}"
+    return str(page)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A step of a recorded run. Counts are per step; a key that is missing cannot be known."""
+
+    counts: dict[str, float]
+    """By the figures of the query step_counts."""
+    kernels_by_class: dict[str, float]
+    names: dict[str, dict[str, float]]
+    """By figure, how often each operator, call or kernel ran."""
+    regime: str
+    """`overhead-bound`, `compute-bound` or `unknown`."""
+    host_share: float | None
+    """The time in which the device waited for the host, over the judged window; None: unknown."""
+    step_ns: int | None
+    """The median step without the profiler; None: it was not timed."""
+    device: str
+    """What it ran on: `step_ns` says something about no other."""
+    why: list[str] = field(default_factory=list)
+    """The verdict's sentences."""
+
+
+def figures_of(database: Database) -> Figures:
+    """The figures of the only trace of a database.
+
+    Raises:
+        TracekitError: when it holds several.
+    """
+    trace_id = database.only(None)
+    analysis = database.verdict(trace_id)
+    counts: Counter[str] = Counter()
+    classes: Counter[str] = Counter()
+    names: dict[str, Counter[str]] = {}
+    for row in database.ask("step_counts", trace=trace_id):
+        counts[row["figure"]] += row["per_step"]
+        names.setdefault(row["figure"], Counter())[str(row["name"])] += row["per_step"]
+        if row["class"] is not None:
+            classes[row["class"]] += row["per_step"]
+    overview = database.ask("overview", trace=trace_id)[0]
+    has_device = bool(overview["gpu_ops"])
+    known = [name for name, of_device in COUNTS.items() if has_device or not of_device]
+    noted = analysis.trace.capture or {}
+    return Figures(
+        counts={name: round(counts[name], 3) for name in known},
+        kernels_by_class={name: round(count, 3) for name, count in sorted(classes.items())},
+        names={
+            figure: {name: round(count, 3) for name, count in found.most_common(_MOST_NAMES)}
+            for figure, found in sorted(names.items())
+        },
+        regime=analysis.verdict.regime,
+        host_share=analysis.verdict.shares.get("idle_host_late") if has_device else None,
+        step_ns=noted.get("unprofiled_step_ns"),
+        device=", ".join(analysis.trace.devices) if has_device else platform.processor() or "CPU",
+        why=list(analysis.verdict.why),
+    )
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A figure that is over its budget, or that cannot be known."""
+
+    figure: str
+    message: str
+
+
+def check_budget(budget: Mapping[str, Any]) -> None:
+    """Checks that a budget names known figures, with values that make sense.
+
+    Raises:
+        TracekitError: says which does not.
+    """
+    for name, value in budget.items():
+        if name not in COUNTS and name not in _OTHER:
+            known = ", ".join((*COUNTS, *_OTHER))
+            raise TracekitError(f"{name!r} is no figure that a budget can have: it has {known}")
+        if name == "regime":
+            is_sound = value in REGIMES.values()
+        elif name == "kernels_by_class":
+            is_sound = isinstance(value, Mapping) and all(map(is_number, value.values()))
+        else:
+            is_sound = is_number(value)
+        if not is_sound:
+            raise TracekitError(f"the budget {name}={value!r} is not one that can be held")
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a finite number that a figure can have."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def broken(figures: Figures, budget: Mapping[str, Any], base: Figures | None) -> list[Broken]:
+    """What is over the budget. Without a budget, the counts of `base` are the budget."""
+    if not budget and base is not None:
+        return [*_over_base(figures, base)]
+    return [
+        Broken(name, message)
+        for name, allowed in budget.items()
+        for message in _judged(name, allowed, figures, base)
+    ]
+
+
+def _over_base(figures: Figures, base: Figures) -> Iterator[Broken]:
+    for name, allowed in base.counts.items():
+        for message in _judged(name, allowed, figures, base):
+            yield Broken(name, message)
+
+
+def _judged(name: str, allowed: Any, figures: Figures, base: Figures | None) -> Iterator[str]:
+    if name in COUNTS:
+        if name not in figures.counts:
+            yield f"{name} cannot be known: the trace has no work of a device"
+        elif figures.counts[name] > allowed + _SLACK:
+            yield f"{name}: {figures.counts[name]:,g} a step, budget {allowed:,g}"
+    elif name == "graph_breaks":
+        # Each break makes one more region of a compiled function.
+        breaks = max(0.0, figures.counts["compiled_regions"] - 1)
+        if breaks > allowed + _SLACK:
+            yield f"graph_breaks: {breaks:,g} a step, budget {allowed:,g}"
+    elif name == "kernels_by_class":
+        for each, most in allowed.items():
+            found = figures.kernels_by_class.get(each, 0)
+            if "kernels" not in figures.counts:
+                yield f"{each} kernels cannot be known: the trace has no work of a device"
+            elif found > most + _SLACK:
+                yield f"{each} kernels: {found:,g} a step, budget {most:,g}"
+    elif name == "regime":
+        if figures.regime != allowed:
+            yield f"regime: {figures.regime}, budget {allowed}"
+    elif name == "host_share":
+        if figures.host_share is None:
+            yield "host_share cannot be known: the trace has no work of a device"
+        elif figures.host_share > allowed:
+            yield f"host_share: {figures.host_share:.3f} of the window, budget {allowed:g}"
+    else:
+        yield from _time(allowed, figures, base)
+
+
+def _time(allowed: float, figures: Figures, base: Figures | None) -> Iterator[str]:
+    if base is None or base.step_ns is None:
+        yield "time has nothing to compare with: store it with --tracekit-update"
+    elif figures.step_ns is None:
+        yield "time cannot be known: no step was timed without the profiler"
+    elif base.device == figures.device and figures.step_ns > allowed * base.step_ns:
+        yield (
+            f"time: {duration(figures.step_ns)} a step, {figures.step_ns / base.step_ns:.2f} times "
+            f"the stored {duration(base.step_ns)}, budget {allowed:g} times"
+        )
+
+
+def changes(figures: Figures, base: Figures) -> list[str]:
+    """What runs more often or less often than in the stored figures, the largest change first."""
+    found = []
+    for figure in COUNTS:
+        if figure == "copied_bytes" or figure not in figures.counts:
+            continue
+        now, then = figures.names.get(figure, {}), base.names.get(figure, {})
+        for name in now.keys() | then.keys():
+            change = now.get(name, 0) - then.get(name, 0)
+            if abs(change) > _SLACK:
+                told = f"{change:+,g} {printable(name)} ({figure}: {then.get(name, 0):,g} before)"
+                found.append((-abs(change), figure, told))
+    more = len(found) - _MOST_CHANGES
+    largest = [told for _, _, told in sorted(found)[:_MOST_CHANGES]]
+    return largest + ([f"and {more:,} more"] if more > 0 else [])
+
+
+def name_of(test: str) -> str:
+    """A file name without its ending for the test of this id: no two tests share one, on file
+    systems that ignore case either."""
+    shown = re.sub(r"[^a-z0-9_]+", "-", test.lower()).strip("-")[:_SHOWN_CHARACTERS]
+    return f"{shown}-{hashlib.sha256(test.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def file_of(test: str, folder: Path) -> Path:
+    """The file with the figures of a test whose own file is in `folder`. It is the same wherever
+    pytest is started."""
+    file, _, inside = test.partition("::")
+    return folder / _FOLDER / f"{name_of(f'{Path(file).name}::{inside}')}.json"
+
+
+def require_no_former(test: str, folder: Path) -> None:
+    """Checks that no figures are stored under the test's former name, which other tests may share.
+
+    Raises:
+        TracekitError: when there are some.
+    """
+    former = re.sub(r"[^\w.-]+", "-", test).strip("-").rpartition(".py-")[2]
+    file = folder / _FOLDER / f"{former}.json"
+    if file.exists():
+        raise TracekitError(
+            f"{file}: several tests may share this file: store the figures again with "
+            "`pytest --tracekit-update`, and delete it"
+        )
+
+
+def read_figures(path: Path) -> Figures | None:
+    """The stored figures; None where there is no file.
+
+    Raises:
+        TracekitError: when the file is not one that `write_figures` wrote.
+    """
+    try:
+        fields = json.loads(path.read_text("utf-8"))
+        if fields.pop("schema") != _SCHEMA or not _are_sound(found := Figures(**fields)):
+            raise ValueError
+        return found
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TracekitError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise TracekitError(f"{path}: is not a file of --tracekit-update: run it again") from error
+
+
+def _are_sound(figures: Figures) -> bool:
+    """Whether each figure has a value of its type."""
+    return (
+        all(map(_are_numbers, (figures.counts, figures.kernels_by_class, *figures.names.values())))
+        and figures.counts.keys() <= COUNTS.keys()
+        and isinstance(figures.regime, str)
+        and (figures.host_share is None or is_number(figures.host_share))
+        and (figures.step_ns is None or (is_number(figures.step_ns) and figures.step_ns > 0))
+        and isinstance(figures.device, str)
+    )
+
+
+def _are_numbers(figures: Any) -> bool:
+    return isinstance(figures, dict) and all(map(is_number, figures.values()))
+
+
+def write_figures(path: Path, figures: Figures) -> None:
+    """Stores figures, one on a line, in an order that does not change."""
+    fields = {"schema": _SCHEMA} | asdict(figures) | {"why": []}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as beside:
+        beside.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", "utf-8")

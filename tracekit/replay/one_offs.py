@@ -1,0 +1,356 @@
+"""What happened once in a run: found by a query, priced by the graph, taken out of replays.
+
+A verdict is on the steady state, so replays take the excess of one-offs out: what lies in such an
+event takes no longer than its like usually does (queries/time/one_offs.sql).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import median_low
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracekit.replay.graph import Graph
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, sums
+from tracekit.replay.graph.edges import EdgeKind
+from tracekit.replay.simulator import Scale
+
+if TYPE_CHECKING:
+    from tracekit.replay.whatif import Replay
+    from tracekit.replay.windows import Steps
+
+
+@dataclass(frozen=True)
+class OneOff:
+    """An event that happened once, or took far longer than its like."""
+
+    kind: str
+    """As in queries/time/one_offs.sql, `step`, or `start` (of a run without steps)."""
+    event_id: int | None
+    start_ns: int
+    """On the trace's clock."""
+    dur_ns: int
+    usual_ns: int
+    """How long its like takes."""
+    excess_ns: int
+    """Its work beyond the usual length of its like; its waits for the device do not count."""
+    cause: str
+    name: str | None
+    begin: int
+    end: int
+    """Keys of the host; 0 for ops."""
+    ops: frozenset[int] = frozenset()
+    """The indices of the ops that take long; empty: it is on the host."""
+
+    @property
+    def on_host(self) -> bool:
+        return not self.ops
+
+    @property
+    def length(self) -> int:
+        """Less than that of one that holds it."""
+        return len(self.ops) or self.end - self.begin
+
+
+def _one_off(
+    row: dict[str, Any],
+    usual_ns: int,
+    work_ns: int,
+    begin: int = 0,
+    end: int = 0,
+    ops: Iterable[int] = (),
+) -> OneOff:
+    """The one-off of a row, which gives its kind, event, times, cause and name."""
+    given = {key: row[key] for key in ("kind", "event_id", "start_ns", "dur_ns", "cause", "name")}
+    given |= {"usual_ns": usual_ns, "excess_ns": work_ns - usual_ns}
+    return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
+
+
+def one_offs_of(replay: Replay) -> list[OneOff]:
+    """The one-offs of a trace, in order of their starts.
+
+    Where the excess of an event is that of one-offs in it, those are listed in its place. A slow
+    step is listed beside them, with the rest of its excess.
+    """
+    found, slow = _priced(replay), replay.thresholds.one_range_ratio
+    kept: list[OneOff] = []
+    # From the inside out; captures first, since what is in them belongs to them.
+    for each in sorted(found, key=lambda each: (each.kind != "capture", each.length)):
+        if any(_holds(other, each) for other in kept):
+            continue
+        inner = [other for other in kept if _holds(each, other)]
+        covered = sum(other.excess_ns for other in inner)
+        is_told = covered >= replay.thresholds.told_share * each.excess_ns
+        if each.kind in ("step", "start"):
+            rest = each.excess_ns - covered
+            if rest >= (slow - 1) / 2 * each.usual_ns and not (each.ops and is_told):
+                kept.append(replace(each, excess_ns=rest))
+        elif not is_told:
+            kept = [other for other in kept if other not in inner] + [each]
+    return sorted(
+        kept, key=lambda each: (each.start_ns, each.event_id or 0, bool(each.ops), each.begin)
+    )
+
+
+def _holds(outer: OneOff, inner: OneOff) -> bool:
+    if outer is inner or outer.on_host != inner.on_host:
+        return False
+    if inner.ops:
+        return inner.ops <= outer.ops
+    return outer.begin <= inner.begin and inner.end <= outer.end
+
+
+def _priced(replay: Replay) -> list[OneOff]:
+    """The candidates with the excess of their work; those without any are left out."""
+    graph, worked = replay.graph, _HostWork.of(replay.graph)
+    rows = replay.database.ask("one_offs", trace=replay.trace_id)
+    number = {each: i for i, each in enumerate(graph.host.threads)}
+    index = {}
+    if any(row["kind"] == "op" for row in rows):
+        index = {op: i for i, op in enumerate(graph.device.op_id.tolist())}
+    found = []
+    for row in rows:
+        if row["kind"] == "op":
+            ops = [index[row["event_id"]]]
+            found.append(_one_off(row, row["usual_ns"], row["dur_ns"], ops=ops))
+            continue
+        thread = number[row["pid"], row["tid"]]
+        begin, end, work = worked.lasting(thread, row["start_ns"], row["dur_ns"])
+        usual = row["usual_ns"]
+        if row["at_place"]:
+            # The waits in what recurs are not its work.
+            alike = (worked.lasting(thread, *each.values())[2] for each in row["at_place"])
+            usual = median_low(alike)
+        found.append(_one_off(row, usual, work, begin, end))
+        if row["kind"] == "copies":
+            copies = _launched(graph, begin, end)
+            ns = int(graph.device.ns[copies].sum())
+            found.append(_one_off(row, 0, ns, ops=copies.tolist()))
+    found += _slow_steps(replay, worked) + _busy_steps(replay) + _slow_start(replay, worked)
+    return [each for each in found if each.excess_ns > 0]
+
+
+def _launched(graph: Graph, begin: int, end: int) -> Ints:
+    """The ops launched between two keys of a thread."""
+    device = graph.device
+    key = graph.host.key(device.thread, graph.host.origin_ns + device.call)
+    return np.flatnonzero(device.linked & (key >= begin) & (key < end))
+
+
+def without(found: list[OneOff], graph: Graph) -> Scale:
+    """The scale of a replay in which one-offs have no excess."""
+    scale, worked = Scale.of(graph), _HostWork.of(graph)
+    host, edges = graph.host, graph.edges
+    work = host.worked(np.diff(host.borders), slice(None))
+    left, ops_left = np.ones(len(host), np.bool_), np.ones(graph.ops, np.bool_)
+    calls_left = np.ones(len(edges), np.bool_)
+    # From the inside out: what a step holds has been scaled before the rest of the step.
+    for each in sorted(found, key=lambda each: each.length):
+        if each.on_host:
+            where = left & host.within(np.array([each.begin]), np.array([each.end]))
+            calls = _chosen(worked.calls(each.begin, each.end), len(edges)) & calls_left
+            ns = int(work[where].sum()) + int(edges.fixed_ns[calls].sum())
+            if ns:
+                factor = max(0.0, 1 - each.excess_ns / ns)
+                scale.host.scale(factor, where)
+                scale.fixed.scale(factor, calls)
+            left &= ~where
+            calls_left &= ~calls
+        else:
+            ops = _chosen(np.array(sorted(each.ops)), graph.ops) & ops_left
+            ns = int(graph.device.ns[ops].sum())
+            if ns:
+                scale.op.scale(max(0.0, 1 - each.excess_ns / ns), ops)
+            ops_left &= ~ops
+    return scale
+
+
+def _chosen(which: Ints, count: int) -> Flags:
+    chosen = np.zeros(count, np.bool_)
+    chosen[which] = True
+    return chosen
+
+
+@dataclass(frozen=True)
+class _HostWork:
+    """The work of host threads: their stretches, and the own work of calls that may wait.
+
+    A synchronization's own work is left out: it is a wait that the trace does not explain.
+    """
+
+    graph: Graph
+    edge: Ints
+    """The edges that hold the own work of calls, in the order of `at`."""
+    at: Ints
+    """The last key of each such call."""
+    ns: Ints
+    """Their own work, summed up to each of them, after a 0."""
+
+    @staticmethod
+    def of(graph: Graph) -> _HostWork:
+        edges = graph.edges
+        edge = np.flatnonzero(
+            (edges.kind == EdgeKind.HOST)
+            & (edges.target > graph.ops)
+            & (edges.fixed_cause != graph.number("sync"))
+        )
+        edge = edge[np.argsort(edges.target[edge], kind="stable")]
+        at = graph.joins[edges.target[edge] - 1 - graph.ops] - 1
+        ns = np.cumsum(np.append(0, edges.fixed_ns[edge].astype(np.int64)))
+        return _HostWork(graph, edge, at, ns)
+
+    def between(self, begin: Ints, end: Ints) -> Ints:
+        """The work from each `begin` to its `end` on the same thread, in ns."""
+        own = self.ns[np.searchsorted(self.at, end)] - self.ns[np.searchsorted(self.at, begin)]
+        return self.graph.host.work_between(begin, end) + own
+
+    def lasting(self, thread: int, start_ns: int, dur_ns: int) -> tuple[int, int, int]:
+        """The keys at which an interval begins and ends on a thread, and the work between them."""
+        times = np.array([start_ns, start_ns + dur_ns])
+        keys = self.graph.host.key(np.array([thread, thread]), times)
+        begin, end = keys.tolist()
+        return begin, end, int(self.between(keys[:1], keys[1:])[0]) if end > begin else 0
+
+    def calls(self, begin: int, end: int) -> Ints:
+        """The edges that hold the own work of the calls from `begin` to `end`."""
+        first, last = np.searchsorted(self.at, [begin, end])
+        return self.edge[first:last]
+
+    def main_cause(self, begin: int, end: int) -> str:
+        """The cause with most work between two keys of a thread."""
+        graph, edge = self.graph, self.calls(begin, end)
+        host = graph.host.cut(np.array([begin, end]))
+        stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
+        worked = host.worked(np.diff(host.borders)[stretches], stretches)
+        edges, causes = graph.edges, len(graph.causes)
+        by_cause = sums(host.cause[stretches], worked, causes)
+        by_cause += sums(edges.fixed_cause[edge], edges.fixed_ns[edge], causes)
+        return graph.causes[int(by_cause.argmax())]
+
+
+def _slow_steps(replay: Replay, worked: _HostWork) -> list[OneOff]:
+    """Profiler steps with far more work than the median step, a part for each launching thread."""
+    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
+    if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
+        return []
+    host = graph.host
+    launching = graph.device.thread[graph.device.linked]
+    threads = np.union1d(launching, host.thread_of(steps.begin))
+    began, lasted = np.array(steps.began_ns), np.array(steps.lasted_ns)
+    # A row for each step, a column for each thread.
+    begin = host.key(threads[None, :], began[:, None])
+    end = host.key(threads[None, :], (began + lasted)[:, None])
+    work = worked.between(begin.ravel(), end.ravel()).reshape(begin.shape)
+    usual = np.sort(work, axis=0)[(len(work) - 1) // 2]
+    slow = np.flatnonzero(work.sum(axis=1) >= thresholds.one_range_ratio * usual.sum())
+    if 2 * len(slow) > len(steps):
+        return []
+    found = []
+    for number in slow.tolist():
+        row = _row_of(steps, number)
+        for thread in np.flatnonzero(work[number] > usual).tolist():
+            keys = int(begin[number, thread]), int(end[number, thread])
+            row["cause"] = worked.main_cause(*keys)
+            # A wait that the trace does not explain is not work.
+            if row["cause"] == "sync":
+                continue
+            found.append(_one_off(row, int(usual[thread]), int(work[number, thread]), *keys))
+    return found
+
+
+def _busy_steps(replay: Replay) -> list[OneOff]:
+    """Profiler steps that put far more work on the device than the median step (a checkpoint, an
+    evaluation, kernels that are tried out), a part for each cause with a long excess."""
+    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
+    if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
+        return []
+    device, causes = graph.device, len(graph.causes)
+    # A row for each step, a column for each cause.
+    kind = steps.step.astype(np.int64) * causes + device.cause[steps.op]
+    work = sums(kind, device.ns[steps.op], len(steps) * causes).reshape(len(steps), causes)
+    total, usual = work.sum(axis=1), np.sort(work, axis=0)[(len(work) - 1) // 2]
+    median = np.sort(total)[(len(total) - 1) // 2]
+    slow = np.flatnonzero(total >= thresholds.one_range_ratio * median)
+    if 2 * len(slow) > len(steps):
+        return []
+    span_ns = int(device.end.max() - device.start.min())
+    found = []
+    for number in slow.tolist():
+        row = _row_of(steps, number)
+        excess = work[number] - usual
+        for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
+            row["cause"] = graph.causes[cause]
+            ops = steps.op[kind == number * causes + cause].tolist()
+            found.append(_one_off(row, int(usual[cause]), int(work[number, cause]), ops=ops))
+    return found
+
+
+def _row_of(steps: Steps, number: int) -> dict[str, Any]:
+    """A step as the row of a one-off, without a cause."""
+    times = {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
+    return {"kind": "step", "event_id": None, "name": steps.names[number]} | times
+
+
+def _slow_start(replay: Replay, worked: _HostWork) -> list[OneOff]:
+    """The start of a run without steps, if the host took far longer to its launches than later for
+    launches of the same kernels; a part for each launching thread."""
+    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
+    if len(steps) and "phase" not in steps.kinds:
+        return []
+    op, key, ratio, enough = _paces(replay, worked)
+    if not enough:
+        return []
+    # Launches in order of time, in parts of about the same number.
+    time = graph.host.time_of(key)
+    order = np.argsort(time, kind="stable")
+    parts = np.array_split(order, thresholds.start_parts)
+    least = thresholds.one_range_ratio
+    slow = [len(part) > 0 and float(np.median(ratio[part])) >= least for part in parts]
+    first = slow.index(False) if False in slow else len(slow)
+    if not 0 < first <= thresholds.start_share * len(parts) or any(slow[first:]):
+        return []
+    start = np.concatenate(parts[:first])
+    since, until = int(time[start].min()), int(time[start].max())
+    factor = float(np.median(ratio[start]))
+    begin_ns = graph.host.origin_ns + since
+    row = {
+        "kind": "start", "event_id": None, "name": "the start of the run",
+        "start_ns": begin_ns, "dur_ns": until - since,
+    }  # fmt: skip
+    found = []
+    for thread in np.unique(graph.device.thread[op[start]]).tolist():
+        begin, end, work = worked.lasting(thread, begin_ns, until - since)
+        if work:
+            row["cause"] = worked.main_cause(begin, end)
+            found.append(_one_off(row, round(work / factor), work, begin, end))
+    span_ns = int(graph.device.end.max() - graph.device.start.min())
+    is_long = sum(each.excess_ns for each in found) >= thresholds.long_share * span_ns
+    return found if is_long else []
+
+
+def _paces(replay: Replay, worked: _HostWork) -> tuple[Ints, Ints, Floats, bool]:
+    """For each launch: an op of it, its key, the host's work since the thread's launch before over
+    the median of that for the kernels of its name; and whether the names are enough to compare."""
+    graph, thresholds = replay.graph, replay.thresholds
+    device, host = graph.device, graph.host
+    op = np.flatnonzero(device.linked)
+    key = host.key(device.thread[op], host.origin_ns + device.call[op])
+    key, first = np.unique(key, return_index=True)
+    op = op[first]
+    follows = np.append(False, host.thread_of(key[1:]) == host.thread_of(key[:-1]))[: len(key)]
+    work = worked.between(key[np.flatnonzero(follows) - 1], key[follows])
+    op, key = op[follows], key[follows]
+    if len(op) < thresholds.start_parts * thresholds.fewest_alike:
+        return op, key, np.zeros(0), False
+    rows = replay.database.arrays("op_names", trace=replay.trace_id)
+    name = rows["name_id"][np.searchsorted(rows["event_id"], device.op_id[op])]
+    order = np.lexsort((work, name))
+    _, begin, count = np.unique(name[order], return_index=True, return_counts=True)
+    usual = work[order][begin + (count - 1) // 2]
+    kind = np.searchsorted(name[order][begin], name)
+    known = count[kind] >= thresholds.start_parts // 2
+    ratio = work / np.maximum(1, usual[kind])
+    return op[known], key[known], ratio[known], 2 * int(known.sum()) > len(op)
