@@ -272,10 +272,10 @@ def judged(tmp_path_factory):
     ("table", "changed", "command"),
     [
         ("answer_partition", "* REPLACE (-9223372036854775807 AS device_id)", "advise RANK"),
-        ("verdicts", "* REPLACE (replace(analysis, 'share_of', 'part_of') AS analysis)",
+        ("verdict", "* REPLACE (replace(analysis, 'share_of', 'part_of') AS analysis)",
          "analyze RANK"),
         ("answer_overview", "* REPLACE (NULL AS devices)", "analyze RANK --window all"),
-        ("verdicts", "* REPLACE ('null' AS analysis)", "analyze RUN"),
+        ("verdict", "* REPLACE ('null' AS analysis)", "analyze RUN"),
         ("answer_overview", "* EXCLUDE path", "query overview RUN"),
         ("gpu_ops", "* REPLACE ('x' AS dur_ns)", "query top_kernels RUN"),
     ],
