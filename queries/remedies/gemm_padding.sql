@@ -73,20 +73,17 @@ near AS (
     SELECT * EXCLUDE (flop_per_ns, ratio), arg_min(flop_per_ns, ratio) AS flop_per_ns
     FROM compared WHERE ratio <= thresholds().near_size GROUP BY ALL
 ),
-priced AS MATERIALIZED (
+priced AS (
     SELECT p.trace_id, p.event_id, gpu_op_id, kernel_start_ns AS start_ns, dur_ns,
            a::VARCHAR || ' by ' || b::VARCHAR || ', to multiples of ' || unit AS told,
-           2 * p.batch * m_padded * k_padded * n_padded / flop_per_ns / dur_ns AS factor
+           2 * p.batch * m_padded * k_padded * n_padded / flop_per_ns / dur_ns AS factor,
+           dur_ns * (1 - factor) AS ns
     FROM padded AS p JOIN near
         USING (trace_id, device_id, peak, is_batched, batch, m_padded, k_padded, n_padded)
     WHERE factor < 1
 ),
-place AS (FROM places_of('priced')),
-summed AS (
-    SELECT p.*, place, sum(dur_ns * (1 - factor)) OVER (PARTITION BY p.trace_id, place, told) AS ns
-    FROM priced AS p JOIN place ON p.trace_id = place.trace_id AND p.event_id = place.event_id
-)
-SELECT trace_id, place, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
-       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
-FROM summed
+at_place AS (FROM placed('priced'))
+SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
+       dur_ns, factor
+FROM detailed('at_place')
 ORDER BY trace_id, place, start_ns

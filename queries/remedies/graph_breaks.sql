@@ -79,17 +79,15 @@ paid AS (
 ),
 compiling AS (FROM part WHERE part = 'compilation'),
 compilation AS MATERIALIZED (FROM outermost('compiling')),
-site AS (FROM places_of('compilation')),
 -- Compiling is over with the start of a run. Later, it is compiling again.
 middle AS (
     SELECT trace_id, median(launch_start_ns) AS at_ns FROM gpu_op_launch
     WHERE trace_id IN (SELECT trace_id FROM compilation) GROUP BY trace_id
 ),
+at_place AS (FROM placed('compilation')),
 again AS (
-    SELECT c.*, s.place
-    FROM compilation AS c JOIN site AS s USING (trace_id, event_id) JOIN middle USING (trace_id)
-    WHERE c.start_ns > at_ns
-    QUALIFY count(*) OVER (PARTITION BY trace_id, s.place) >= thresholds().fewest_alike
+    SELECT c.* FROM at_place AS c JOIN middle USING (trace_id) WHERE c.start_ns > at_ns
+    QUALIFY count(*) OVER (PARTITION BY trace_id, place) >= thresholds().fewest_alike
 )
 SELECT trace_id, place, region AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM paid

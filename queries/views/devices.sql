@@ -42,3 +42,9 @@ SELECT
     trace_id, event_id, name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
     start_ns, end_ns, dur_ns, TRY_CAST(args->>'bytes' AS BIGINT) AS bytes, correlation, external_id
 FROM slices WHERE kind = 'memset';
+
+-- Both, of one shape.
+CREATE OR REPLACE MACRO copies_and_fills() AS TABLE
+SELECT trace_id, event_id, copy_kind, device_id, start_ns, end_ns, dur_ns, bytes FROM memcpys
+UNION ALL
+SELECT trace_id, event_id, 'memset', device_id, start_ns, end_ns, dur_ns, bytes FROM memsets;

@@ -307,3 +307,12 @@ SELECT name, dims, types, concrete, type, is_matrix, flops::DOUBLE AS flops,
        TRY_CAST(read AS BIGINT) AS read_bytes,
        TRY_CAST(written AS BIGINT) AS written_bytes
 FROM work WHERE isfinite(flops::DOUBLE);
+
+-- The GPU ops of operators that could be fused, once for each intermediate: the operator's name and that of
+-- the other one, the intermediate's bytes, and those that the operator moves in all.
+CREATE OR REPLACE MACRO fusable_ops() AS TABLE
+SELECT trace_id, first_op_id AS event_id, first AS name, name AS other, intermediate, first_bytes AS moved,
+       TRUE AS is_first
+FROM fusable_pair
+UNION ALL
+SELECT trace_id, second_op_id, name, first, intermediate, second_bytes, FALSE FROM fusable_pair;
