@@ -9,36 +9,24 @@
 -- The partition is defined in facts/gpu_timeline.sql (the instants) and views/parts.sql
 -- (window_partition). An op on a border belongs to the window that it opens; the GPU-active span also has
 -- one that begins as it ends.
-WITH span AS (SELECT DISTINCT *, end_ns + (kind = 'gpu_active')::INTEGER AS until_ns FROM windows),
-border AS (SELECT DISTINCT trace_id, device_id, unnest([start_ns, until_ns]) AS at_ns FROM span),
-cell AS (
-    SELECT o.trace_id, o.device_id, b.at_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
-           count(*) AS gpu_ops, count(l.event_id) AS linked
-    FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    ASOF JOIN border AS b
-      ON o.trace_id = b.trace_id AND o.device_id = b.device_id AND o.start_ns >= b.at_ns
-    GROUP BY ALL
-),
-so_far AS (
-    SELECT trace_id, device_id, at_ns, sum(kernels) OVER earlier AS kernels,
-           sum(gpu_ops) OVER earlier AS gpu_ops, sum(linked) OVER earlier AS linked
-    FROM border LEFT JOIN cell USING (trace_id, device_id, at_ns)
-    WINDOW earlier AS (PARTITION BY trace_id, device_id ORDER BY at_ns
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-),
-counted AS (
-    SELECT s.trace_id, s.device_id, kind, name, start_ns, end_ns,
-           (coalesce(u.kernels, 0) - coalesce(f.kernels, 0))::BIGINT AS kernels,
-           (coalesce(u.gpu_ops, 0) - coalesce(f.gpu_ops, 0))::BIGINT AS gpu_ops,
-           (coalesce(u.linked, 0) - coalesce(f.linked, 0))::BIGINT AS linked
-    FROM span AS s
-    JOIN so_far AS f ON s.trace_id = f.trace_id AND s.device_id = f.device_id AND s.start_ns = f.at_ns
-    JOIN so_far AS u ON s.trace_id = u.trace_id AND s.device_id = u.device_id AND s.until_ns = u.at_ns
+WITH so_far AS (
+    SELECT trace_id, o.device_id, o.start_ns, count(*) OVER up_to AS gpu_ops,
+           count(*) FILTER (o.kind = 'kernel') OVER up_to AS kernels, count(l.event_id) OVER up_to AS linked
+    FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    WINDOW up_to AS (PARTITION BY trace_id, o.device_id ORDER BY o.start_ns)
 ),
 part AS (
     FROM window_partition
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
 )
-SELECT part.trace_id, rank, part.* EXCLUDE trace_id, kernels, gpu_ops, linked
-FROM part JOIN counted USING (trace_id, device_id, kind, name, start_ns, end_ns) JOIN trace USING (trace_id)
-ORDER BY trace_id, device_id, kind, start_ns, end_ns
+SELECT p.trace_id, rank, p.* EXCLUDE trace_id,
+       coalesce(u.kernels, 0) - coalesce(f.kernels, 0) AS kernels,
+       coalesce(u.gpu_ops, 0) - coalesce(f.gpu_ops, 0) AS gpu_ops,
+       coalesce(u.linked, 0) - coalesce(f.linked, 0) AS linked
+FROM part AS p JOIN trace ON p.trace_id = trace.trace_id
+ASOF LEFT JOIN so_far AS f
+  ON p.trace_id = f.trace_id AND p.device_id = f.device_id AND p.start_ns > f.start_ns
+ASOF LEFT JOIN so_far AS u
+  ON p.trace_id = u.trace_id AND p.device_id = u.device_id
+    AND p.end_ns + (p.kind = 'gpu_active')::INTEGER > u.start_ns
+ORDER BY p.trace_id, p.device_id, p.kind, p.start_ns, p.end_ns
