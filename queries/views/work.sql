@@ -316,3 +316,14 @@ SELECT trace_id, first_op_id AS event_id, first AS name, name AS other, intermed
 FROM fusable_pair
 UNION ALL
 SELECT trace_id, second_op_id, name, first, intermediate, second_bytes, FALSE FROM fusable_pair;
+
+-- The work of devices: of operators that the host called, and of those that replays of graphs ran (known from
+-- their capture).
+CREATE OR REPLACE MACRO all_work() AS TABLE
+SELECT trace_id, device_id, name, dims, 'call' AS known_from, is_matrix, peak, flops, read_bytes,
+       written_bytes, gpu_op_ids, busy_ns
+FROM operator_time
+UNION ALL
+SELECT trace_id, device_id, name, dims, 'capture', is_matrix, peak, flops, read_bytes, written_bytes,
+       gpu_op_ids, busy_ns
+FROM replayed_work;
