@@ -30,14 +30,11 @@
 -- cuDNN's nchwToNhwcKernel and nhwcToNchwKernel; MIOpen's batched_transpose_32x32_half:
 -- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/gpu_batched_transpose_kernel/batched_transpose.cpp
 WITH kernel AS (
-    SELECT k.trace_id, k.event_id AS gpu_op_id, launch_id AS event_id, k.start_ns, k.dur_ns, k.dur_ns AS ns,
+    SELECT k.trace_id, k.event_id AS gpu_op_id, launch_id AS event_id, k.start_ns, k.dur_ns, 0 AS factor,
+           k.dur_ns AS ns,
            coalesce(nullif(regexp_extract(name, 'batched_transpose|\w+(?i:nhwc)\w*'), ''), name) AS told
     FROM gpu_ops AS k LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
     WHERE k.kind = 'kernel' AND k.trace_id = coalesce(getvariable('trace'), k.trace_id)
         AND name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'layout_change'))
-),
-at_place AS (FROM placed('kernel'))
-SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
-       dur_ns, 0 AS factor
-FROM detailed('at_place')
-ORDER BY trace_id, place, start_ns
+)
+FROM changed_ops('kernel') ORDER BY trace_id, place, start_ns

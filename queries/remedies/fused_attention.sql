@@ -87,9 +87,5 @@ op AS (
     SELECT p.*, g.start_ns, g.dur_ns, g.dur_ns AS ns
     FROM priced AS p JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
     WHERE factor < 1
-),
-at_place AS (FROM placed('op'))
-SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
-       dur_ns, factor
-FROM detailed('at_place')
-ORDER BY trace_id, place, start_ns
+)
+FROM changed_ops('op') ORDER BY trace_id, place, start_ns

@@ -74,9 +74,5 @@ priced AS (
     FROM padded AS p JOIN near
         USING (trace_id, device_id, peak, is_batched, batch, m_padded, k_padded, n_padded)
     WHERE factor < 1
-),
-at_place AS (FROM placed('priced'))
-SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
-       dur_ns, factor
-FROM detailed('at_place')
-ORDER BY trace_id, place, start_ns
+)
+FROM changed_ops('priced') ORDER BY trace_id, place, start_ns

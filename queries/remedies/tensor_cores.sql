@@ -71,9 +71,5 @@ kernel AS (
     FROM held AS h JOIN gpu_ops AS g ON h.trace_id = g.trace_id AND h.gpu_op_id = g.event_id
     WHERE bound = 'math' AND factor < 1
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
-),
-at_place AS (FROM placed('kernel'))
-SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
-       dur_ns, factor
-FROM detailed('at_place')
-ORDER BY trace_id, place, start_ns
+)
+FROM changed_ops('kernel') ORDER BY trace_id, place, start_ns
