@@ -19,9 +19,8 @@
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 SELECT
     c.trace_id, c.device_id, t.rank, type, group_name, group_size, dtype, message_bytes, algorithm, protocol,
-    count(*) AS count,
-    sum(dur_ns)::BIGINT AS total_ns,
-    min(dur_ns) AS min_ns, sum(exposed_ns)::BIGINT AS exposed_ns, sum(wait_ns)::BIGINT AS wait_ns,
+    count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, min(dur_ns) AS min_ns,
+    sum(exposed_ns)::BIGINT AS exposed_ns, sum(wait_ns)::BIGINT AS wait_ns,
     sum(message_bytes) / nullif(sum(dur_ns), 0) AS algorithm_gb_per_s,
     sum(message_bytes) / nullif(sum(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS bus_gb_per_s,
     message_bytes / nullif(min(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS best_bus_gb_per_s

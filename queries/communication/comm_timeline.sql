@@ -20,25 +20,15 @@ stretch AS (
 ),
 span AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns AS first_ns,
-           greatest(1, (end_ns - start_ns) // coalesce(getvariable('bins'), 1000) + 1) AS bin_ns
+           greatest(1, (end_ns - start_ns) // coalesce(getvariable('bins'), 1000) + 1) AS bin_ns,
+           end_ns + bin_ns AS last_ns
     FROM windows WHERE kind = 'gpu_active'
 ),
-cut AS (
-    SELECT key, is_exposed, first_ns, bin_ns, start_ns, end_ns,
-           unnest(range((start_ns - first_ns) // bin_ns, (end_ns - 1 - first_ns) // bin_ns + 1)) AS bin
-    FROM stretch JOIN span USING (key) WHERE end_ns > start_ns
-),
-binned AS (
-    SELECT key, first_ns + bin * bin_ns AS at_ns, first_ns + (bin + 1) * bin_ns AS end_ns, is_exposed,
-           least(end_ns, first_ns + (bin + 1) * bin_ns) - greatest(start_ns, first_ns + bin * bin_ns) AS ns
-    FROM cut
-),
 summed AS (
-    SELECT key.trace_id AS trace_id, key.device_id AS device_id, at_ns, end_ns,
-           (at_ns + end_ns) // 2 AS middle_ns,
-           sum_where(ns, NOT is_exposed)::BIGINT AS communication_ns,
-           sum_where(ns, is_exposed)::BIGINT AS exposed_ns
-    FROM binned GROUP BY ALL
+    SELECT key.trace_id AS trace_id, key.device_id AS device_id, from_ns AS at_ns, to_ns AS end_ns,
+           (from_ns + to_ns) // 2 AS middle_ns, sum_where(ns, NOT is_exposed) AS communication_ns,
+           sum_where(ns, is_exposed) AS exposed_ns
+    FROM interval_bins('stretch', 'span') GROUP BY ALL
 )
 SELECT c.trace_id, device_id, CASE WHEN middle_ns < s.end_ns THEN s.name END AS step, at_ns, c.end_ns,
        communication_ns, exposed_ns, communication_ns - exposed_ns AS overlapped_ns

@@ -9,7 +9,6 @@
 -- start of the event linked_id for the launch, which for an op without a launch is the trace's first event.
 -- Its sort leaves open which of ops that start at once on one stream comes first; here the file decides.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
--- The events and their times are those of views/hta.sql.
 WITH held AS (SELECT * FROM hta_events()),
 op AS (
     SELECT o.trace_id, o.stream, o.event_id, o.start_ns, o.end_ns, l.start_ns AS launch_start_ns,

@@ -5,7 +5,6 @@
 -- column total_ns (ns): time in which exactly these ran; all devices and streams are one
 -- HTA calls this get_gpu_kernel_breakdown. It cuts to whole microseconds, and may omit types of 0 ns.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
--- The events, their times and their types are those of views/hta.sql.
 WITH merged AS (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY']))
 SELECT
     trace_id,

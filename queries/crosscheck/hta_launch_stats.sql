@@ -8,7 +8,6 @@
 -- HTA calls this get_cuda_kernel_launch_stats. It knows launches by five names, and pairs every host event of
 -- such a launch's correlation with every event on a stream that has it.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/cuda_kernel_analysis.py
--- The events and their times are those of views/hta.sql.
 WITH held AS (SELECT * FROM hta_events()),
 launched AS (
     SELECT DISTINCT trace_id, correlation FROM held WHERE is_hta_launch(name)

@@ -6,7 +6,6 @@
 -- column overlap_percent (percent of comm_ns): overlap_ns over it, to two decimals; NULL: no communication
 -- HTA calls this get_comm_comp_overlap and prints only the percentage.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/communication_analysis.py
--- The events, their times and their types are those of views/hta.sql.
 WITH merged AS MATERIALIZED (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY', 'OTHER'])),
 total AS (
     SELECT trace_id, sum_where(end_ns - start_ns, kernel_type = 'COMMUNICATION') AS comm_ns

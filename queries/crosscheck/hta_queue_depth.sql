@@ -9,7 +9,6 @@
 -- it to its sort which comes first, so that only the length after all of them is certain; mean, deviation
 -- and quartiles of the rows (get_queue_length_summary) are not. It knows launches by eleven names.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/trace_counters.py
--- The events and their times are those of views/hta.sql.
 WITH held AS (SELECT * FROM hta_events()),
 launch AS (
     SELECT trace_id, correlation, start_ns FROM held

@@ -7,7 +7,6 @@
 -- column kernel_ns (ns): from the first GPU event to the end of the last interval of the union
 -- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails without a GPU event.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
--- The events, their times and their types are those of views/hta.sql.
 WITH total AS (
     SELECT
         trace_id,

@@ -30,7 +30,7 @@ linked AS (
         o.trace_id, o.event_id, o.start_ns, o.end_ns,
         CASE WHEN o.kind = 'memcpy' THEN 'memcpy' WHEN contains(o.name, 'nccl') THEN 'communication'
             ELSE 'computation' END AS type,
-        EXISTS (SELECT 1 FROM rerun AS r WHERE r.trace_id = l.trace_id AND r.pid = l.pid AND r.tid = l.tid
+        EXISTS (FROM rerun AS r WHERE r.trace_id = l.trace_id AND r.pid = l.pid AND r.tid = l.tid
                 AND l.launch_start_ns >= r.start_ns AND l.launch_start_ns < r.end_ns) AS is_recompute
     FROM gpu_ops AS o JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)

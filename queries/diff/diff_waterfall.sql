@@ -9,22 +9,20 @@
 -- column change_ns (ns): b_ns less a_ns: the bar's height
 -- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
-WITH win AS MATERIALIZED (FROM compared_windows(coalesce(getvariable('a'), 1),
-    coalesce(getvariable('b'), 2))),
+WITH win AS (FROM compared_windows(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 kernel AS (
     SELECT w.side AS key, class AS label, greatest(g.start_ns, w.start_ns) AS start_ns,
            least(g.end_ns, w.end_ns) AS end_ns
     FROM gpu_ops AS g JOIN win AS w ON g.trace_id = w.trace_id AND g.device_id = w.device_id
-        AND g.start_ns < w.end_ns
-        AND g.end_ns > w.start_ns
+        AND g.start_ns < w.end_ns AND g.end_ns > w.start_ns
     WHERE g.activity = 'compute'
 ),
 class AS (FROM interval_labels('kernel')),
 part AS (
     SELECT key AS side,
            'compute: ' || CASE WHEN len(labels) = 1 THEN labels[1] ELSE 'several classes' END AS part,
-           1 AS rank,
-           end_ns - start_ns AS ns FROM class
+           1 AS rank, end_ns - start_ns AS ns
+    FROM class
     UNION ALL
     SELECT w.side,
            CASE WHEN activity <> 'idle' THEN activity

@@ -30,7 +30,6 @@ SELECT
     call.end_ns AS launch_end_ns,
     op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
-    -- The host continued only after the copy was done.
     op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking,
     is_blocking OR n.activity = 'copy' AS is_copy_call
 FROM gpu_ops AS op JOIN call USING (trace_id, correlation) JOIN slice_label AS n USING (label_id)

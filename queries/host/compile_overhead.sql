@@ -14,15 +14,15 @@ WITH named AS (
     FROM slices
     WHERE compiled IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-outer_slice AS (SELECT * FROM outermost('named', of_name := TRUE)),
+outer_slice AS (FROM outermost('named', of_name := TRUE)),
 inclusive AS (
     SELECT trace_id, part, name, sum(dur_ns)::BIGINT AS total_ns, sum(gpu_ops)::BIGINT AS gpu_ops,
            sum(gpu_ns)::BIGINT AS gpu_ns
     FROM launched_inside('outer_slice') GROUP BY ALL
 )
 SELECT trace_id, part, name, count(*) AS count, any_value(total_ns) AS total_ns,
-       coalesce(sum(self_ns), 0)::BIGINT AS self_ns,
-       any_value(gpu_ops) AS gpu_ops, any_value(gpu_ns) AS gpu_ns
+       coalesce(sum(self_ns), 0)::BIGINT AS self_ns, any_value(gpu_ops) AS gpu_ops,
+       any_value(gpu_ns) AS gpu_ns
 FROM named LEFT JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, part, name)
 GROUP BY trace_id, part, name
 ORDER BY trace_id, total_ns DESC, name

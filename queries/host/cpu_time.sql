@@ -26,12 +26,12 @@
 -- An operator computes if it is not a metadata operator and its own time is at least the time of the
 -- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
 -- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
-WITH operator AS MATERIALIZED (
-    SELECT h.trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
-           has(o.traits, 'metadata') AS is_view, has(o.traits, 'calling') AS is_frame,
-           has(o.traits, 'allocating') AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
+WITH operator AS (
+    SELECT trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
+           has(traits, 'metadata') AS is_view, has(traits, 'calling') AS is_frame,
+           has(traits, 'allocating') AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
     FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
-    WHERE h.trace_id = coalesce(getvariable('trace'), h.trace_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 called AS (
     SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
@@ -43,12 +43,8 @@ thread AS (
     FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns, min(start_ns) AS start_ns, max(end_ns) AS end_ns
         FROM operator GROUP BY ALL) GROUP BY ALL
 ),
-limited AS (
-    SELECT c.trace_id, c.event_id, host_limit(flops, read_bytes + written_bytes, self_ns) AS limit_by
-    FROM operator_work AS c JOIN operator AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
-),
 -- Calls of collectives on any thread, and what they call in Python, such as Work.wait.
-collective AS MATERIALIZED (
+collective AS (
     SELECT trace_id, event_id, start_ns, end_ns FROM slices
     WHERE has(traits, 'collective_call') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
@@ -62,81 +58,76 @@ waiting AS (
 role AS (
     SELECT trace_id, event_id, o.start_ns, CASE WHEN is_slow_allocation THEN 'allocation'
                WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
-               WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role, limit_by
-    FROM operator AS o JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
-    LEFT JOIN limited USING (trace_id, event_id)
+               WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role,
+           host_limit(flops, read_bytes + written_bytes, self_ns) AS limit_by
+    FROM operator AS o SEMI JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
+    LEFT JOIN operator_work USING (trace_id, event_id)
     UNION ALL
     -- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
     SELECT trace_id, event_id, NULL, 'compute', NULL FROM annotations
     WHERE has(traits, 'compiled_graph')
 ),
-step AS (SELECT trace_id, name, start_ns, end_ns FROM steps),
 win AS (
     SELECT trace_id, 'host_active' AS kind, 'profiler steps' AS name, min(start_ns) AS start_ns,
-           max(end_ns) AS end_ns FROM step
-    GROUP BY ALL
+           max(end_ns) AS end_ns
+    FROM steps GROUP BY ALL
     UNION ALL
     SELECT trace_id, 'host_active', 'first operator to last', start_ns, end_ns FROM thread
-    WHERE trace_id NOT IN (SELECT trace_id FROM step)
+    WHERE trace_id NOT IN (SELECT trace_id FROM steps)
     UNION ALL
-    SELECT trace_id, 'step', name, start_ns, end_ns FROM step
+    SELECT trace_id, 'step', name, start_ns, end_ns FROM steps
     UNION ALL
     SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
 ),
-numbered AS MATERIALIZED (SELECT *, row_number() OVER () AS number FROM win),
-segment AS MATERIALIZED (
-    SELECT trace_id, s.start_ns, s.end_ns,
+segment AS (
+    SELECT trace_id, s.start_ns, s.end_ns, limit_by,
            CASE WHEN c.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced')
                     THEN 'communication'
                 WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
-                WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime'
-                ELSE activity END AS role,
-           limit_by
-    FROM host_segment AS s JOIN thread USING (trace_id, pid, tid) LEFT JOIN role USING (trace_id, event_id)
-    LEFT JOIN waiting AS c USING (trace_id, event_id)
+                WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime' ELSE activity END AS role
+    FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
+    LEFT JOIN role USING (trace_id, event_id) LEFT JOIN waiting AS c USING (trace_id, event_id)
 ),
 -- What runs anywhere: stretches with a collective and nothing else.
 running AS (
     SELECT trace_id AS key, 'collective' AS label, start_ns, end_ns FROM collective
     UNION ALL
-    SELECT trace_id, 'operator', start_ns, end_ns FROM operator
+    SELECT trace_id, 'operator', start_ns, end_ns
+    FROM operator ANTI JOIN collective USING (trace_id, event_id)
     WHERE trace_id IN (SELECT trace_id FROM collective)
-      AND (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM collective)
 ),
-quiet AS MATERIALIZED (
+quiet AS (
     SELECT key AS trace_id, start_ns, end_ns FROM interval_labels('running') WHERE labels = ['collective']
-),
-waited AS (
-    SELECT s.trace_id, greatest(s.start_ns, q.start_ns) AS start_ns, least(s.end_ns, q.end_ns) AS end_ns
-    FROM segment AS s JOIN quiet AS q ON s.trace_id = q.trace_id AND s.start_ns < q.end_ns
-        AND s.end_ns > q.start_ns
-    WHERE s.role = 'untraced'
 ),
 -- The time that turns out to be waiting moves from one role to the other.
 part AS (
     SELECT *, 1 AS sign FROM segment
     UNION ALL
-    SELECT trace_id, start_ns, end_ns, unnest(['communication', 'untraced']), NULL, unnest([1, -1])
-    FROM waited
+    SELECT s.trace_id, greatest(s.start_ns, q.start_ns), least(s.end_ns, q.end_ns), NULL,
+           unnest(['communication', 'untraced']), unnest([1, -1])
+    FROM segment AS s JOIN quiet AS q ON s.trace_id = q.trace_id AND s.start_ns < q.end_ns
+        AND s.end_ns > q.start_ns
+    WHERE s.role = 'untraced'
 ),
 summed AS (
-    SELECT number, role, limit_by,
+    SELECT w.*, role, limit_by,
            sum(sign * (least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns))) AS ns
-    FROM numbered AS w JOIN part AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
+    FROM win AS w JOIN part AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
         AND s.end_ns > w.start_ns
-    GROUP BY number, role, limit_by
+    GROUP BY ALL
 ),
 begun AS (
-    SELECT number, count(*) AS operators
-    FROM numbered AS w JOIN role AS r ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns
-        AND r.start_ns < w.end_ns GROUP BY number
+    SELECT w.*, count(*) AS operators
+    FROM win AS w JOIN role AS r ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns
+        AND r.start_ns < w.end_ns
+    GROUP BY ALL
 ),
 launched AS (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id),
 evidence AS (
     SELECT trace_id, string_agg(DISTINCT sign, ', ' ORDER BY sign) AS signs
     FROM (
-        SELECT trace_id, regexp_extract(name, '^(triton_[a-z]+_|[A-Za-z_:]+)') AS sign FROM slices
-        WHERE has(traits, 'device_only')
+        SELECT trace_id, regexp_extract(n.name, '^(triton_[a-z]+_|[A-Za-z_:]+)') AS sign
+        FROM label JOIN slice_label AS n USING (label_id) WHERE has(traits, 'device_only')
         UNION ALL
         SELECT trace_id, 'allocations on a device' FROM memory_events
         -- c10::DeviceType of memory that is neither the host's (0) nor none's (14, meta).
@@ -149,9 +140,8 @@ evidence AS (
     ) GROUP BY trace_id
 )
 SELECT
-    trace_id, pid, tid, kind, name, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS span_ns,
-    coalesce(any_value(operators), 0) AS operators,
-    coalesce(any_value(launches), 0) AS launches,
+    trace_id, pid, tid, kind, name, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS span_ns,
+    coalesce(any_value(operators), 0) AS operators, coalesce(any_value(launches), 0) AS launches,
     sum_where(ns, role = 'compute') AS compute_ns,
     sum_where(ns, role = 'dispatch') AS dispatch_ns,
     sum_where(ns, role = 'view') AS view_ns,
@@ -165,7 +155,8 @@ SELECT
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
     any_value(signs) AS device_evidence
-FROM numbered AS w JOIN summed USING (number) JOIN thread USING (trace_id) LEFT JOIN begun USING (number)
+FROM summed AS s JOIN (SELECT trace_id, pid, tid FROM thread) USING (trace_id)
+LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns)
 LEFT JOIN launched USING (trace_id) LEFT JOIN evidence USING (trace_id)
-GROUP BY number, trace_id, pid, tid, kind, name, w.start_ns, w.end_ns
-ORDER BY trace_id, kind, w.start_ns, w.end_ns, name
+GROUP BY trace_id, pid, tid, kind, name, s.start_ns, s.end_ns
+ORDER BY trace_id, kind, s.start_ns, s.end_ns, name

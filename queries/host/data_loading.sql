@@ -19,17 +19,15 @@ stepped AS (
 ),
 idle AS (
     SELECT f.trace_id, f.event_id, sum(t.end_ns - t.start_ns) AS ns
-    FROM (SELECT i.*, h.pid, h.tid FROM gpu_timeline_by_cause AS i
-        JOIN event_row AS h ON i.trace_id = h.trace_id AND i.host_event_id = h.event_id
-        WHERE cause = 'input') AS t
-    ASOF JOIN fetched AS f ON t.trace_id = f.trace_id AND t.pid = f.pid AND t.tid = f.tid
+    FROM gpu_timeline_by_cause AS t
+    JOIN event_row AS h ON t.trace_id = h.trace_id AND t.host_event_id = h.event_id
+    ASOF JOIN fetched AS f ON t.trace_id = f.trace_id AND h.pid = f.pid AND h.tid = f.tid
         AND t.start_ns >= f.start_ns
-    WHERE t.start_ns < f.end_ns
+    WHERE cause = 'input' AND t.start_ns < f.end_ns
     GROUP BY ALL
 )
 SELECT trace_id, step, source AS name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
-       max(dur_ns) AS max_ns,
-       coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
+       max(dur_ns) AS max_ns, coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
 FROM stepped LEFT JOIN idle USING (trace_id, event_id)
 GROUP BY trace_id, step, source
 ORDER BY trace_id, step NULLS FIRST, host_ns DESC, name

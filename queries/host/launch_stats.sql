@@ -19,50 +19,38 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (
-    SELECT l.*, o.start_ns, o.dur_ns, o.class, has(n.traits, 'inductor') AS is_compiled
-    FROM gpu_op_launch AS l
-    JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
-    LEFT JOIN gpu_op_name AS n ON o.kind = n.kind AND o.name = n.name
+    SELECT l.*, o.dur_ns, launch_end_ns - launch_start_ns AS call_ns,
+           l.kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
+               AS is_fusable,
+           o.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'inductor')) AS is_compiled
+    FROM gpu_op_launch AS l JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
 queue AS (
     SELECT trace_id, device_id, list(depth) AS depths FROM queue_at_launches() GROUP BY trace_id, device_id
 ),
 delay AS (
-    SELECT trace_id, device_id,
-           count(DISTINCT launch_id) AS launches, count(*) AS n,
-           list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits,
-           list(launch_end_ns - launch_start_ns) AS calls,
-           TRY_CAST(sum(launch_delay_ns) AS BIGINT) AS total,
-           count(*) FILTER (dur_ns < launch_end_ns - launch_start_ns) AS short_ops,
+    SELECT trace_id, device_id, count(DISTINCT launch_id) AS launches, count(*) AS n,
+           list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits, list(call_ns) AS calls,
+           TRY_CAST(sum(launch_delay_ns) AS BIGINT) AS total, count(*) FILTER (dur_ns < call_ns) AS short_ops,
            count(DISTINCT launch_id) FILTER (
-               launch_end_ns - launch_start_ns
-                   >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns)
-           ) AS slow_launches,
+               call_ns >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns)) AS slow_launches,
            count(*) FILTER (
-               launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns)
-           ) AS late_ops,
+               launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns)) AS late_ops,
            count(*) FILTER (is_graph) / n AS graph_share,
-           count(*) FILTER (is_fusable) AS fusable,
-           count(*) FILTER (is_fusable AND is_compiled) / nullif(fusable, 0) AS compiled_share
-    FROM (
-        SELECT *, kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
-            AS is_fusable FROM linked
-    )
-    GROUP BY ALL
+           count(*) FILTER (is_fusable AND is_compiled) / nullif(count(*) FILTER (is_fusable), 0)
+               AS compiled_share
+    FROM linked GROUP BY ALL
 ),
 dispatch AS (
     SELECT trace_id, sum(end_ns - start_ns) FILTER (activity = 'dispatch') AS dispatch_ns
     FROM host_segment WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM linked) GROUP BY ALL
 )
-SELECT
-    d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns,
-    percentile(delays, 90) AS delay_p90_ns,
-    d.total AS delay_total_ns, percentile(waits, 50) AS queue_wait_p50_ns,
-    percentile(depths, 50)::BIGINT AS queue_depth_p50, list_max(depths)::BIGINT AS queue_depth_max,
-    percentile(calls, 50) AS launch_call_p50_ns,
-    short_ops, slow_launches, late_ops,
-    graph_share, compiled_share,
-    (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
+SELECT d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns,
+       percentile(delays, 90) AS delay_p90_ns, d.total AS delay_total_ns,
+       percentile(waits, 50) AS queue_wait_p50_ns, percentile(depths, 50)::BIGINT AS queue_depth_p50,
+       list_max(depths)::BIGINT AS queue_depth_max, percentile(calls, 50) AS launch_call_p50_ns,
+       short_ops, slow_launches, late_ops, graph_share, compiled_share,
+       (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
 FROM delay AS d JOIN queue USING (trace_id, device_id) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
 ORDER BY d.trace_id, d.device_id

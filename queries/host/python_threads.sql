@@ -21,18 +21,16 @@ contested AS (FROM interval_depth('python') WHERE depth > 1),
 gap AS (
     SELECT {'trace_id': t.trace_id, 'pid': h.pid} AS key, t.start_ns, t.end_ns
     FROM gpu_timeline_by_cause AS t
-    JOIN slices AS h ON t.trace_id = h.trace_id AND t.host_event_id = h.event_id
+    JOIN event_row AS h ON t.trace_id = h.trace_id AND t.host_event_id = h.event_id
     WHERE t.idle_class = 'host_late' AND t.cause = 'python'
 ),
 shared AS (SELECT event_id, covered_ns FROM interval_covered('python', 'contested')),
 beside AS (SELECT event_id, covered_ns FROM interval_covered('python', 'gap')),
-frame AS (
-    SELECT trace_id, pid, tid, name, sum(p.end_ns - p.start_ns)::BIGINT AS ns
-    FROM python AS p JOIN (SELECT trace_id, event_id AS frame_id, name FROM event) USING (trace_id, frame_id)
-    GROUP BY ALL
-),
 top AS (
-    SELECT trace_id, pid, tid, arg_max({'name': name, 'ns': ns}, (ns, name)) AS frame FROM frame GROUP BY ALL
+    SELECT trace_id, pid, tid, arg_max({'name': name, 'ns': ns}, (ns, name)) AS frame
+    FROM (SELECT p.trace_id, p.pid, p.tid, name, sum(p.end_ns - p.start_ns)::BIGINT AS ns
+        FROM python AS p JOIN event AS e ON p.trace_id = e.trace_id AND p.frame_id = e.event_id GROUP BY ALL)
+    GROUP BY ALL
 ),
 launched AS (SELECT trace_id, pid, tid, count(*) AS launches FROM launches GROUP BY ALL)
 SELECT

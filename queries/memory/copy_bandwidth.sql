@@ -10,11 +10,7 @@
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/trace_analysis.py
 WITH copy AS (
     SELECT trace_id, device_id, copy_kind, start_ns, end_ns, bytes * 1e9 / dur_ns AS bytes_per_s
-    FROM (
-        SELECT trace_id, device_id, copy_kind, start_ns, end_ns, dur_ns, bytes FROM memcpys
-        UNION ALL
-        SELECT trace_id, device_id, 'memset', start_ns, end_ns, dur_ns, bytes FROM memsets
-    )
+    FROM copies_and_fills()
     WHERE bytes IS NOT NULL AND dur_ns > 0 AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 edge AS (

@@ -36,12 +36,10 @@ live AS MATERIALIZED (
     WHERE h.bytes > 0 AND (h.ts_ns, h.event_id) <= (p.at_ns, p.peak_id)
         AND (next_ns IS NULL OR (next_ns, next_id) > (p.at_ns, p.peak_id))
 ),
-slice AS (SELECT DISTINCT trace_id, slice_id AS event_id FROM live WHERE slice_id IS NOT NULL),
-site AS (FROM call_site('slice')),
 owner AS (
-    SELECT p.trace_id, p.device_type, p.device_id, p.bytes,
-           coalesce(c.cpu_op, 'no operator') AS operator
-    FROM live AS p LEFT JOIN site AS c ON p.trace_id = c.trace_id AND p.slice_id = c.event_id
+    SELECT p.trace_id, p.device_type, p.device_id, p.bytes, coalesce(o.name, 'no operator') AS operator
+    FROM live AS p LEFT JOIN host_site AS s ON p.trace_id = s.trace_id AND p.slice_id = s.event_id
+    LEFT JOIN event AS o ON s.trace_id = o.trace_id AND s.cpu_op_id = o.event_id
 ),
 summed AS (
     SELECT trace_id, device_type, device_id, operator, count(*) AS tensors, sum(bytes)::BIGINT AS live_bytes

@@ -42,14 +42,12 @@ launched AS (
            ntile(4) OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS quarter
     FROM gpu_op_launch SEMI JOIN named USING (trace_id, pid, tid)
 ),
+apart AS (FROM apart_from_captures('named')),
 freed AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters
-    FROM named AS n ASOF JOIN launched AS l ON n.trace_id = l.trace_id AND n.pid = l.pid AND n.tid = l.tid
+    FROM apart AS n ASOF JOIN launched AS l ON n.trace_id = l.trace_id AND n.pid = l.pid AND n.tid = l.tid
         AND n.start_ns < l.at_ns
     WHERE frees
-        AND NOT EXISTS (FROM graph_captures AS c WHERE c.trace_id = n.trace_id AND c.pid = n.pid
-            AND n.start_ns BETWEEN c.start_ns - thresholds().after_capture_ns
-                AND c.end_ns + thresholds().after_capture_ns)
     GROUP BY n.trace_id HAVING quarters >= thresholds().recurring_quarters
 ),
 early AS (
@@ -60,11 +58,10 @@ call AS (
     SELECT n.* FROM named AS n SEMI JOIN freed USING (trace_id) JOIN early USING (trace_id, pid, tid)
     WHERE NOT is_far OR n.start_ns > until_ns
 ),
-site AS (FROM places_of('call')),
 emptied AS (
     SELECT trace_id, nullif(arg_max(coalesce(place, ''), ns), '') AS place
-    FROM (SELECT trace_id, place, sum(dur_ns) AS ns FROM call JOIN site USING (trace_id, event_id)
-        WHERE frees AND cpu_op IS NULL GROUP BY ALL)
+    FROM (SELECT trace_id, place, sum(dur_ns) AS ns FROM placed('call') WHERE frees AND cpu_op IS NULL
+        GROUP BY ALL)
     GROUP BY trace_id
 ),
 SELECT c.trace_id, e.place,

@@ -26,58 +26,47 @@
 -- column factor (fraction of the time taken): what is left of it: of each run of copies the first stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
 WITH few AS MATERIALIZED (
-    SELECT trace_id, event_id, copy_kind AS kind, bytes, dur_ns FROM memcpys
-    WHERE copy_kind IN ('HtoD', 'DtoD') AND bytes <= thresholds().tiny_copy_bytes
+    SELECT trace_id, event_id, if(copy_kind = 'memset', 'fill', copy_kind) AS kind, bytes, start_ns, dur_ns
+    FROM copies_and_fills()
+    WHERE copy_kind IN ('HtoD', 'DtoD', 'memset') AND bytes <= thresholds().tiny_copy_bytes
         AND trace_id = coalesce(getvariable('trace'), trace_id)
-    UNION ALL
-    SELECT trace_id, event_id, 'fill', bytes, dur_ns FROM memsets
-    WHERE bytes <= thresholds().tiny_copy_bytes AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
+thread AS (SELECT trace_id, pid, tid FROM gpu_op_launch SEMI JOIN few USING (trace_id, event_id)),
 -- Launches of threads that copy, in order; a run ends where another kind of work is launched.
 launch AS (
-    SELECT l.trace_id, l.launch_id, l.pid, l.tid, l.launch_start_ns, l.launch_end_ns, l.event_id, f.kind,
-           f.bytes, f.dur_ns, l.device_id, l.stream,
-           lag(f.kind) OVER in_order IS DISTINCT FROM f.kind AS begins
-    FROM (SELECT * FROM gpu_op_launch SEMI JOIN (
-        SELECT DISTINCT trace_id, pid, tid FROM gpu_op_launch SEMI JOIN few USING (trace_id, event_id)
-    ) USING (trace_id, pid, tid)) AS l
+    SELECT trace_id, l.launch_id, pid, tid, launch_start_ns, launch_end_ns, event_id, device_id, stream,
+           f.kind, bytes, f.start_ns, f.dur_ns,
+           row_number() OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id)
+           - row_number() OVER (PARTITION BY trace_id, pid, tid, f.kind
+               ORDER BY launch_start_ns, event_id) AS run
+    FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN few AS f USING (trace_id, event_id)
-    WINDOW in_order AS (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY launch_start_ns, l.event_id)
 ),
-numbered AS (
-    SELECT *, sum(CASE WHEN begins THEN 1 ELSE 0 END) OVER (PARTITION BY trace_id, pid, tid
-        ORDER BY launch_start_ns, event_id ROWS UNBOUNDED PRECEDING) AS run
-    FROM launch
+copy AS (
+    SELECT * REPLACE (launch_id AS event_id), event_id AS op_id FROM launch WHERE kind IS NOT NULL
+    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, kind, run) >= thresholds().fewest_batched
 ),
-copy AS MATERIALIZED (
-    SELECT * FROM numbered WHERE kind IS NOT NULL
-    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, run) >= thresholds().fewest_batched
-),
-call AS (SELECT trace_id, launch_id AS event_id FROM copy),
-site AS MATERIALIZED (FROM places_of('call')),
+at_place AS MATERIALIZED (FROM placed('copy')),
 -- The operators whose only work is to copy, with all that they call.
 copying AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    WHERE has(traits, 'moves_or_fills') AND trace_id IN (SELECT trace_id FROM copy)
+    WHERE has(traits, 'moves_or_fills') AND trace_id IN (SELECT trace_id FROM at_place)
 ),
-operator AS MATERIALIZED (FROM outermost('copying')),
-placed AS (
-    SELECT c.*, s.place,
+operator AS (FROM outermost('copying')),
+within AS (
+    SELECT c.*,
            CASE WHEN launch_start_ns < o.end_ns AND count(*) OVER (PARTITION BY c.trace_id, o.event_id) = 1
                THEN o END AS around,
-           row_number() OVER same AS number, count(*) OVER whole AS count,
-           min(c.dur_ns) OVER whole AS least_ns,
-           max(c.bytes) OVER whole AS most_bytes
-    FROM copy AS c JOIN site AS s ON c.trace_id = s.trace_id AND c.launch_id = s.event_id
-    ASOF LEFT JOIN operator AS o
+           row_number() OVER (whole ORDER BY launch_start_ns, op_id) AS number, count(*) OVER whole AS count,
+           min(c.dur_ns) OVER whole AS least_ns, max(c.bytes) OVER whole AS most_bytes
+    FROM at_place AS c ASOF LEFT JOIN operator AS o
       ON c.trace_id = o.trace_id AND c.pid = o.pid AND c.tid = o.tid AND c.launch_start_ns >= o.start_ns
-    WINDOW whole AS (PARTITION BY c.trace_id, c.pid, c.tid, run, s.place, c.device_id, c.stream),
-        same AS (whole ORDER BY launch_start_ns, c.event_id)
+    WINDOW whole AS (PARTITION BY c.trace_id, c.pid, c.tid, c.kind, run, place, device_id, stream)
 ),
 spare AS (
     SELECT *, kind || ', ' || max(most_bytes) OVER (PARTITION BY trace_id, place, kind) || ' bytes at most'
         AS detail
-    FROM placed WHERE count >= thresholds().fewest_batched AND number > 1
+    FROM within WHERE count >= thresholds().fewest_batched AND number > 1
         -- What a compiler wrote is not for its user to change.
         AND compiled_part('cpu_op', replace(place, 'autograd::engine::evaluate_function: ', '')) IS NULL
 )
@@ -88,8 +77,6 @@ SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, laun
 FROM spare
 UNION ALL
 -- What it takes longer than the shortest is its bytes' time.
-SELECT s.trace_id, place, detail, 'op', s.event_id, pid, tid, g.start_ns, g.dur_ns,
-       (g.dur_ns - least_ns) / nullif(g.dur_ns, 0)
-FROM spare AS s JOIN gpu_ops AS g ON s.trace_id = g.trace_id AND s.event_id = g.event_id
-WHERE g.dur_ns > 0
+SELECT trace_id, place, detail, 'op', op_id, pid, tid, start_ns, dur_ns, (dur_ns - least_ns) / dur_ns
+FROM spare WHERE dur_ns > 0
 ORDER BY trace_id, place, start_ns, target

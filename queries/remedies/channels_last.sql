@@ -29,20 +29,12 @@
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- cuDNN's nchwToNhwcKernel and nhwcToNchwKernel; MIOpen's batched_transpose_32x32_half:
 -- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/gpu_batched_transpose_kernel/batched_transpose.cpp
-WITH kernel AS MATERIALIZED (
-    SELECT k.trace_id, k.event_id AS gpu_op_id, launch_id AS event_id, k.start_ns, k.dur_ns,
-           coalesce(nullif(regexp_extract(name, 'batched_transpose|\w+(?i:nhwc)\w*'), ''), name) AS kernel
-    FROM kernels AS k LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
-    WHERE k.trace_id = coalesce(getvariable('trace'), k.trace_id)
+WITH kernel AS (
+    SELECT k.trace_id, k.event_id AS gpu_op_id, launch_id AS event_id, k.start_ns, k.dur_ns, 0 AS factor,
+           k.dur_ns AS ns,
+           coalesce(nullif(regexp_extract(name, 'batched_transpose|\w+(?i:nhwc)\w*'), ''), name) AS told
+    FROM gpu_ops AS k LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
+    WHERE k.kind = 'kernel' AND k.trace_id = coalesce(getvariable('trace'), k.trace_id)
         AND name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'layout_change'))
-),
-call AS (SELECT trace_id, event_id FROM kernel WHERE event_id IS NOT NULL),
-place AS (FROM places_of('call')),
-summed AS (
-    SELECT k.*, place, sum(dur_ns) OVER (PARTITION BY k.trace_id, place, kernel) AS ns
-    FROM kernel AS k LEFT JOIN place AS p ON k.trace_id = p.trace_id AND k.event_id = p.event_id
 )
-SELECT trace_id, place, arg_max(kernel, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
-       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, 0 AS factor
-FROM summed
-ORDER BY trace_id, place, start_ns
+FROM changed_ops('kernel') ORDER BY trace_id, place, start_ns

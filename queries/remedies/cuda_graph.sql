@@ -29,20 +29,10 @@
 -- column dur_ns (ns): how long the host worked since the thread's launch before, and in it
 -- columns factor
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
-WITH launched AS (
-    SELECT trace_id, launch_id, any_value(k.name) AS kernel
-    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
-      -- Of a run that captures no graphs: one that does has chosen what to leave out.
-      AND can_be_captured AND NOT is_graph
-      AND trace_id NOT IN (SELECT trace_id FROM graph_captures)
-    GROUP BY ALL
-),
-counted AS (
-    SELECT c.trace_id, c.event_id, pid, tid, start_ns, end_ns,
-           count(*) OVER (PARTITION BY c.trace_id, kernel) AS alike,
-           lag(end_ns, 1, start_ns) OVER (PARTITION BY c.trace_id, pid, tid ORDER BY start_ns) AS since_ns
-    FROM launches AS c JOIN launched AS l ON c.trace_id = l.trace_id AND c.event_id = l.launch_id
+WITH counted AS (
+    SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike,
+           lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns) AS since_ns
+    FROM capturable_launches()
 )
 SELECT trace_id, NULL AS place, NULL AS detail, 'cuda-graph' AS target, event_id, pid, tid, start_ns,
        end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0 AS factor

@@ -36,24 +36,13 @@
 -- columns factor
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- A run whose waits are all at one place has one kind of stretch: the remedy cuda-graph is about that.
-WITH launched AS (
-    SELECT trace_id, launch_id, any_value(k.name) AS kernel
-    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
-      AND can_be_captured AND NOT is_graph
-      AND trace_id NOT IN (SELECT trace_id FROM graph_captures)
-    GROUP BY ALL
-),
-call AS (FROM waiting_calls() WHERE trace_id IN (SELECT trace_id FROM launched)),
-site AS (FROM places_of('call')),
-border AS MATERIALIZED (
-    SELECT c.trace_id, c.event_id, c.start_ns, place FROM call AS c JOIN site USING (trace_id, event_id)
-),
+WITH launched AS (FROM capturable_launches()),
+call AS (FROM waiting_calls()),
+border AS (FROM placed('call')),
 launch AS (
-    SELECT c.trace_id, c.event_id, pid, tid, c.start_ns, c.end_ns, b.event_id AS border_id, b.place
-    FROM launches AS c JOIN launched AS l ON c.trace_id = l.trace_id AND c.event_id = l.launch_id
+    SELECT l.*, b.event_id AS border_id, b.place
     -- The next wait of any thread ends the stretch.
-    ASOF JOIN border AS b ON c.trace_id = b.trace_id AND c.end_ns <= b.start_ns
+    FROM launched AS l ASOF JOIN border AS b ON l.trace_id = b.trace_id AND l.end_ns <= b.start_ns
 ),
 stretch AS (
     SELECT trace_id, place, border_id, pid, tid, arg_min(event_id, start_ns) AS event_id,

@@ -30,35 +30,22 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- Only the device knows the size of what a mask selects; indexing with a mask calls nonzero.
 WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns,
-           has(traits, 'data_dependent_size') AS is_sized
-    FROM slices
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE kind = 'cpu_op' AND trace_id = coalesce(getvariable('trace'), trace_id)
         AND (has(traits, 'data_dependent_size')
             OR name IN ('aten::index', 'aten::index_put_', 'aten::_index_put_impl_', 'aten::where'))
 ),
-sized AS (SELECT * FROM named WHERE is_sized),
--- Printing a tensor asks for sizes, too; not to print it is another remedy's.
-printed AS (
-    SELECT trace_id, pid, tid, start_ns, end_ns FROM slices
-    WHERE has(traits, 'tensor_text') AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
 asked AS (FROM outermost('named')),
-waiting AS (
-    SELECT c.* FROM waiting_calls() AS c
-    WHERE EXISTS (FROM sized AS s WHERE s.trace_id = c.trace_id AND s.pid = c.pid AND s.tid = c.tid
-        AND c.start_ns BETWEEN s.start_ns AND s.end_ns)
-        AND NOT EXISTS (FROM printed AS p WHERE p.trace_id = c.trace_id AND p.pid = c.pid AND p.tid = c.tid
-            AND c.start_ns BETWEEN p.start_ns AND p.end_ns)
-),
+-- Printing a tensor asks for sizes, too; not to print it is another remedy's.
+reading AS (FROM reading_calls()),
+waiting AS (FROM reading WHERE is_sized AND NOT is_printed),
 call AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail,
            a.event_id AS operator_id
     FROM outermost('waiting') AS c JOIN asked AS a ON c.trace_id = a.trace_id AND c.pid = a.pid
         AND c.tid = a.tid AND c.start_ns BETWEEN a.start_ns AND a.end_ns
-),
-place AS (FROM places_of('call'))
+)
 SELECT trace_id, place, min(detail) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,
        operator_id AS event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM call JOIN place USING (trace_id, event_id)
+FROM placed('call')
 ORDER BY trace_id, place, start_ns

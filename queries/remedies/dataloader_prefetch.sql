@@ -30,12 +30,11 @@ WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices
     WHERE has(traits, 'prefetched_input') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-place AS (FROM places_of('fetched')),
 counted AS (
     SELECT trace_id, event_id, place, pid, tid, start_ns, dur_ns,
            dur_ns > thresholds().prefetched_ns AS is_late,
            count(*) FILTER (is_late) OVER here AS late, count(*) OVER here AS fetches
-    FROM fetched JOIN place USING (trace_id, event_id)
+    FROM placed('fetched')
     WINDOW here AS (PARTITION BY trace_id, place)
 )
 SELECT trace_id, place,

@@ -41,12 +41,12 @@ loading AS (
     WHERE NOT EXISTS (FROM gpu_op_launch AS l WHERE l.trace_id = f.trace_id AND l.pid = f.pid
         AND l.tid = f.tid AND launch_start_ns BETWEEN f.start_ns AND f.end_ns)
 ),
-place AS (FROM places_of('loading')),
+at_place AS (FROM placed('loading')),
 timed AS (
-    SELECT f.*, place,
+    SELECT f.*,
            coalesce(lead(f.start_ns) OVER (PARTITION BY f.trace_id, f.pid, f.tid, place ORDER BY f.start_ns),
                CASE WHEN f.start_ns < s.end_ns THEN greatest(s.end_ns, f.end_ns) END) - f.end_ns AS rest_ns
-    FROM loading AS f JOIN place USING (trace_id, event_id)
+    FROM at_place AS f
     ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
 ),
 needed AS (

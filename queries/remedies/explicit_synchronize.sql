@@ -35,16 +35,17 @@
 -- A call that no operator makes is the program's. Not in the loop are those with no launch of their thread
 -- before them or after them (the profiler waits where it begins and ends), and those next to a graph's
 -- capture.
-WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, call FROM runtime_calls
+WITH waiting AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, dur_ns, call FROM runtime_calls
     WHERE activity = 'sync' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-site AS (FROM call_site('named')),
+apart AS (FROM apart_from_captures('waiting')),
+at_place AS (FROM placed('apart')),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
 own AS (
-    SELECT n.*, module FROM named AS n LEFT JOIN site AS s USING (trace_id, event_id)
-    WHERE cpu_op IS NULL OR starts_with(cpu_op, 'Optimizer.')
-        OR python_line IN (SELECT name FROM slice_label WHERE has(traits, 'synchronizes'))
+    SELECT w.*
+    FROM at_place AS w LEFT JOIN slices AS p ON w.trace_id = p.trace_id AND w.python_id = p.event_id
+    WHERE cpu_op IS NULL OR starts_with(cpu_op, 'Optimizer.') OR has(p.traits, 'synchronizes')
 ),
 launched AS (
     SELECT trace_id, pid, tid, launch_start_ns AS start_ns, event_id
@@ -62,12 +63,8 @@ call AS (
     ASOF JOIN launched AS a ON o.trace_id = a.trace_id AND o.pid = a.pid AND o.tid = a.tid
         AND o.start_ns < a.start_ns
     LEFT JOIN memcpys AS m ON b.trace_id = m.trace_id AND b.event_id = m.event_id
-    WHERE NOT EXISTS (FROM graph_captures AS c WHERE c.trace_id = o.trace_id AND c.pid = o.pid
-        AND o.start_ns BETWEEN c.start_ns - thresholds().after_capture_ns
-            AND c.end_ns + thresholds().after_capture_ns)
-),
-place AS (FROM places_of('call'))
+)
 SELECT trace_id, nullif(place, cpu_op) AS place, mode(detail) OVER (PARTITION BY trace_id, place) AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM call JOIN place USING (trace_id, event_id)
+FROM call
 ORDER BY trace_id, place, start_ns

@@ -32,37 +32,25 @@
 -- Grids of fewer blocks than SMs, or of few waves whose last is nearly empty, whose work can be cut otherwise
 -- or grows with the batch. Kernels shorter than a launch do not gain from blocks.
 WITH grid AS (
-    SELECT *, CASE WHEN blocks < sm_count THEN blocks / sm_count
-        WHEN waves > 1 THEN waves / ceil(waves) END AS filled
+    SELECT *, regexp_extract(name, '^(void )?([^<(]+)', 2) AS short_name,
+           CASE WHEN blocks < sm_count THEN blocks / sm_count
+               WHEN waves > 1 THEN waves / ceil(waves) END AS filled
     FROM kernel_grids()
-    WHERE class IN ('gemm', 'convolution', 'attention')
+    WHERE class IN ('gemm', 'convolution', 'attention') AND filled <= 1 - thresholds().unfilled_share
         AND name NOT IN (SELECT name FROM gpu_op_name WHERE has(traits, 'split_k_sum'))
 ),
-kernel AS MATERIALIZED (
-    SELECT k.trace_id, k.event_id AS gpu_op_id, l.launch_id AS event_id, k.name, k.start_ns, k.dur_ns,
-           g.blocks, g.sm_count, g.waves, greatest(filled, thresholds().launch_floor_ns / k.dur_ns) AS factor,
-           regexp_extract(k.name, '^(void )?([^<(]+)', 2) AS short_name
-    FROM kernels AS k JOIN grid AS g ON k.trace_id = g.trace_id AND k.device_id = g.device_id
-        AND k.name = g.name AND k.grid IS NOT DISTINCT FROM g.grid AND k.block IS NOT DISTINCT FROM g.block
-        AND TRY_CAST(k.registers_per_thread AS INTEGER) IS NOT DISTINCT FROM g.registers
-        AND TRY_CAST(k.shared_memory_bytes AS INTEGER) IS NOT DISTINCT FROM g.shared_bytes
+kernel AS (
+    SELECT k.trace_id, k.event_id AS gpu_op_id, l.launch_id AS event_id, k.start_ns, k.dur_ns, short_name,
+           CASE WHEN blocks < sm_count THEN blocks || ' blocks on ' || sm_count || ' SMs: '
+               ELSE round(waves, 2) || ' waves: ' END || short_name AS told,
+           greatest(filled, thresholds().launch_floor_ns / k.dur_ns) AS factor, k.dur_ns * (1 - factor) AS ns
+    FROM (SELECT *, unnest(kernel_ids) AS kernel_id FROM grid) AS g
+    JOIN gpu_ops AS k ON g.trace_id = k.trace_id AND g.kernel_id = k.event_id
     LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
-    WHERE filled <= 1 - thresholds().unfilled_share AND k.dur_ns > thresholds().launch_floor_ns
-    -- A kernel has one row, however many of its configurations look alike.
-    QUALIFY row_number() OVER (PARTITION BY k.trace_id, k.event_id ORDER BY filled DESC) = 1
+    WHERE k.dur_ns > thresholds().launch_floor_ns
 ),
-call AS (SELECT DISTINCT trace_id, event_id FROM kernel WHERE event_id IS NOT NULL),
-site AS (FROM places_of('call')),
-placed AS (
-    SELECT k.*, coalesce(s.place, short_name) AS place,
-           CASE WHEN k.blocks < k.sm_count THEN k.blocks || ' blocks on ' || k.sm_count || ' SMs: '
-               ELSE round(k.waves, 2) || ' waves: ' END || short_name AS told,
-           sum(dur_ns * (1 - factor)) OVER (
-               PARTITION BY k.trace_id, coalesce(s.place, short_name), told) AS ns
-    FROM kernel AS k LEFT JOIN site AS s ON k.trace_id = s.trace_id AND k.event_id = s.event_id
-    WHERE factor < 1
-)
-SELECT trace_id, place, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
-       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
-FROM placed
+at_place AS (SELECT * REPLACE (coalesce(place, short_name) AS place) FROM placed('kernel'))
+SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
+       dur_ns, factor
+FROM detailed('at_place')
 ORDER BY trace_id, place, start_ns

@@ -77,22 +77,15 @@ part AS (
     WHERE w.event_id IN (q_id, v_id)
         OR (NOT is_matrix AND list_contains(list_transform(d, lambda each: elements(each)), scores))
 ),
-priced AS MATERIALIZED (
-    SELECT trace_id, event_id, shape, unnest(gpu_op_ids) AS gpu_op_id,
+priced AS (
+    SELECT trace_id, event_id, 'scores ' || shape::VARCHAR AS told, unnest(gpu_op_ids) AS gpu_op_id,
            greatest(math_ns, memory_ns) / reached
                / sum(busy_ns) OVER (PARTITION BY trace_id, event_id) AS factor
     FROM part
 ),
-place AS (FROM places_of('priced')),
-summed AS (
-    SELECT p.trace_id, place, shape, gpu_op_id, g.start_ns, g.dur_ns, factor,
-           sum(g.dur_ns) OVER (PARTITION BY p.trace_id, place, shape) AS ns
-    FROM priced AS p JOIN place ON p.trace_id = place.trace_id AND p.event_id = place.event_id
-    JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
+op AS (
+    SELECT p.*, g.start_ns, g.dur_ns, g.dur_ns AS ns
+    FROM priced AS p JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
     WHERE factor < 1
 )
-SELECT trace_id, place,
-       'scores ' || arg_max(shape::VARCHAR, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
-       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
-FROM summed
-ORDER BY trace_id, place, start_ns
+FROM changed_ops('op') ORDER BY trace_id, place, start_ns

@@ -83,7 +83,7 @@ chain AS (
         PARTITION BY trace_id, device_id, stream ORDER BY place
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE
 ),
-member AS MATERIALIZED (
+member AS (
     SELECT c.chain_id, goal, shape, p.*, last_place,
            greatest(
                (first(read_bytes) OVER whole + last(written_bytes) OVER whole)
@@ -94,21 +94,18 @@ member AS MATERIALIZED (
     WINDOW whole AS (PARTITION BY c.trace_id, c.chain_id ORDER BY p.place
         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 ),
-call AS (SELECT DISTINCT trace_id, chain_id AS event_id FROM member),
-place AS (FROM places_of('call')),
-summed AS (
-    SELECT m.* EXCLUDE place, m.place AS turn, p.place,
-           goal || ', ' || (shapes_of(shape)[1])::VARCHAR AS told,
-           sum(dur_ns) OVER (PARTITION BY m.trace_id, p.place, told) AS ns
-    FROM member AS m JOIN place AS p ON m.trace_id = p.trace_id AND m.chain_id = p.event_id
-    WHERE factor < 1
+call AS (
+    SELECT * EXCLUDE (place, event_id), place AS turn, event_id AS op_id, chain_id AS event_id, dur_ns AS ns,
+           goal || ', ' || (shapes_of(shape)[1])::VARCHAR AS told
+    FROM member WHERE factor < 1
 ),
-told AS (SELECT * EXCLUDE told, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail FROM summed)
+at_place AS (FROM placed('call')),
+told AS (FROM detailed('at_place'))
 SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
        dur_ns, factor
 FROM told
 UNION ALL
-SELECT t.trace_id, place, detail, 'host' AS target, t.event_id, s.pid, s.tid, s.start_ns, s.dur_ns, 0
-FROM told AS t JOIN slices AS s ON t.trace_id = s.trace_id AND t.event_id = s.event_id
+SELECT t.trace_id, place, detail, 'host', op_id, s.pid, s.tid, s.ts_ns, s.dur_ns, 0
+FROM told AS t JOIN event_row AS s ON t.trace_id = s.trace_id AND op_id = s.event_id
 WHERE turn < last_place
 ORDER BY trace_id, place, start_ns

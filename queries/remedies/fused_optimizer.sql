@@ -30,7 +30,7 @@ WITH stepper (optimizer, is_fusable) AS (VALUES
     ('Adamax', FALSE), ('ASGD', FALSE), ('NAdam', FALSE), ('RAdam', FALSE), ('RMSprop', FALSE),
     ('Rprop', FALSE)
 ),
-step AS MATERIALIZED (
+step AS (
     SELECT s.trace_id, s.event_id, s.pid, s.tid, s.name, s.start_ns, s.end_ns, s.dur_ns, optimizer,
            is_fusable
     FROM slices AS s JOIN (
@@ -40,67 +40,60 @@ step AS MATERIALIZED (
     ) USING (label_id)
     WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
 ),
-launched AS MATERIALIZED (
-    SELECT s.trace_id, s.event_id AS step_id, l.event_id, l.device_id, l.launch_id, l.is_graph,
-           h.cpu_op_id
+launched AS (
+    SELECT s.trace_id, s.event_id AS step_id, l.event_id, l.launch_id, l.is_graph, h.cpu_op_id, n.name,
+           n.compiled, o.args, is_fusable, optimizer
     FROM gpu_op_launch AS l ASOF JOIN step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    LEFT JOIN event_row AS o ON l.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
+    LEFT JOIN slice_label AS n ON o.label_id = n.label_id
     WHERE l.launch_start_ns < s.end_ns
-),
-worked AS MATERIALIZED (
-    SELECT n.*, o.name, o.compiled, o.args FROM launched AS n JOIN slices AS o
-      ON n.trace_id = o.trace_id AND n.cpu_op_id = o.event_id
 ),
 -- One pass of the optimizer over the parameters is one operator for each of them, or one foreach operator.
 pass AS (
     SELECT trace_id, step_id, name, count(DISTINCT launch_id) AS launches,
            count(DISTINCT cpu_op_id) AS calls, contains(name, '_foreach_') AS is_foreach,
            contains(name, '_fused_') OR starts_with(name, 'triton_')
-               OR bool_or(compiled IS NOT NULL)
-               OR bool_or(is_graph) AS is_fused
-    FROM worked GROUP BY trace_id, step_id, name
+               OR bool_or(compiled IS NOT NULL OR is_graph) AS is_fused
+    FROM launched WHERE cpu_op_id IS NOT NULL GROUP BY trace_id, step_id, name
 ),
 shape AS (
-    SELECT trace_id, step_id, sum(launches) AS launches, bool_or(is_foreach) AS is_foreach,
-           bool_or(is_fused) AS is_fused,
-           sum(calls) AS calls, mode(launches ORDER BY launches DESC) AS tensors,
+    SELECT trace_id, step_id AS event_id, sum(launches) AS launches, bool_or(is_foreach) AS is_foreach,
+           bool_or(is_fused) AS is_fused, mode(launches ORDER BY launches DESC) AS tensors,
            CASE WHEN bool_or(is_foreach) THEN ceil(sum(launches) / sum(calls))
                ELSE ceil(tensors / thresholds().fused_tensors) END AS launches_a_pass
     FROM pass GROUP BY trace_id, step_id
 ),
-left_over AS MATERIALIZED (
-    SELECT s.*, h.is_foreach, h.launches,
-           CASE WHEN is_fusable THEN launches_a_pass
-               ELSE launches_a_pass * ceil(launches / tensors) END AS launches_left
-    FROM step AS s JOIN shape AS h ON s.trace_id = h.trace_id AND s.event_id = h.step_id
-    WHERE NOT is_fused AND (is_fusable OR NOT is_foreach)
+slow AS (
+    SELECT *, launches_a_pass * if(is_fusable, 1, ceil(launches / tensors)) AS launches_left
+    FROM step JOIN shape USING (trace_id, event_id)
+    WHERE NOT is_fused AND (is_fusable OR NOT is_foreach) AND launches_left < launches
 ),
-slow AS MATERIALIZED (FROM left_over WHERE launches_left < launches),
 -- What a fused step reads and writes once: parameter, gradient and state. Each parameter is written by one
 -- addcdiv_ (Adam) or add_ (SGD, which adds to the momentum before, where it has any).
 tensor AS (
-    SELECT w.trace_id, w.step_id, w.name, optimizer,
+    SELECT trace_id, step_id, name, optimizer,
            elements(shapes_of(args->'Input Dims')[1])
                * element_bytes(texts_of(args->'Input type')[1]) AS bytes
-    FROM worked AS w JOIN slow AS s ON w.trace_id = s.trace_id AND w.step_id = s.event_id
-    WHERE is_fusable AND NOT is_foreach
-        AND w.name IN ('aten::addcdiv_', 'aten::addcdiv', 'aten::add_', 'aten::mul_')
+    FROM launched
+    WHERE (trace_id, step_id) IN (SELECT (trace_id, event_id) FROM slow WHERE NOT is_foreach) AND is_fusable
+        AND name IN ('aten::addcdiv_', 'aten::addcdiv', 'aten::add_', 'aten::mul_')
 ),
 moved AS (
     SELECT trace_id, step_id, CASE WHEN any_value(optimizer) = 'SGD'
                THEN 3 * sum_where(bytes, name = 'aten::add_') - sum_where(bytes, name = 'aten::mul_')
-               ELSE 7 * sum_where(bytes, starts_with(name, 'aten::addcdiv')) END AS bytes
+               ELSE 7 * sum_where(bytes, starts_with(name, 'aten::addcdiv')) END AS moved_bytes
     FROM tensor GROUP BY trace_id, step_id HAVING count(*) = count(bytes)
 ),
 roof AS (
     SELECT n.trace_id, n.step_id, n.event_id, g.start_ns, g.dur_ns,
-           memory_roof_ns(m.bytes, memory_bytes_per_s)
+           memory_roof_ns(moved_bytes, memory_bytes_per_s)
                / nullif(sum(g.dur_ns) OVER (PARTITION BY n.trace_id, n.step_id), 0) AS factor
     FROM launched AS n JOIN moved AS m USING (trace_id, step_id)
     JOIN gpu_ops AS g ON n.trace_id = g.trace_id AND n.event_id = g.event_id
     JOIN device_peaks AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
-    WHERE m.bytes > 0
+    WHERE moved_bytes > 0
 ),
 part AS (
     SELECT trace_id, event_id AS step_id, 'overhead' AS target, event_id, start_ns, dur_ns,

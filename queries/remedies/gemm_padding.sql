@@ -26,7 +26,7 @@
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- Kernels of CUTLASS and cuBLAS say in their names how many elements are aligned: align1, align2, align8.
 -- Tensor cores want 16 bytes: 8 elements of 16 bits, 4 of TF32.
-WITH product AS MATERIALIZED (
+WITH product AS (
     SELECT w.*, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
            CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,
            CASE WHEN kind IN ('mm', 'bmm') THEN d[2] ELSE d[3] END AS b,
@@ -39,23 +39,16 @@ WITH product AS MATERIALIZED (
         AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm') AND peak IN ('tf32', 'bf16', 'fp16')
 ),
 kernel AS (
-    SELECT p.trace_id, p.event_id, g.event_id AS gpu_op_id, g.start_ns, g.dur_ns,
-           coalesce(has(n.traits, 'unaligned'), FALSE) AS is_unaligned
-    FROM (SELECT trace_id, event_id, unnest(gpu_op_ids) AS gpu_op_id FROM product) AS p
-    JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
-    LEFT JOIN gpu_op_name AS n ON g.kind = n.kind AND g.name = n.name
+    SELECT p.* EXCLUDE start_ns, g.event_id AS gpu_op_id, g.start_ns, g.dur_ns,
+           g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'unaligned')) AS is_unaligned
+    FROM (SELECT *, unnest(gpu_op_ids) AS op_id FROM product) AS p
+    JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.op_id = g.event_id
     WHERE g.class = 'gemm'
 ),
-padded AS (
-    SELECT p.*, k.gpu_op_id, k.start_ns AS kernel_start_ns, k.dur_ns
-    FROM product AS p JOIN kernel AS k ON p.trace_id = k.trace_id AND p.event_id = k.event_id
-    WHERE is_unaligned AND NOT is_aligned
-),
+padded AS (FROM kernel WHERE is_unaligned AND NOT is_aligned),
 aligned AS (
-    SELECT trace_id, device_id, peak, is_batched, batch, m, k, n,
-           sum(flops) / sum(dur_ns) AS flop_per_ns
-    FROM product AS p JOIN kernel AS k USING (trace_id, event_id)
-    WHERE is_aligned GROUP BY ALL HAVING NOT bool_or(is_unaligned)
+    SELECT trace_id, device_id, peak, is_batched, batch, m, k, n, sum(flops) / sum(dur_ns) AS flop_per_ns
+    FROM kernel WHERE is_aligned GROUP BY ALL HAVING NOT bool_or(is_unaligned)
 ),
 -- The aligned product nearest to each unaligned shape.
 shape AS (
@@ -73,20 +66,13 @@ near AS (
     SELECT * EXCLUDE (flop_per_ns, ratio), arg_min(flop_per_ns, ratio) AS flop_per_ns
     FROM compared WHERE ratio <= thresholds().near_size GROUP BY ALL
 ),
-priced AS MATERIALIZED (
-    SELECT p.trace_id, p.event_id, gpu_op_id, kernel_start_ns AS start_ns, dur_ns,
+priced AS (
+    SELECT p.trace_id, p.event_id, gpu_op_id, start_ns, dur_ns,
            a::VARCHAR || ' by ' || b::VARCHAR || ', to multiples of ' || unit AS told,
-           2 * p.batch * m_padded * k_padded * n_padded / flop_per_ns / dur_ns AS factor
+           2 * p.batch * m_padded * k_padded * n_padded / flop_per_ns / dur_ns AS factor,
+           dur_ns * (1 - factor) AS ns
     FROM padded AS p JOIN near
         USING (trace_id, device_id, peak, is_batched, batch, m_padded, k_padded, n_padded)
     WHERE factor < 1
-),
-place AS (FROM places_of('priced')),
-summed AS (
-    SELECT p.*, place, sum(dur_ns * (1 - factor)) OVER (PARTITION BY p.trace_id, place, told) AS ns
-    FROM priced AS p JOIN place ON p.trace_id = place.trace_id AND p.event_id = place.event_id
 )
-SELECT trace_id, place, arg_max(told, ns) OVER (PARTITION BY trace_id, place) AS detail, 'op' AS target,
-       gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
-FROM summed
-ORDER BY trace_id, place, start_ns
+FROM changed_ops('priced') ORDER BY trace_id, place, start_ns

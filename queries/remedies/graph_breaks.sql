@@ -29,67 +29,58 @@
 -- inside it.
 -- Its function is named after the line, torch_dynamo_resume_in_NAME_at_LINE:
 -- https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/resume_execution.py
-WITH part AS MATERIALIZED (
+WITH part AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled AS part, traits
-    FROM slices AS s WHERE compiled IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM slices WHERE compiled IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-region AS MATERIALIZED (FROM part WHERE has(traits, 'compiled_region')),
+region AS (FROM part WHERE has(traits, 'compiled_region')),
 tree AS (FROM nested('region')),
-inner_region AS MATERIALIZED (
-    SELECT r.*, depth FROM region AS r JOIN tree USING (trace_id, event_id) WHERE parent_id IS NOT NULL
-),
-resumed AS MATERIALIZED (
-    SELECT label_id,
-           regexp_replace(name, '\(\d+\): torch_dynamo_resume_in_(.*)_at_(\d+)$', '(\2): \1') AS line
-    FROM slice_label WHERE has(traits, 'resumed')
-),
 -- The frame of the function that resumes is in its region, or just around it.
-frame AS (
-    SELECT i.trace_id, i.event_id, arg_min(line, abs(s.start_ns - i.start_ns)) AS line
-    FROM inner_region AS i JOIN host_slice AS h ON i.trace_id = h.trace_id
-        AND (h.parent_id = i.event_id OR i.event_id = h.event_id)
-    JOIN slices AS s ON h.trace_id = s.trace_id
-        AND s.event_id = CASE WHEN h.parent_id = i.event_id THEN h.event_id ELSE h.parent_id END
-    JOIN resumed USING (label_id)
-    GROUP BY ALL
+resumed AS (
+    SELECT s.trace_id, event_id, parent_id, s.start_ns,
+           regexp_replace(name, '\(\d+\): torch_dynamo_resume_in_(.*)_at_(\d+)$', '(\2): \1') AS line
+    FROM slices AS s JOIN host_slice USING (trace_id, event_id) WHERE has(traits, 'resumed')
 ),
-placed AS (
-    SELECT i.*, coalesce(line, name) AS place
-    FROM inner_region AS i LEFT JOIN frame USING (trace_id, event_id)
+inner_region AS (
+    SELECT r.*, h.parent_id AS around_id
+    FROM region AS r SEMI JOIN (FROM tree WHERE parent_id IS NOT NULL) AS t USING (trace_id, event_id)
+    JOIN host_slice AS h USING (trace_id, event_id)
+),
+placed_region AS (
+    SELECT i.trace_id, i.event_id, i.pid, i.tid, i.start_ns, i.name,
+           coalesce(arg_min(line, abs(s.start_ns - i.start_ns)), i.name) AS place
+    FROM inner_region AS i LEFT JOIN resumed AS s
+      ON i.trace_id = s.trace_id AND (s.parent_id = i.event_id OR s.event_id = i.around_id)
+    GROUP BY i.trace_id, i.event_id, i.pid, i.tid, i.start_ns, i.name
 ),
 -- Guards are checked before the region, its inputs are prepared inside it.
-entry AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, part FROM part
-    WHERE part IN ('guards', 'prologue') AND EXISTS (FROM inner_region)
-),
+entry AS (FROM part WHERE part IN ('guards', 'prologue') AND EXISTS (FROM inner_region)),
 outer_entry AS (FROM outermost('entry')),
+entered AS (
+    SELECT e.*, r.event_id AS region_id
+    FROM (FROM outer_entry WHERE part = 'guards') AS e ASOF JOIN region AS r
+      ON e.trace_id = r.trace_id AND e.pid = r.pid AND e.tid = r.tid AND e.end_ns <= r.start_ns
+    UNION ALL
+    SELECT e.*, r.event_id
+    FROM (FROM outer_entry WHERE part = 'prologue') AS e ASOF JOIN region AS r
+      ON e.trace_id = r.trace_id AND e.pid = r.pid AND e.tid = r.tid AND e.start_ns >= r.start_ns
+    WHERE e.start_ns < r.end_ns
+),
 paid AS (
     SELECT e.*, r.place, r.name AS region
-    FROM (FROM outer_entry WHERE part = 'guards') AS e ASOF JOIN placed AS r
-      ON e.trace_id = r.trace_id AND e.pid = r.pid AND e.tid = r.tid AND e.end_ns <= r.start_ns
-    ASOF JOIN region AS n
-      ON e.trace_id = n.trace_id AND e.pid = n.pid AND e.tid = n.tid AND e.end_ns <= n.start_ns
-    WHERE n.event_id = r.event_id
-    UNION ALL
-    SELECT e.*, r.place, r.name
-    FROM (FROM outer_entry WHERE part = 'prologue') AS e ASOF JOIN region AS n
-      ON e.trace_id = n.trace_id AND e.pid = n.pid AND e.tid = n.tid AND e.start_ns >= n.start_ns
-    JOIN placed AS r ON n.trace_id = r.trace_id AND n.event_id = r.event_id
-    WHERE e.start_ns < n.end_ns
+    FROM entered AS e JOIN placed_region AS r ON e.trace_id = r.trace_id AND e.region_id = r.event_id
 ),
 compiling AS (FROM part WHERE part = 'compilation'),
-compilation AS MATERIALIZED (FROM outermost('compiling')),
-site AS (FROM places_of('compilation')),
+compilation AS (FROM outermost('compiling')),
 -- Compiling is over with the start of a run. Later, it is compiling again.
 middle AS (
     SELECT trace_id, median(launch_start_ns) AS at_ns FROM gpu_op_launch
     WHERE trace_id IN (SELECT trace_id FROM compilation) GROUP BY trace_id
 ),
+at_place AS (FROM placed('compilation')),
 again AS (
-    SELECT c.*, s.place
-    FROM compilation AS c JOIN site AS s USING (trace_id, event_id) JOIN middle USING (trace_id)
-    WHERE c.start_ns > at_ns
-    QUALIFY count(*) OVER (PARTITION BY trace_id, s.place) >= thresholds().fewest_alike
+    SELECT c.* FROM at_place AS c JOIN middle USING (trace_id) WHERE c.start_ns > at_ns
+    QUALIFY count(*) OVER (PARTITION BY trace_id, place) >= thresholds().fewest_alike
 )
 SELECT trace_id, place, region AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM paid

@@ -36,24 +36,22 @@ WITH RECURSIVE timed AS MATERIALIZED (
     WHERE t.trace_id = coalesce(getvariable('trace'), t.trace_id) AND t.dur_ns > 0
         AND type IN ('allreduce', 'reducescatter', 'allgather')
 ),
+around AS (
+    SELECT trace_id, launch_id, launch_id AS around_id FROM timed
+    UNION ALL
+    SELECT a.trace_id, launch_id, h.parent_id
+    FROM around AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.around_id = h.event_id
+),
 -- Only what the framework itself reduces or gathers is independent of the compute beside it.
 sign AS (
     SELECT label_id, name SIMILAR TO '.*(AccumulateGrad|torch\.distributed\.ddp\.reducer).*' AS is_gradient,
            name SIMILAR TO '.*(FullyShardedDataParallel|FSDP::|fully_shard).*' AS is_sharded
     FROM slice_label WHERE kind IN ('cpu_op', 'annotation', 'python')
 ),
-around AS (
-    SELECT trace_id, launch_id, launch_id AS around_id FROM timed
-    UNION ALL
-    SELECT a.trace_id, launch_id, h.parent_id
-    FROM around AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.around_id = h.event_id
-    WHERE h.parent_id IS NOT NULL
-),
 known AS (
     SELECT a.trace_id, launch_id, bool_or(is_gradient) AS is_gradient, bool_or(is_sharded) AS is_sharded
-    FROM around AS a JOIN slices AS s ON a.trace_id = s.trace_id AND a.around_id = s.event_id
-    JOIN sign USING (label_id)
-    GROUP BY a.trace_id, launch_id
+    FROM around AS a JOIN event_row AS e ON a.trace_id = e.trace_id AND a.around_id = e.event_id
+    JOIN sign USING (label_id) GROUP BY ALL
 ),
 reduction AS MATERIALIZED (
     SELECT t.*, NOT is_sharded AS is_backward,
@@ -72,8 +70,8 @@ work AS MATERIALIZED (
     SELECT {'trace_id': g.trace_id, 'device_id': g.device_id} AS key, g.event_id, g.start_ns, g.end_ns,
            g.dur_ns, coalesce(CASE WHEN l.launch_start_ns < s.end_ns THEN step END, -1) AS step,
            (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM thread) AS is_backward
-    FROM (SELECT l.* FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id)) AS l
-    JOIN gpu_ops AS g USING (trace_id, event_id)
+    FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id)
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     ASOF LEFT JOIN steps AS s ON l.trace_id = s.trace_id AND l.launch_start_ns >= s.start_ns
     WHERE g.activity = 'compute'
 ),

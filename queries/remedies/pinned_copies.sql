@@ -35,73 +35,58 @@
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- The program reads what is copied to it: that the host waits for those copies is another remedy's.
 WITH copy AS (
-    SELECT m.trace_id, m.event_id AS copy_id, device_id, copy_kind, m.bytes, m.start_ns, m.dur_ns,
-           is_blocking,
+    SELECT m.trace_id, m.event_id AS copy_id, m.device_id, copy_kind, m.bytes, m.start_ns, m.dur_ns,
            lower(nullif(regexp_extract(m.name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS memory,
-           l.launch_id AS event_id, l.pid, l.tid, launch_start_ns, launch_end_ns, cpu_op_id
-    FROM memcpys AS m
-    JOIN (SELECT * EXCLUDE (device_id) FROM gpu_op_launch) AS l USING (trace_id, event_id)
-    LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+           is_blocking, l.launch_id AS event_id, l.pid, l.tid, launch_start_ns, launch_end_ns
+    FROM memcpys AS m JOIN gpu_op_launch AS l ON m.trace_id = l.trace_id AND m.event_id = l.event_id
     WHERE copy_kind IN ('HtoD', 'DtoH') AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
         AND NOT is_graph
 ),
+at_place AS MATERIALIZED (FROM placed('copy')),
 -- A copy takes a fixed time and one by its size: the smallest tells the former, the largest the latter.
 pinned AS (
     SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, (bytes, copy_id)) AS bytes_per_ns,
            greatest(0, arg_min(dur_ns, (bytes, copy_id)) - min(bytes) / bytes_per_ns) AS fixed_ns
-    FROM copy WHERE memory = 'pinned' AND bytes > 0 AND dur_ns > 0 GROUP BY trace_id, device_id, copy_kind
+    FROM at_place WHERE memory = 'pinned' AND bytes > 0 AND dur_ns > 0
+    GROUP BY trace_id, device_id, copy_kind
 ),
 quick AS (
     SELECT trace_id, median(launch_end_ns - launch_start_ns) AS launch_ns FROM gpu_op_launch
-    WHERE NOT is_copy_call AND trace_id IN (SELECT trace_id FROM copy) GROUP BY ALL
+    WHERE NOT is_copy_call AND trace_id IN (SELECT trace_id FROM at_place) GROUP BY ALL
 ),
 -- PyTorch waits for the stream in a copy without non_blocking=True.
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/Copy.cu (memcpy_and_sync)
 synced AS (
     SELECT c.trace_id, copy_id, min(w.start_ns) AS sync_ns, arg_min(w.dur_ns, w.start_ns) AS sync_dur_ns
-    FROM copy AS c
-    JOIN (SELECT trace_id, event_id, end_ns FROM slices
-        WHERE has(traits, 'copies')) AS o
-        ON c.trace_id = o.trace_id AND c.cpu_op_id = o.event_id
-    JOIN (SELECT trace_id, pid, tid, start_ns, dur_ns FROM syncs WHERE side = 'host') AS w
+    FROM at_place AS c JOIN event_row AS o ON c.trace_id = o.trace_id AND c.cpu_op_id = o.event_id
+    JOIN (FROM runtime_calls WHERE activity = 'sync') AS w
         ON c.trace_id = w.trace_id AND c.pid = w.pid AND c.tid = w.tid
-        AND w.start_ns BETWEEN c.launch_end_ns AND o.end_ns
-    WHERE copy_kind = 'HtoD'
+        AND w.start_ns BETWEEN c.launch_end_ns AND o.ts_ns + o.dur_ns
+    WHERE copy_kind = 'HtoD' AND has(op_traits, 'copies')
     GROUP BY ALL
 ),
-slow AS (
-    SELECT trace_id, copy_id, event_id, copy_kind, is_blocking, memory, bytes, pid, tid, start_ns, dur_ns,
-           launch_start_ns AS call_ns, launch_end_ns - launch_start_ns AS call_dur_ns, launch_ns,
-           sync_ns, sync_dur_ns,
-           (bytes / bytes_per_ns + fixed_ns) / nullif(dur_ns, 0) AS left_share
-    FROM copy LEFT JOIN synced USING (trace_id, copy_id) LEFT JOIN quick USING (trace_id)
+slow AS MATERIALIZED (
+    SELECT *, launch_end_ns - launch_start_ns AS call_ns,
+           concat_ws(', ', 'up to ' || formatReadableDecimalSize(nullif(max(bytes) OVER here, 0)),
+               if(bool_or(memory = 'pageable') OVER here, 'pageable memory', 'the call waits')) AS detail
+    FROM at_place LEFT JOIN synced USING (trace_id, copy_id) LEFT JOIN quick USING (trace_id)
     LEFT JOIN pinned USING (trace_id, device_id, copy_kind)
     WHERE memory = 'pageable' OR copy_kind = 'HtoD' AND (is_blocking OR sync_ns IS NOT NULL)
+    WINDOW here AS (PARTITION BY trace_id, place)
 ),
-place AS (FROM places_of('slow')),
 part AS (
-    SELECT trace_id, copy_id, event_id, 'op' AS target, pid, tid, start_ns, dur_ns, left_share AS factor
+    SELECT trace_id, place, detail, 'op' AS target, copy_id AS event_id, pid, tid, start_ns, dur_ns,
+           (bytes / bytes_per_ns + fixed_ns) / nullif(dur_ns, 0) AS factor
     FROM slow WHERE memory = 'pageable'
     UNION ALL
-    SELECT trace_id, copy_id, event_id, 'host' AS target, pid, tid, call_ns, call_dur_ns,
-           launch_ns / nullif(call_dur_ns, 0)
+    SELECT trace_id, place, detail, 'host', copy_id, pid, tid, launch_start_ns, call_ns,
+           launch_ns / nullif(call_ns, 0)
     FROM slow WHERE copy_kind = 'HtoD'
     UNION ALL
-    SELECT trace_id, copy_id, event_id, 'wait', pid, tid, call_ns, call_dur_ns, 0
+    SELECT trace_id, place, detail, 'wait', copy_id, pid, tid, launch_start_ns, call_ns, 0
     FROM slow WHERE copy_kind = 'HtoD' AND is_blocking
     UNION ALL
-    SELECT trace_id, copy_id, event_id, 'host', pid, tid, sync_ns, sync_dur_ns, 0
+    SELECT trace_id, place, detail, 'host', copy_id, pid, tid, sync_ns, sync_dur_ns, 0
     FROM slow WHERE sync_ns IS NOT NULL
-),
-size AS (
-    SELECT trace_id, place, max(bytes) AS bytes, bool_or(memory = 'pageable') AS is_pageable
-    FROM slow JOIN place USING (trace_id, event_id) GROUP BY ALL
 )
-SELECT c.trace_id, p.place,
-       concat_ws(', ', 'up to ' || formatReadableDecimalSize(nullif(bytes, 0)),
-           if(is_pageable, 'pageable memory', 'the call waits')) AS detail,
-       target, copy_id AS event_id, pid, tid, start_ns, dur_ns, factor
-FROM part AS c JOIN place AS p USING (trace_id, event_id)
-JOIN size AS s ON c.trace_id = s.trace_id AND p.place IS NOT DISTINCT FROM s.place
-WHERE factor < 1
-ORDER BY c.trace_id, p.place, start_ns, target
+FROM part WHERE factor < 1 ORDER BY trace_id, place, start_ns, target

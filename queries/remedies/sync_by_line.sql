@@ -29,36 +29,17 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it.
 -- Those in operators whose result's size depends on values are another remedy's, except in a print.
-WITH named AS (
-    SELECT trace_id, pid, tid, start_ns, end_ns, kind FROM slices
-    WHERE (has(traits, 'data_dependent_size') OR has(traits, 'tensor_text'))
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
-sized AS (FROM named WHERE kind = 'cpu_op'),
-printed AS (FROM named WHERE kind = 'python'),
-waiting AS (
-    SELECT c.*,
-           EXISTS (FROM printed AS p WHERE p.trace_id = c.trace_id AND p.pid = c.pid AND p.tid = c.tid
-               AND c.start_ns BETWEEN p.start_ns AND p.end_ns) AS is_printed
-    FROM waiting_calls() AS c
-),
-call AS (
-    FROM waiting AS c
-    WHERE is_printed OR NOT EXISTS (FROM sized AS s WHERE s.trace_id = c.trace_id AND s.pid = c.pid
-        AND s.tid = c.tid AND c.start_ns BETWEEN s.start_ns AND s.end_ns)
-),
-place AS (FROM places_of('call')),
+WITH waiting AS (FROM reading_calls()),
+call AS (FROM waiting WHERE is_printed OR NOT is_sized),
 -- Operators that copied to the host: the wait in them is for that copy.
 reading AS (
-    SELECT DISTINCT s.trace_id, s.cpu_op_id FROM memcpys AS m
-    JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    SELECT s.trace_id, s.cpu_op_id FROM memcpys AS m JOIN gpu_op_launch AS l USING (trace_id, event_id)
     JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
 )
 SELECT trace_id, place, if(is_printed, 'a tensor is printed', cpu_op) AS detail, 'host' AS target,
        event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM call JOIN place USING (trace_id, event_id)
-WHERE is_printed OR cpu_op IN (SELECT name FROM slice_label WHERE has(traits, 'reads_device'))
-    OR (cpu_op IN (SELECT name FROM slice_label WHERE has(traits, 'copies'))
-        AND (trace_id, cpu_op_id) IN (SELECT (trace_id, cpu_op_id) FROM reading))
+FROM placed('call')
+WHERE is_printed OR has(op_traits, 'reads_device')
+    OR (has(op_traits, 'copies') AND (trace_id, cpu_op_id) IN (SELECT (trace_id, cpu_op_id) FROM reading))
 ORDER BY trace_id, place, start_ns

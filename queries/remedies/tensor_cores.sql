@@ -64,22 +64,12 @@ held AS (
     FROM work AS w JOIN faster AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id
     WHERE peak = 'fp32' AND (w.trace_id, w.device_id, contains(kind, 'convolution')) NOT IN (FROM allowed)
 ),
-kernel AS MATERIALIZED (
-    SELECT h.*, g.start_ns, g.dur_ns
+kernel AS (
+    SELECT h.*, g.start_ns, g.dur_ns, g.dur_ns AS ns, format || ', mostly ' || array_to_string(list_transform(
+               list_filter(shapes_of(dims), lambda each: len(each) > 1)[:2], lambda each: each::VARCHAR
+           ), ' by ') AS told
     FROM held AS h JOIN gpu_ops AS g ON h.trace_id = g.trace_id AND h.gpu_op_id = g.event_id
     WHERE bound = 'math' AND factor < 1
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
-),
-place AS (FROM places_of('kernel')),
-placed AS (
-    SELECT k.*, place, array_to_string(list_transform(
-               list_filter(shapes_of(dims), lambda each: len(each) > 1)[:2], lambda each: each::VARCHAR
-           ), ' by ') AS factors,
-           sum(dur_ns) OVER (PARTITION BY k.trace_id, place, factors) AS ns
-    FROM kernel AS k JOIN place AS p ON k.trace_id = p.trace_id AND k.event_id = p.event_id
 )
-SELECT trace_id, place,
-       arg_max(format || ', mostly ' || factors, ns) OVER (PARTITION BY trace_id, place) AS detail,
-       'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
-FROM placed
-ORDER BY trace_id, place, start_ns
+FROM changed_ops('kernel') ORDER BY trace_id, place, start_ns

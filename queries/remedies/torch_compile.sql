@@ -32,29 +32,16 @@
 -- columns pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
-WITH named AS (
-    SELECT label_id, kind, has(traits, 'module') AS is_module, compiled AS part,
-           has(traits, 'autograd_node') AS is_backward,
-           -- Fused optimizers are another remedy, and collectives and input are no work of a module.
-           has(traits, 'collective_call') OR activity = 'input'
-               OR has(traits, 'apart_from_modules') AS is_apart
-    FROM slice_label WHERE kind IN ('cpu_op', 'annotation', 'python')
+WITH frame AS (
+    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns FROM python_frames
+    WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-frame AS MATERIALIZED (
-    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns
-    FROM slices SEMI JOIN (FROM named WHERE kind = 'python' AND is_module) USING (label_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-),
-root AS MATERIALIZED (FROM outermost('frame')),
-compiled AS (
-    SELECT DISTINCT trace_id FROM slices SEMI JOIN (FROM named WHERE part IS NOT NULL) USING (label_id)
-),
+root AS (FROM outermost('frame')),
 -- The backward pass of a module: autograd's nodes with the sequence number of one of its operators.
-numbered AS MATERIALIZED (
-    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, is_backward,
-           TRY_CAST(args->>'Sequence number' AS BIGINT) AS sequence_number
-    FROM slices JOIN (SELECT label_id, is_backward FROM named WHERE kind = 'cpu_op') USING (label_id)
-    WHERE trace_id IN (SELECT trace_id FROM frame) AND sequence_number IS NOT NULL
+numbered AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, sequence_number,
+           has(traits, 'autograd_node') AS is_backward
+    FROM cpu_ops WHERE trace_id IN (SELECT trace_id FROM frame) AND sequence_number IS NOT NULL
 ),
 forward AS (
     SELECT o.trace_id, sequence_number, any_value(r.name) AS name
@@ -69,49 +56,37 @@ part AS (
     SELECT trace_id, event_id, pid, tid, f.name, start_ns, end_ns
     FROM (FROM numbered WHERE is_backward) JOIN forward AS f USING (trace_id, sequence_number)
     UNION ALL
-    SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns FROM slices
-    SEMI JOIN (FROM named WHERE kind = 'cpu_op') USING (label_id)
+    SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns FROM cpu_ops
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM frame)
         -- Who compiles a part chose it: without modules, the trace does not tell what is left of the model.
-        AND trace_id NOT IN (SELECT trace_id FROM compiled)
+        AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
+            WHERE compiled IS NOT NULL)
 ),
-outer_part AS MATERIALIZED (FROM outermost('part')),
-launched AS MATERIALIZED (
-    SELECT l.trace_id, launch_id, any_value(l.pid) AS pid, any_value(l.tid) AS tid,
-           any_value(launch_start_ns) AS start_ns, any_value(launch_end_ns) AS end_ns,
+outer_part AS (FROM outermost('part')),
+launched AS (
+    SELECT trace_id, launch_id, pid, tid, launch_start_ns AS start_ns, launch_end_ns AS end_ns,
            bool_or(is_graph) AS is_graph
-    FROM gpu_op_launch AS l
-    WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
-    GROUP BY l.trace_id, launch_id
+    FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
 ),
--- What stays as it is: compiled code, graphs, and what does not belong to a module.
+-- What stays as it is: compiled code, graphs, and what is no work of a module: fused optimizers (another
+-- remedy), collectives and input.
 fixed AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    SEMI JOIN (FROM named WHERE part IS NOT NULL OR is_apart) USING (label_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE kind IN ('cpu_op', 'annotation', 'python') AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND (compiled IS NOT NULL OR activity = 'input'
+            OR list_has_any(traits, ['collective_call', 'apart_from_modules']))
     UNION ALL
     SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
 ),
-kept AS MATERIALIZED (FROM outermost('fixed')),
--- A product of fusion: the op that writes the intermediate runs inside the one that reads it.
-pair AS MATERIALIZED (FROM fusable_pair WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-share AS (
-    SELECT trace_id, event_id, least(1, sum(intermediate) / any_value(moved)) AS saved_share FROM (
-        SELECT trace_id, first_op_id AS event_id, intermediate, first_bytes AS moved FROM pair
-        UNION ALL
-        SELECT trace_id, second_op_id, intermediate, second_bytes FROM pair
-    ) GROUP BY ALL
-),
-unit AS MATERIALIZED (
-    SELECT u.* FROM outer_part AS u
-    SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM launched) USING (trace_id, pid, tid)
-    ASOF LEFT JOIN kept AS k
+kept AS (FROM outermost('fixed')),
+unit AS (
+    SELECT u.* FROM outer_part AS u SEMI JOIN launched USING (trace_id, pid, tid) ASOF LEFT JOIN kept AS k
       ON u.trace_id = k.trace_id AND u.pid = k.pid AND u.tid = k.tid AND u.start_ns >= k.start_ns
     WHERE (u.start_ns >= k.end_ns) IS NOT FALSE
 ),
 -- Launches in a unit, outside what stays as it is.
-launch AS MATERIALIZED (
+launch AS (
     SELECT l.*, u.event_id AS unit_id, u.name
     FROM launched AS l ASOF JOIN unit AS u
       ON l.trace_id = u.trace_id AND l.pid = u.pid AND l.tid = u.tid AND l.start_ns >= u.start_ns
@@ -137,12 +112,15 @@ stretch AS (
            c.start_ns AS end_ns
     FROM cut AS c JOIN unit AS u ON c.trace_id = u.trace_id AND c.unit_id = u.event_id
 ),
+-- A product of fusion: the op that writes the intermediate runs inside the one that reads it.
+share AS (
+    SELECT trace_id, event_id, 1 - least(1, sum(intermediate) / any_value(moved)) AS factor,
+           bool_or(is_first) AS vanishes
+    FROM fusable_ops() WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
+),
 fused AS (
-    SELECT l.trace_id, l.name, l.unit_id, l.pid, l.tid, l.start_ns, l.end_ns, o.event_id,
-           g.start_ns AS op_start_ns, g.dur_ns, 1 - saved_share AS factor,
-           (o.trace_id, o.event_id) IN (SELECT (trace_id, first_op_id) FROM pair) AS vanishes
-    FROM share AS s JOIN gpu_op_launch AS o USING (trace_id, event_id)
-    JOIN gpu_ops AS g USING (trace_id, event_id)
+    SELECT l.*, event_id, g.start_ns AS op_start_ns, g.dur_ns, factor, vanishes
+    FROM share JOIN gpu_op_launch AS o USING (trace_id, event_id) JOIN gpu_ops AS g USING (trace_id, event_id)
     JOIN launch AS l ON o.trace_id = l.trace_id AND o.launch_id = l.launch_id
 )
 SELECT trace_id, place, NULL AS detail, 'overhead' AS target, event_id, pid, tid, start_ns,

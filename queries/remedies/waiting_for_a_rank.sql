@@ -36,15 +36,14 @@ WITH met AS (
     WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place,
         type)
 ),
-timed AS (FROM collective WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 waiting AS (
     SELECT t.trace_id, t.event_id, t.pid, t.tid, t.start_ns, t.dur_ns, is_matched,
            CASE WHEN is_matched THEN wire_ns
                 WHEN alike_count >= thresholds().fewest_alike THEN t.dur_ns - wait_ns END AS wire_ns,
            CASE WHEN is_matched THEN 'rank ' || late_rank ELSE type || coalesce(', group ' || group_name, '')
                END AS place
-    FROM timed AS t JOIN met AS m USING (trace_id, event_id)
-    WHERE NOT is_matched OR late_rank <> rank
+    FROM collective AS t JOIN met AS m USING (trace_id, event_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND (NOT is_matched OR late_rank <> rank)
 )
 SELECT trace_id, place,
        CASE WHEN is_matched THEN 'comes last in ' || count(*) OVER (PARTITION BY trace_id, place)

@@ -44,7 +44,7 @@ counted AS (
            bool_or(name = 'aten::_foreach_zero_') OVER (PARTITION BY trace_id, zeroing_id) AS at_once
     FROM outermost('filled')
 ),
-place AS (SELECT trace_id, event_id AS zeroing_id, place FROM places_of('zeroing'))
+place AS (SELECT trace_id, event_id AS zeroing_id, place FROM placed('zeroing'))
 SELECT trace_id, coalesce(place, zeroing) AS place,
        CASE WHEN bool_or(at_once) OVER here THEN 'filled with zeros'
            ELSE 'up to ' || max(fills) OVER here || ' fills a call' END AS detail,

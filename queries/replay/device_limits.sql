@@ -9,24 +9,14 @@
 --     are limited by memory), sibling (the same kernel on the same grid, for about as long, has a roofline),
 --     tokens (the step's name), grid (it fills too little of the device); NULL: nothing does
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
-WITH held AS (
-    SELECT w.trace_id, gpu_op_ids, busy_ns,
+WITH bound AS (
+    SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
            math_roof_ns(flops, p.flop_per_s, peak, is_matrix)::BIGINT AS math_ns,
-           memory_roof_ns(read_bytes + written_bytes, p.memory_bytes_per_s)::BIGINT AS memory_ns
-    FROM (
-        SELECT trace_id, device_id, gpu_op_ids, busy_ns, flops, read_bytes, written_bytes, peak, is_matrix
-        FROM operator_time
-        UNION ALL
-        SELECT trace_id, device_id, gpu_op_ids, busy_ns, flops, read_bytes, written_bytes, peak, is_matrix
-        FROM replayed_work
-    ) AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
-    WHERE w.trace_id = coalesce(getvariable('trace'), w.trace_id)
-),
-bound AS MATERIALIZED (
-    SELECT trace_id, unnest(gpu_op_ids) AS event_id,
+           memory_roof_ns(read_bytes + written_bytes, p.memory_bytes_per_s)::BIGINT AS memory_ns,
            roof_bound(math_ns, memory_ns, busy_ns,
                coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS roof
-    FROM held
+    FROM all_work() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
+    WHERE w.trace_id = coalesce(getvariable('trace'), w.trace_id)
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name, roof,
@@ -41,66 +31,48 @@ op AS MATERIALIZED (
     LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id
     WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
 ),
--- What limits the other launches of a kernel.
-open_name AS (SELECT DISTINCT trace_id, device_id, name FROM op WHERE known_by IS NULL),
+-- With the roof of other launches of the kernel on the same grid, where they agree.
 gridded AS (
-    SELECT op.trace_id, op.event_id, op.device_id, op.name, op.dur_ns, roof, e.args->>'grid' AS grid
-    FROM op SEMI JOIN (
-        SELECT trace_id, device_id, name FROM op SEMI JOIN open_name USING (trace_id, device_id, name)
-        WHERE roof IS NOT NULL
-    ) AS twin USING (trace_id, device_id, name)
+    SELECT op.*, e.args->>'grid' AS grid, TRY_CAST(e.args->>'blocks per SM' AS DOUBLE) AS blocks_per_sm,
+           min(op.dur_ns) FILTER (roof IS NOT NULL) OVER alike AS least_ns,
+           max(op.dur_ns) FILTER (roof IS NOT NULL) OVER alike AS most_ns,
+           CASE WHEN min(roof) OVER alike = max(roof) OVER alike AND grid IS NOT NULL
+                   AND op.dur_ns * thresholds().sibling_ratio >= least_ns
+                   AND op.dur_ns <= most_ns * thresholds().sibling_ratio
+               THEN min(roof) OVER alike END AS sibling_roof
+    FROM op SEMI JOIN (FROM op WHERE known_by IS NULL) AS unknown USING (trace_id, device_id, name)
     JOIN event_row AS e ON op.trace_id = e.trace_id AND op.event_id = e.event_id
+    WINDOW alike AS (PARTITION BY op.trace_id, op.device_id, name, grid)
 ),
-alike AS (
-    SELECT trace_id, device_id, name, grid, any_value(roof) AS roof, min(dur_ns) AS least_ns,
-           max(dur_ns) AS most_ns
-    FROM gridded WHERE roof IS NOT NULL AND grid IS NOT NULL
-    GROUP BY ALL HAVING count(DISTINCT roof) = 1
-),
-sibling AS (
-    SELECT g.trace_id, g.event_id, a.roof
-    FROM gridded AS g JOIN alike AS a USING (trace_id, device_id, name, grid)
-    WHERE g.roof IS NULL AND dur_ns * thresholds().sibling_ratio >= least_ns
-        AND dur_ns <= most_ns * thresholds().sibling_ratio
-),
-other AS MATERIALIZED (FROM op ANTI JOIN sibling USING (trace_id, event_id) WHERE known_by IS NULL),
 server_step AS (
     SELECT trace_id, pid, tid, start_ns, end_ns, prompt_tokens(name) AS prompt,
            prompt + generated_tokens(name) AS tokens
     FROM annotations WHERE side = 'host' AND has(traits, 'server_step')
 ),
--- With few tokens, matrix products take as long as reading the weights. Attention to one token of each
--- request takes as long as reading its cache, unless many heads share that (multi-head latent attention).
-token AS (
-    SELECT o.trace_id, o.event_id
-    FROM other AS o JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    ASOF JOIN server_step AS s
-      ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
-    JOIN device_peaks AS p ON o.trace_id = p.trace_id AND o.device_id = p.device_id
-    WHERE l.launch_start_ns < s.end_ns
-      AND s.tokens <= thresholds().few_tokens_share
-          * coalesce(p.flop_per_s['bf16'], p.flop_per_s['fp16']) / p.memory_bytes_per_s
-      AND (o.class <> 'attention' OR s.prompt = 0 AND NOT o.is_latent)
-),
-small AS (
-    SELECT o.trace_id, o.event_id FROM other AS o
-    JOIN event_row AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
-    WHERE 100 * TRY_CAST(e.args->>'blocks per SM' AS DOUBLE)
-        < coalesce(getvariable('latency_percent'), thresholds().latency_percent)
-),
 found AS (
-    SELECT trace_id, event_id, 'sibling' AS found_by, roof AS found_roof FROM sibling
-    UNION ALL
-    SELECT trace_id, event_id, 'tokens', 'memory' FROM token
-    UNION ALL
-    SELECT trace_id, event_id, 'grid', 'latency' FROM small ANTI JOIN token USING (trace_id, event_id)
+    SELECT g.trace_id, g.event_id, sibling_roof,
+           CASE WHEN sibling_roof IS NOT NULL THEN 'sibling'
+                -- With few tokens, matrix products take as long as reading the weights. Attention to one
+                -- token of each request takes as long as reading its cache, unless many heads share that
+                -- (multi-head latent attention).
+                WHEN l.launch_start_ns < s.end_ns AND s.tokens <= thresholds().few_tokens_share
+                    * coalesce(p.flop_per_s['bf16'], p.flop_per_s['fp16']) / p.memory_bytes_per_s
+                    AND (g.class <> 'attention' OR s.prompt = 0 AND NOT g.is_latent) THEN 'tokens'
+                WHEN 100 * blocks_per_sm
+                    < coalesce(getvariable('latency_percent'), thresholds().latency_percent) THEN 'grid'
+                END AS found_by
+    FROM gridded AS g LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    LEFT JOIN device_peaks AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
+    ASOF LEFT JOIN server_step AS s
+      ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
+    WHERE known_by IS NULL
 )
-SELECT
-    op.trace_id, op.event_id,
-    CASE known_by WHEN 'kind' THEN op.activity::VARCHAR WHEN 'duration' THEN 'latency'
-        WHEN 'class' THEN 'memory-bandwidth'
-        ELSE CASE coalesce(roof, found_roof) WHEN 'memory' THEN 'memory-bandwidth'
-            ELSE coalesce(roof, found_roof, 'math-or-memory') END END AS cause,
-    coalesce(known_by, found_by) AS known_by
+SELECT op.trace_id, op.event_id,
+       CASE coalesce(known_by, found_by) WHEN 'kind' THEN op.activity::VARCHAR
+           WHEN 'duration' THEN 'latency' WHEN 'grid' THEN 'latency'
+           WHEN 'class' THEN 'memory-bandwidth' WHEN 'tokens' THEN 'memory-bandwidth'
+           ELSE CASE coalesce(roof, sibling_roof) WHEN 'memory' THEN 'memory-bandwidth'
+               ELSE coalesce(roof, sibling_roof, 'math-or-memory') END END AS cause,
+       coalesce(known_by, found_by) AS known_by
 FROM op LEFT JOIN found AS f ON op.trace_id = f.trace_id AND op.event_id = f.event_id
 ORDER BY op.trace_id, op.device_id, op.stream, op.start_ns, op.event_id

@@ -4,16 +4,10 @@
 -- columns trace_id, event_id
 -- column saved_share (fraction of its time): of its operator's bytes, by shapes, the intermediates' share
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
-WITH pair AS (FROM fusable_pair WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-side AS (
-    SELECT trace_id, first_op_id AS event_id, name, first AS other, intermediate, first_bytes AS moved
-    FROM pair
-    UNION ALL
-    SELECT trace_id, second_op_id, first, name, intermediate, second_bytes FROM pair
-)
 SELECT trace_id, event_id, least(1, sum(intermediate) / any_value(moved)) AS saved_share
-FROM side
-WHERE lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
+FROM fusable_ops()
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    AND lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
     AND lower(other) GLOB lower(coalesce(getvariable('pattern'), '*'))
 GROUP BY trace_id, event_id
 ORDER BY trace_id, event_id

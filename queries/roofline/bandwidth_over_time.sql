@@ -9,7 +9,7 @@
 -- columns share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 WITH span AS MATERIALIZED (
-    SELECT trace_id, device_id, start_ns AS first_ns, end_ns AS last_ns,
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns AS first_ns, end_ns AS last_ns,
            greatest(1, (end_ns - start_ns) // coalesce(getvariable('bins'), 1000) + 1) AS bin_ns
     FROM windows
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id) AND end_ns > start_ns
@@ -20,25 +20,15 @@ work AS MATERIALIZED (
 ),
 -- An operator of several GPU ops moves its bytes in all of them alike.
 op AS MATERIALIZED (
-    SELECT trace_id, g.device_id, g.start_ns, g.end_ns,
+    SELECT {'trace_id': trace_id, 'device_id': g.device_id} AS key, g.start_ns, g.end_ns,
            moved_bytes / sum(g.end_ns - g.start_ns) OVER (PARTITION BY trace_id, w.event_id, g.device_id)
                AS bytes_per_ns
     FROM work AS w JOIN gpu_ops AS g USING (trace_id) WHERE op_id = g.event_id AND g.end_ns > g.start_ns
 ),
-cut AS (
-    SELECT trace_id, device_id, bytes_per_ns, start_ns, end_ns, first_ns, last_ns, bin_ns,
-           unnest(range((start_ns - first_ns) // bin_ns, (end_ns - 1 - first_ns) // bin_ns + 1)) AS bin
-    FROM op JOIN span USING (trace_id, device_id) WHERE start_ns >= first_ns AND end_ns <= last_ns
-),
 summed AS (
-    SELECT trace_id, device_id, first_ns + bin * bin_ns AS start_ns,
-           least(first_ns + (bin + 1) * bin_ns, last_ns) AS end_ns, sum(ns)::BIGINT AS known_ns,
-           round(sum(ns * bytes_per_ns))::BIGINT AS bytes
-    FROM (
-        SELECT *, least(end_ns, first_ns + (bin + 1) * bin_ns) - greatest(start_ns, first_ns + bin * bin_ns)
-                   AS ns
-        FROM cut
-    ) GROUP BY trace_id, device_id, bin, first_ns, last_ns, bin_ns
+    SELECT key.trace_id AS trace_id, key.device_id AS device_id, from_ns AS start_ns, to_ns AS end_ns,
+           sum(ns)::BIGINT AS known_ns, round(sum(ns * bytes_per_ns))::BIGINT AS bytes
+    FROM interval_bins('op', 'span') GROUP BY ALL
 )
 SELECT s.trace_id, s.device_id, start_ns, end_ns, known_ns, bytes,
        bytes * 1e9 / (end_ns - start_ns) AS bytes_per_s,

@@ -26,19 +26,10 @@
 -- matrix product is held against the vector units' fp32 peak.
 WITH work AS (
     SELECT trace_id, device_id, name, dims, known_from, is_matrix, roof_format(peak, is_matrix) AS format,
-           count(*) AS calls,
-           sum(busy_ns)::BIGINT AS gpu_ns,
-           sum(flops) AS flops, sum(read_bytes + written_bytes)::BIGINT AS moved_bytes,
+           count(*) AS calls, sum(busy_ns)::BIGINT AS gpu_ns, sum(flops) AS flops,
+           sum(read_bytes + written_bytes)::BIGINT AS moved_bytes,
            arg_max(gpu_op_ids[1], busy_ns) AS kernel_id
-    FROM (
-        SELECT trace_id, device_id, name, dims, 'call' AS known_from, is_matrix, peak, busy_ns, flops,
-               read_bytes, written_bytes, gpu_op_ids
-        FROM operator_time
-        UNION ALL
-        SELECT trace_id, device_id, name, dims, 'capture', is_matrix, peak, busy_ns, flops, read_bytes,
-               written_bytes, gpu_op_ids
-        FROM replayed_work
-    )
+    FROM all_work()
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
 ),

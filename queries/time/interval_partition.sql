@@ -26,16 +26,8 @@ late AS (
     SELECT trace_id, device_id, map_from_entries(list((cause::VARCHAR, ns) ORDER BY ns DESC)) AS causes
     FROM part WHERE idle_class = 'host_late' GROUP BY trace_id, device_id
 ),
-counted AS (
-    SELECT a.trace_id, a.device_id, count(*) FILTER (o.kind = 'kernel') AS kernels,
-           count(o.event_id) AS gpu_ops, count(l.event_id) AS linked
-    FROM the_interval AS a LEFT JOIN gpu_ops AS o
-      ON a.trace_id = o.trace_id AND a.device_id = o.device_id AND o.start_ns >= a.start_ns
-        AND o.start_ns < a.end_ns
-    LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    GROUP BY a.trace_id, a.device_id
-)
-SELECT p.* EXCLUDE (kind, name), kernels, gpu_ops, linked, coalesce(causes, MAP {}) AS causes
-FROM partition_of('part') AS p JOIN counted USING (trace_id, device_id)
-LEFT JOIN late USING (trace_id, device_id)
-ORDER BY p.trace_id, p.device_id
+partitioned AS (FROM partition_of('part')),
+counted AS (FROM with_ops('partitioned'))
+SELECT c.* EXCLUDE (kind, name), coalesce(causes, MAP {}) AS causes
+FROM counted AS c LEFT JOIN late USING (trace_id, device_id)
+ORDER BY trace_id, device_id

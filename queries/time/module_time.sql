@@ -18,22 +18,22 @@ WITH frame AS (
     WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 nest AS (FROM nested('frame')),
-tree AS (SELECT n.*, p.name AS parent FROM nest AS n LEFT JOIN frame AS p ON n.trace_id = p.trace_id
-    AND n.parent_id = p.event_id),
-cost AS (SELECT * FROM launched_inside('frame')),
-inner_cost AS (
-    SELECT n.trace_id, n.parent_id AS event_id, sum(c.dur_ns) AS host_ns, sum(c.gpu_ns) AS gpu_ns
-    FROM tree AS n JOIN cost AS c USING (trace_id, event_id) GROUP BY ALL
+launched AS (FROM launched_inside('frame')),
+cost AS (
+    SELECT c.*, n.depth, n.parent_id, p.name AS parent
+    FROM launched AS c JOIN nest AS n USING (trace_id, event_id)
+    LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id
 ),
-forward_op AS (
-    SELECT trace_id, event_id, sequence_number, start_ns FROM cpu_ops
-    WHERE sequence_number IS NOT NULL AND NOT has(traits, 'backward')
-        AND trace_id IN (SELECT trace_id FROM frame)
+inner_cost AS (
+    SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS host_ns, sum(gpu_ns) AS gpu_ns FROM cost
+    GROUP BY ALL
 ),
 forward AS (
     SELECT o.trace_id, o.sequence_number, f.name AS module
-    FROM forward_op AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
+    FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
     LEFT JOIN frame AS f ON s.trace_id = f.trace_id AND s.module_id = f.event_id
+    WHERE sequence_number IS NOT NULL AND NOT has(traits, 'backward')
+        AND o.trace_id IN (SELECT trace_id FROM frame)
     QUALIFY row_number() OVER (PARTITION BY o.trace_id, o.sequence_number ORDER BY o.start_ns DESC) = 1
 ),
 backward_op AS (
@@ -46,13 +46,12 @@ backward AS (
     FROM backward_cost JOIN forward USING (trace_id, sequence_number) GROUP BY ALL
 )
 SELECT
-    c.trace_id, c.name AS module, mode(n.parent ORDER BY n.parent) AS parent, min(n.depth)::BIGINT AS depth,
-    count(*) AS calls,
-    sum(c.dur_ns)::BIGINT AS host_ns,
+    c.trace_id, c.name AS module, mode(parent ORDER BY parent) AS parent, min(depth)::BIGINT AS depth,
+    count(*) AS calls, sum(c.dur_ns)::BIGINT AS host_ns,
     sum(c.dur_ns - coalesce(i.host_ns, 0))::BIGINT AS host_self_ns, sum(c.gpu_ns)::BIGINT AS gpu_ns,
     sum(c.gpu_ns - coalesce(i.gpu_ns, 0))::BIGINT AS gpu_self_ns,
     coalesce(any_value(b.gpu_ns), 0)::BIGINT AS backward_gpu_ns
-FROM cost AS c JOIN tree AS n USING (trace_id, event_id) LEFT JOIN inner_cost AS i USING (trace_id, event_id)
+FROM cost AS c LEFT JOIN inner_cost AS i USING (trace_id, event_id)
 LEFT JOIN backward AS b ON c.trace_id = b.trace_id AND c.name = b.name
 GROUP BY c.trace_id, c.name
 ORDER BY gpu_ns DESC, host_ns DESC, module, trace_id

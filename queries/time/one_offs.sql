@@ -22,85 +22,73 @@
 -- launches), or twice at the same place of the program after the run's first quarter. A trace of one or two
 -- steps has no stretches and no kernels here: it does not tell what each step repeats. A trace of few
 -- launches has captures alone. Copies in a row are weights or a checkpoint; with steps, the step tells.
-WITH span AS MATERIALIZED (
+WITH span AS (
     SELECT trace_id, end_ns - start_ns AS ns FROM windows JOIN main_device USING (trace_id, device_id)
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-step AS MATERIALIZED (
-    SELECT trace_id, start_ns, end_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
+step AS (
+    SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
     FROM steps WHERE trace_id IN (SELECT trace_id FROM span)
 ),
 stepped AS (SELECT trace_id, count(*) AS steps FROM step GROUP BY trace_id),
-call AS MATERIALIZED (
-    SELECT trace_id, pid, tid, min(launch_start_ns) AS start_ns
-    FROM gpu_op_launch WHERE trace_id IN (SELECT trace_id FROM span) GROUP BY trace_id, pid, tid, launch_id
+progress AS (
+    SELECT *, percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done,
+           count(*) OVER (PARTITION BY trace_id) AS calls
+    FROM (SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns AS start_ns FROM gpu_op_launch
+        WHERE trace_id IN (SELECT trace_id FROM span))
 ),
-progress AS MATERIALIZED (
-    SELECT trace_id, start_ns, percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done FROM call
-),
-thread AS MATERIALIZED (
+thread AS (
     SELECT thread, trace_id, pid, tid, start_ns, end_ns, ns FROM host_thread JOIN span USING (trace_id)
-    WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM call)
-        AND trace_id IN (SELECT trace_id FROM call GROUP BY trace_id
-            HAVING count(*) >= thresholds().fewest_calls)
+    WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM progress
+        WHERE calls >= thresholds().fewest_calls)
+),
+segment AS NOT MATERIALIZED (
+    SELECT s.*, trace_id, pid, tid, ns, s.start_ns > t.start_ns AND s.end_ns < t.end_ns AS is_within,
+           host_activity_of(activity_code) AS activity
+    FROM thread_segment AS s JOIN thread AS t USING (thread)
 ),
 -- Stretches.
-long AS MATERIALIZED (
-    SELECT t.trace_id, t.thread, t.pid, t.tid, s.segment, s.event_id, s.start_ns, s.end_ns, s.activity_code,
-           t.ns, host_activity_of(s.activity_code) AS activity
-    FROM thread_segment AS s JOIN thread AS t USING (thread)
-    WHERE s.end_ns - s.start_ns >= thresholds().long_share * t.ns
-        AND s.start_ns > t.start_ns AND s.end_ns < t.end_ns
-        AND host_activity_of(s.activity_code) NOT IN ('sync', 'copy', 'compilation')
+long AS (
+    FROM segment WHERE end_ns - start_ns >= thresholds().long_share * ns AND is_within
+        AND activity NOT IN ('sync', 'copy', 'compilation')
 ),
 usual AS (
     SELECT thread, activity_code, CASE WHEN count(*) < thresholds().fewest_alike THEN 0
                ELSE median(end_ns - start_ns)::BIGINT END AS usual_ns
-    FROM thread_segment
-    WHERE (thread, activity_code) IN (SELECT (thread, activity_code) FROM long) GROUP BY ALL
-),
-beside AS (
-    SELECT l.thread, l.segment, n.segment - l.segment AS side, n.event_id
-    FROM long AS l JOIN thread_segment AS n
-      ON l.thread = n.thread AND n.segment BETWEEN l.segment - 1 AND l.segment + 1
+    FROM thread_segment SEMI JOIN long USING (thread, activity_code) GROUP BY ALL
 ),
 named AS (
-    SELECT b.thread, b.segment, any_value(n.name) FILTER (side = -1) AS before,
-           any_value(n.name) FILTER (side = 0) AS name,
-           any_value(n.kind) FILTER (side = 0) AS slice_kind, any_value(n.call) FILTER (side = 0) AS call,
-           any_value(n.name) FILTER (side = 1) AS after
-    FROM beside AS b JOIN thread USING (thread)
-    LEFT JOIN event_row AS e ON e.trace_id = thread.trace_id AND e.event_id = b.event_id
+    SELECT l.thread, l.segment, any_value(n.name) FILTER (s.segment < l.segment) AS before,
+           any_value(n) FILTER (s.segment = l.segment) AS own,
+           any_value(n.name) FILTER (s.segment > l.segment) AS after
+    FROM long AS l JOIN thread_segment AS s
+      ON l.thread = s.thread AND s.segment BETWEEN l.segment - 1 AND l.segment + 1
+    LEFT JOIN event_row AS e ON l.trace_id = e.trace_id AND s.event_id = e.event_id
     LEFT JOIN slice_label AS n USING (label_id)
-    GROUP BY b.thread, b.segment
+    GROUP BY l.thread, l.segment
 ),
 stretch AS (
-    SELECT l.trace_id, 'stretch' AS kind, l.event_id, l.pid, l.tid, l.start_ns, l.end_ns, l.activity,
-           u.usual_ns, name, l.ns AS span_ns,
-           folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, '')) AS place,
-           CASE WHEN name IS NULL OR slice_kind = 'annotation' THEN place ELSE folded_name(name) END AS alike,
-           l.end_ns - l.start_ns >= thresholds().one_off_ratio * u.usual_ns AS is_far
-    FROM long AS l JOIN usual AS u USING (thread, activity_code) JOIN named USING (thread, segment)
+    SELECT trace_id, 'stretch' AS kind, event_id, pid, tid, start_ns, end_ns, activity, usual_ns,
+           own.name AS name, folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, ''))
+               AS place,
+           CASE WHEN own.name IS NULL OR own.kind = 'annotation' THEN place
+               ELSE folded_name(own.name) END AS alike,
+           end_ns - start_ns >= thresholds().one_off_ratio * usual_ns AS is_far
+    FROM long JOIN usual USING (thread, activity_code) JOIN named USING (thread, segment)
     LEFT JOIN stepped USING (trace_id)
     -- A graph's launch takes longer than a kernel's.
-    WHERE coalesce(call <> 'launch_graph', TRUE)
+    WHERE coalesce(own.call <> 'launch_graph', TRUE)
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
 ),
 -- Ranges.
-ranged AS (
-    SELECT a.trace_id, a.event_id, a.pid, a.tid, a.start_ns, a.end_ns, a.name, folded_name(a.name) AS alike,
-           t.ns AS span_ns
-    FROM annotations AS a JOIN thread AS t USING (trace_id, pid, tid)
-    WHERE a.side = 'host' AND NOT has(a.traits, 'step')
-),
 range AS (
-    SELECT trace_id, 'range' AS kind, event_id, pid, tid, start_ns, end_ns, 'untraced' AS activity,
-           median(end_ns - start_ns) OVER like_it AS usual_ns, name, span_ns, alike, '' AS place
-    FROM ranged
-    WINDOW like_it AS (PARTITION BY trace_id, pid, tid, alike)
-    QUALIFY count(*) OVER like_it >= thresholds().fewest_alike
-        AND end_ns - start_ns >= thresholds().long_share * span_ns
-        AND end_ns - start_ns >= thresholds().one_range_ratio * usual_ns
+    SELECT trace_id, 'range' AS kind, event_id, pid, tid, a.start_ns, a.end_ns, 'untraced' AS activity, name,
+           median(dur_ns) OVER like_it AS usual_ns, folded_name(name) AS alike, '' AS place
+    FROM annotations AS a JOIN thread USING (trace_id, pid, tid)
+    WHERE side = 'host' AND NOT has(traits, 'step')
+    WINDOW like_it AS (PARTITION BY trace_id, pid, tid, folded_name(name))
+    QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= thresholds().long_share * ns
+        AND dur_ns >= thresholds().one_range_ratio * usual_ns
 ),
 -- Captures of graphs, with the calls right after them that make a graph of what was captured.
 captured AS (
@@ -114,16 +102,16 @@ captured AS (
     GROUP BY ALL
 ),
 around AS (
-    SELECT c.trace_id, c.event_id AS capture_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.end_ns
+    SELECT c.event_id AS capture_id, o.trace_id, o.event_id, o.name, o.start_ns, o.end_ns
     FROM captured AS c JOIN cpu_ops AS o
       ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid AND o.start_ns <= c.start_ns
         AND o.end_ns >= c.end_ns
     QUALIFY row_number() OVER (PARTITION BY c.trace_id, c.event_id ORDER BY o.start_ns DESC) = 1
 ),
 without AS (
-    SELECT trace_id, name, median(dur_ns)::BIGINT AS usual_ns FROM cpu_ops
-    WHERE (trace_id, name) IN (SELECT (trace_id, name) FROM around)
-        AND (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM around) GROUP BY ALL
+    SELECT trace_id, name, median(dur_ns)::BIGINT AS usual_ns
+    FROM cpu_ops SEMI JOIN around USING (trace_id, name)
+    WHERE (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM around) GROUP BY ALL
 ),
 capture AS (
     SELECT c.trace_id, 'capture' AS kind, coalesce(w.event_id, c.event_id) AS event_id, c.pid, c.tid,
@@ -134,71 +122,56 @@ capture AS (
 ),
 -- Compilation and loading of code: adjacent stretches of a thread are one.
 compiling AS (
-    SELECT t.trace_id, t.thread, t.pid, t.tid, t.ns, s.segment, s.start_ns, s.end_ns, s.event_id,
-           count(*) FILTER (is_new) OVER (PARTITION BY s.thread ORDER BY s.segment) AS run
+    SELECT *, count(*) FILTER (is_new) OVER (PARTITION BY thread ORDER BY segment) AS run
     FROM (SELECT *,
                  start_ns IS DISTINCT FROM lag(end_ns) OVER (PARTITION BY thread ORDER BY segment) AS is_new
-        FROM thread_segment WHERE host_activity_of(activity_code) = 'compilation'
-            AND thread IN (SELECT thread FROM thread)) AS s JOIN thread AS t USING (thread)
+        FROM segment WHERE activity = 'compilation')
 ),
 compilation AS (
     SELECT trace_id, 'compilation' AS kind, arg_min(event_id, segment) AS event_id, pid, tid,
            min(start_ns) AS start_ns, max(end_ns) AS end_ns, 'compilation' AS activity, 0 AS usual_ns,
-           NULL AS name, any_value(ns) AS span_ns, 'compilation' AS alike, min(segment)::VARCHAR AS place
+           'compilation' AS alike, min(segment)::VARCHAR AS place
     FROM compiling GROUP BY trace_id, thread, pid, tid, run
     HAVING max(end_ns) - min(start_ns) >= thresholds().long_share * any_value(ns)
 ),
 -- Allocation that settles.
-allocating AS (
-    SELECT t.trace_id, 'allocation' AS kind, s.event_id, t.pid, t.tid, s.start_ns, s.end_ns,
-           'allocation' AS activity, 0 AS usual_ns, NULL AS name, t.ns AS span_ns
-    FROM thread_segment AS s JOIN thread AS t USING (thread)
-    WHERE host_activity_of(s.activity_code) = 'allocation'
-),
 allocation AS (
-    SELECT a.* FROM allocating AS a ASOF JOIN progress AS p
+    SELECT a.trace_id, 'allocation' AS kind, a.event_id, a.pid, a.tid, a.start_ns, a.end_ns, activity,
+           0 AS usual_ns
+    FROM (FROM segment WHERE activity = 'allocation') AS a ASOF JOIN progress AS p
       ON a.trace_id = p.trace_id AND a.start_ns >= p.start_ns
     QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().settled_share
-        AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= thresholds().long_share * span_ns
+        AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= thresholds().long_share * ns
 ),
 -- Copies in a row on a thread: no other op is launched between them.
-copying AS (
-    SELECT l.trace_id, l.pid, l.tid, launch_id, launch_start_ns, launch_end_ns, op.name, op.dur_ns,
-           coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE) AS is_copy
-    FROM gpu_op_launch AS l JOIN gpu_ops AS op ON l.trace_id = op.trace_id AND l.event_id = op.event_id
+launched AS (
+    SELECT l.*, op.name, op.dur_ns, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE) AS is_copy,
+           sum(op.dur_ns) OVER (PARTITION BY l.trace_id) AS all_ns,
+           row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY launch_start_ns, l.event_id)
+           - row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid, is_copy
+               ORDER BY launch_start_ns, l.event_id) AS run
+    FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id, pid, tid)
+    JOIN gpu_ops AS op ON l.trace_id = op.trace_id AND l.event_id = op.event_id
     LEFT JOIN memcpys AS m ON l.trace_id = m.trace_id AND l.event_id = m.event_id
-    WHERE (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM thread)
-        AND l.trace_id NOT IN (SELECT trace_id FROM stepped)
-),
-turning AS (
-    SELECT *, is_copy IS DISTINCT FROM lag(is_copy) OVER on_thread AS is_new,
-           sum(dur_ns) OVER (PARTITION BY trace_id) AS all_ns
-    FROM copying WINDOW on_thread AS (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, launch_id)
-),
-numbered AS (
-    SELECT *, sum(CASE WHEN is_new THEN 1 ELSE 0 END) OVER (PARTITION BY trace_id, pid, tid
-        ORDER BY launch_start_ns, launch_id ROWS UNBOUNDED PRECEDING) AS run
-    FROM turning
+    WHERE l.trace_id NOT IN (SELECT trace_id FROM stepped)
 ),
 row_of_copies AS (
     SELECT trace_id, pid, tid, arg_min(launch_id, launch_start_ns) AS event_id,
            min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns, mode(name) AS name
-    FROM numbered WHERE is_copy GROUP BY trace_id, pid, tid, run
+    FROM launched WHERE is_copy GROUP BY trace_id, pid, tid, run
     HAVING count(*) >= thresholds().fewest_copies
         AND sum(dur_ns) >= thresholds().copied_share * any_value(all_ns)
 ),
 copies AS (
-    SELECT c.trace_id, 'copies' AS kind, c.event_id, c.pid, c.tid, c.start_ns, c.end_ns, 'copy' AS activity,
-           0 AS usual_ns, c.name
+    SELECT c.*, 'copies' AS kind, 'copy' AS activity, 0 AS usual_ns
     FROM row_of_copies AS c ASOF JOIN progress AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
     WINDOW alike AS (PARTITION BY c.trace_id, c.name)
     QUALIFY count(*) OVER alike = 1 OR max(p.done) OVER alike < thresholds().early_share
 ),
 -- Communicating kernels.
 op AS (
-    SELECT trace_id, 'op' AS kind, event_id, NULL AS pid, NULL AS tid, start_ns, end_ns,
-           'communication' AS activity, median(dur_ns) OVER like_it AS usual_ns, name, ns AS span_ns,
-           name AS alike, event_id::VARCHAR AS place
+    SELECT trace_id, 'op' AS kind, event_id, start_ns, end_ns, 'communication' AS activity,
+           median(dur_ns) OVER like_it AS usual_ns, name, name AS alike, event_id::VARCHAR AS place
     FROM gpu_ops JOIN span USING (trace_id) LEFT JOIN stepped USING (trace_id)
     WHERE activity = 'communication'
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
@@ -206,31 +179,24 @@ op AS (
     QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= thresholds().long_share * ns
         AND dur_ns >= thresholds().one_off_ratio * usual_ns
 ),
-candidate AS MATERIALIZED (
-    SELECT * REPLACE (coalesce(is_far, TRUE) AS is_far), row_number() OVER () AS number
+candidate AS (
+    SELECT c.* REPLACE (coalesce(is_far, TRUE) AS is_far), coalesce(p.done, 0) AS done, s.number AS step,
+           steps
     FROM (FROM stretch UNION ALL BY NAME FROM range UNION ALL BY NAME FROM compilation
-        UNION ALL BY NAME FROM op)
-),
-reached AS (
-    SELECT c.number, coalesce(p.done, 0) AS done FROM candidate AS c
+        UNION ALL BY NAME FROM op) AS c
+    LEFT JOIN stepped AS n ON c.trace_id = n.trace_id
     ASOF LEFT JOIN progress AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
-),
-in_step AS (
-    SELECT c.number, s.number AS step FROM candidate AS c
-    ASOF JOIN step AS s ON c.trace_id = s.trace_id AND c.start_ns >= s.start_ns
+    ASOF LEFT JOIN step AS s ON c.trace_id = s.trace_id AND c.start_ns >= s.start_ns
 ),
 counted AS (
-    SELECT c.*, steps, done,
-           count(*) OVER at_place AS times_at_place,
-           max(done) OVER at_place AS last_at_place,
+    SELECT *, count(*) OVER at_place AS times_at_place, max(done) OVER at_place AS last_at_place,
            median(end_ns - start_ns) OVER at_place AS usual_at_place_ns,
            list({'start_ns': start_ns, 'dur_ns': end_ns - start_ns}) OVER at_place AS at_place,
            count(DISTINCT step) FILTER (is_far) OVER like_it AS steps_with,
            count(DISTINCT floor(done * 4)) FILTER (is_far) OVER like_it AS quarters_with
-    FROM candidate AS c JOIN reached USING (number) LEFT JOIN in_step USING (number)
-    LEFT JOIN stepped USING (trace_id)
-    WINDOW like_it AS (PARTITION BY c.trace_id, kind, alike),
-           at_place AS (PARTITION BY c.trace_id, kind, alike, place)
+    FROM candidate
+    WINDOW like_it AS (PARTITION BY trace_id, kind, alike),
+           at_place AS (PARTITION BY trace_id, kind, alike, place)
 ),
 once AS (
     SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name FROM counted
@@ -246,11 +212,7 @@ once AS (
         AND end_ns - start_ns >= thresholds().one_range_ratio * usual_at_place_ns
     QUALIFY count(*) OVER (PARTITION BY trace_id, alike, place) = 1
     UNION ALL BY NAME
-    FROM capture
-    UNION ALL BY NAME
-    SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name FROM allocation
-    UNION ALL BY NAME
-    FROM copies
+    (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies)
 )
 SELECT o.trace_id, o.kind, o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
        o.usual_ns::BIGINT AS usual_ns,

@@ -30,8 +30,7 @@ seen AS (
         coalesce(bool_or(call = 'launch_graph'), FALSE) AS no_graphs,
         bool_or(kind = 'counter_range' OR phase = 'C') AS no_counters,
         trace_id IN (SELECT trace_id FROM device_peaks WHERE hardware IS NOT NULL) AS unknown_device,
-        trace_id IN (SELECT a.trace_id FROM jobs AS a
-            JOIN jobs AS b ON a.job = b.job AND a.trace_id <> b.trace_id) AS one_rank
+        trace_id IN (SELECT trace_id FROM jobs QUALIFY count(*) OVER (PARTITION BY job) > 1) AS one_rank
     FROM named GROUP BY trace_id
 ),
 absent AS (SELECT trace_id, code FROM (UNPIVOT seen ON * EXCLUDE trace_id INTO NAME code VALUE is_there)

@@ -41,7 +41,7 @@ WITH launch AS (
            positive(TRY_CAST(args->>'blocks per SM' AS DOUBLE)) AS blocks_per_sm,
            count_of(args, 'est. achieved occupancy %') / 100 AS kineto_occupancy,
            count_of(args->'occupancy', 'activeBlocksPerMultiprocessor') AS kineto_blocks,
-           count(*) AS count, sum(dur_ns)::BIGINT AS total_ns
+           count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, list(event_id) AS kernel_ids
     FROM kernels WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
 ),
@@ -81,5 +81,5 @@ held AS (
 SELECT trace_id, device_id, name, class, grid, block, count, total_ns, blocks, threads, registers,
        shared_bytes, sm_count, resident_blocks, blocks / (sm_count * resident_blocks) AS waves,
        coalesce(least(blocks / sm_count, resident_blocks) * threads / sm_threads, kineto_occupancy)
-           AS occupancy
+           AS occupancy, kernel_ids
 FROM held;

@@ -95,16 +95,17 @@ WITH op AS (
            start_ns, end_ns
     FROM hta_events() WHERE stream <> -1
 ),
-kept_apart AS (SELECT trace_id, kernel_type, (row_number() OVER ())::HUGEINT << 64 AS shift
-    FROM (SELECT DISTINCT trace_id, kernel_type FROM op)),
 -- A new merged interval begins with an interval that starts after all earlier ones have ended.
-reached AS (
-    SELECT *, max(shift + end_ns) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS reach
-    FROM (SELECT * FROM op JOIN kept_apart USING (trace_id, kernel_type) ORDER BY shift, start_ns, event_id)
+opening AS (
+    SELECT *, start_ns > max(end_ns) OVER (PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS opens
+    FROM op
 ),
-opening AS (SELECT *, shift + start_ns > lag(reach) OVER () AS opens FROM reached),
-merged AS (SELECT *, count(*) FILTER (opens) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS place
-    FROM opening)
+merged AS (
+    SELECT *, count(*) FILTER (opens) OVER (PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id
+        ROWS UNBOUNDED PRECEDING) AS place
+    FROM opening
+)
 SELECT trace_id, kernel_type, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM merged
 GROUP BY trace_id, kernel_type, place;
 

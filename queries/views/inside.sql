@@ -71,9 +71,9 @@ SELECT c.trace_id, c.event_id, cpu_op_id, o.name AS cpu_op, python_id, p.name AS
        module_name(m.name) AS module
 FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c
 JOIN host_site USING (trace_id, event_id)
-LEFT JOIN slices AS o ON c.trace_id = o.trace_id AND cpu_op_id = o.event_id
-LEFT JOIN slices AS p ON c.trace_id = p.trace_id AND python_id = p.event_id
-LEFT JOIN slices AS m ON c.trace_id = m.trace_id AND module_id = m.event_id;
+LEFT JOIN event AS o ON c.trace_id = o.trace_id AND cpu_op_id = o.event_id
+LEFT JOIN event AS p ON c.trace_id = p.trace_id AND python_id = p.event_id
+LEFT JOIN event AS m ON c.trace_id = m.trace_id AND module_id = m.event_id;
 
 -- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with where they were
 -- made, and `gpu_idle_ns`: the time for which a device waited because its launching thread was in the call.
@@ -87,12 +87,21 @@ LEFT JOIN idle USING (trace_id, event_id);
 
 -- Calls of the host that wait for a device: synchronizations, and copies that return when they are done.
 CREATE OR REPLACE MACRO waiting_calls() AS TABLE
-SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM (
-    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM syncs WHERE side = 'host'
-    UNION ALL
-    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
-    WHERE activity = 'copy'
-        OR (activity = 'launch'
-            AND (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_launch WHERE is_blocking))
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
+WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND activity IN ('sync', 'copy', 'launch')
+    AND (activity <> 'launch'
+        OR (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_launch WHERE is_blocking));
+
+-- These calls, with whether they are in an operator whose result's size depends on values (`is_sized`), and
+-- in the printing of a tensor (`is_printed`).
+CREATE OR REPLACE MACRO reading_calls() AS TABLE
+WITH call AS (FROM waiting_calls()),
+reading AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns, has(traits, 'tensor_text') AS prints FROM slices
+    WHERE (has(traits, 'tensor_text') OR has(traits, 'data_dependent_size'))
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
 )
-WHERE trace_id = coalesce(getvariable('trace'), trace_id);
+SELECT c.*, coalesce(bool_or(NOT prints), FALSE) AS is_sized, coalesce(bool_or(prints), FALSE) AS is_printed
+FROM call AS c LEFT JOIN reading AS r ON c.trace_id = r.trace_id AND c.pid = r.pid AND c.tid = r.tid
+    AND c.start_ns BETWEEN r.start_ns AND r.end_ns
+GROUP BY ALL;

@@ -72,6 +72,17 @@ named AS (
 )
 SELECT key, start_ns, end_ns, labels FROM stretch JOIN named USING (mask) WHERE end_ns > start_ns;
 
+-- The part of each interval in each bin that it touches: `ns` of the bin from `from_ns` to `to_ns`. Bins of
+-- `bin_ns` cut the time of their key (a relation with key, first_ns, last_ns and bin_ns, by its name).
+CREATE OR REPLACE MACRO interval_bins(intervals, spans) AS TABLE
+SELECT *, first_ns + bin * bin_ns AS from_ns, least(from_ns + bin_ns, last_ns) AS to_ns,
+       least(end_ns, to_ns) - greatest(start_ns, from_ns) AS ns
+FROM (
+    SELECT i.*, s.* EXCLUDE key,
+           unnest(range((start_ns - first_ns) // bin_ns, (end_ns - 1 - first_ns) // bin_ns + 1)) AS bin
+    FROM query_table(intervals) AS i JOIN query_table(spans) AS s USING (key) WHERE end_ns > start_ns
+);
+
 -- How much of each interval (with an `event_id`) the union of others of its key covers: `covered_ns`.
 -- Up to an instant, the union covers what the intervals that began by then cover in all, less what the
 -- longest of them covers later.

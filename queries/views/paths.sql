@@ -39,16 +39,14 @@ moved AS (
     SELECT trace_id, event_id, parent_id FROM outlasting
     QUALIFY row_number() OVER (PARTITION BY trace_id, event_id ORDER BY level DESC) = 1
 ),
-placed AS MATERIALIZED (
-    SELECT s.* REPLACE (CASE WHEN m.event_id IS NULL THEN s.parent_id ELSE m.parent_id END AS parent_id)
-    FROM slice AS s LEFT JOIN moved AS m USING (trace_id, event_id)
-),
 around AS MATERIALIZED (
-    SELECT s.*, CASE WHEN by_thread THEN hash(s.trace_id, s.tid) ELSE hash(0) END AS thread_node,
+    SELECT s.* REPLACE (p.event_id AS parent_id),
+           CASE WHEN by_thread THEN hash(s.trace_id, s.tid) ELSE hash(0) END AS thread_node,
            CASE WHEN by_thread THEN concat('thread ', s.tid) ELSE 'all threads' END AS thread_name,
            p.event_id IS NULL AS is_outer
-    FROM placed AS s LEFT JOIN (SELECT trace_id, event_id FROM slice) AS p
-        ON s.trace_id = p.trace_id AND s.parent_id = p.event_id
+    FROM slice AS s LEFT JOIN moved AS m ON s.trace_id = m.trace_id AND s.event_id = m.event_id
+    LEFT JOIN slice AS p ON s.trace_id = p.trace_id
+        AND CASE WHEN m.event_id IS NULL THEN s.parent_id ELSE m.parent_id END = p.event_id
 ),
 path AS (
     SELECT trace_id, event_id, hash(thread_node, name) AS node, thread_node AS parent, 1 AS depth

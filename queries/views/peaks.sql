@@ -1,7 +1,5 @@
--- Each device that executed work, with its peaks: the first entry of `hardware` whose pattern matches the
--- device's name; NULL if no pattern matches. A device that the trace does not list (HIP_VISIBLE_DEVICES
--- renumbers devices) takes the name of the listed devices if they all have the same one. A device without a
--- name (as some versions of ROCm list it) is called by its properties: "compute 9.4, 304 units, 192 GiB".
+-- A device without a name (as some versions of ROCm list it) is called by its properties: "compute 9.4, 304
+-- units, 192 GiB".
 CREATE OR REPLACE MACRO device_model(name, compute_capability, sm_count, memory_bytes) AS coalesce(
     nullif(name, ''),
     'compute ' || compute_capability || ', ' || sm_count || ' units, '

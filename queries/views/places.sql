@@ -1,14 +1,34 @@
 -- Where in the program the events of a trace come from, in a few words: for remedies.
 
--- The place of each of these events of the host (a relation with trace_id and event_id, by its name): the
--- innermost line of the program that it is or is inside; where stacks were not recorded, the module, else the
--- outermost operator. And the innermost operator, with its id.
+-- The rows of a relation of events of the host (with trace_id and event_id, by its name), each with its
+-- place: the innermost line of the program that it is or is inside; where stacks were not recorded, the
+-- module, else the outermost operator. And the innermost operator, with its id and traits, and the ids of
+-- the innermost frame and module.
+CREATE OR REPLACE MACRO placed(events) AS TABLE
+SELECT e.*, o.name AS cpu_op, cpu_op_id, o.traits AS op_traits, python_id, module_id,
+       CASE WHEN line_id IS NULL AND module_id IS NOT NULL THEN module_name(p.name) ELSE p.name END AS place
+FROM query_table(events) AS e LEFT JOIN host_site AS s ON e.trace_id = s.trace_id AND e.event_id = s.event_id
+LEFT JOIN event_row AS i
+  ON e.trace_id = i.trace_id AND coalesce(line_id, module_id, outer_op_id) = i.event_id
+LEFT JOIN slice_label AS p ON i.label_id = p.label_id
+LEFT JOIN event_row AS c ON e.trace_id = c.trace_id AND cpu_op_id = c.event_id
+LEFT JOIN slice_label AS o ON c.label_id = o.label_id;
+
+-- The same, once for each event, without the relation's other columns.
 CREATE OR REPLACE MACRO places_of(events) AS TABLE
-SELECT e.trace_id, e.event_id,
-       CASE WHEN line_id IS NULL AND module_id IS NOT NULL THEN module_name(p.name) ELSE p.name END AS place,
-       o.name AS cpu_op, cpu_op_id
-FROM (SELECT DISTINCT trace_id, event_id FROM query_table(events)) AS e
-LEFT JOIN host_site USING (trace_id, event_id)
-LEFT JOIN slices AS p
-  ON e.trace_id = p.trace_id AND coalesce(line_id, module_id, outer_op_id) = p.event_id
-LEFT JOIN slices AS o ON e.trace_id = o.trace_id AND cpu_op_id = o.event_id;
+WITH known AS (SELECT DISTINCT trace_id, event_id FROM query_table(events))
+SELECT trace_id, event_id, place, cpu_op, cpu_op_id FROM placed('known');
+
+-- Rows of a relation (with trace_id, place, told and ns, by its name) with `detail`: of what is told at their
+-- place, that which takes most time (ns).
+CREATE OR REPLACE MACRO detailed(rows) AS TABLE
+SELECT *, arg_max(told, told_ns) OVER (PARTITION BY trace_id, place) AS detail
+FROM (SELECT *, sum(ns) OVER (PARTITION BY trace_id, place, told) AS told_ns FROM query_table(rows));
+
+-- The rows of a remedy that changes GPU ops: those of a relation (with trace_id, event_id, gpu_op_id,
+-- start_ns, dur_ns, factor, told and ns, by its name), where event_id is the launch or the operator, or NULL.
+CREATE OR REPLACE MACRO changed_ops(ops) AS TABLE
+WITH at_place AS (FROM placed(ops))
+SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
+       dur_ns, factor
+FROM detailed('at_place');

@@ -19,19 +19,16 @@ QUALIFY kind = 'gpu_active'
 -- The figures of each run, taken from its median step if it has steps.
 CREATE OR REPLACE MACRO run_figures() AS TABLE
 WITH chosen AS (
-    SELECT * FROM run_windows
+    SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTITION BY trace_id)
+               AS active_ns
+    FROM run_windows
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1
-),
-part AS (
-    SELECT p.* FROM chosen
-    JOIN window_partition AS p USING (trace_id, device_id, kind, name, start_ns, end_ns)
 ),
 ops AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
            sum_where(dur_ns, kind = 'kernel') AS kernel_ns
     FROM gpu_ops GROUP BY trace_id
 ),
-active AS (SELECT trace_id, end_ns - start_ns AS active_ns FROM run_windows WHERE kind = 'gpu_active'),
 linked AS (SELECT trace_id, count(DISTINCT launch_id) AS launches FROM gpu_op_launch GROUP BY trace_id),
 host AS (SELECT trace_id, count(*) AS operators FROM slices WHERE kind = 'cpu_op' GROUP BY trace_id),
 thread AS (
@@ -40,15 +37,13 @@ thread AS (
     FROM host_segment GROUP BY trace_id
 ),
 copies AS (SELECT trace_id, sum(bytes)::BIGINT AS copied_bytes FROM memcpys GROUP BY trace_id)
-SELECT
-    trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns,
-    active_ns, kernels, kernel_ns,
-    coalesce(launches, 0) AS launches, coalesce(operators, 0) AS operators,
-    coalesce(dispatch_ns, 0) AS dispatch_ns,
-    coalesce(sync_ns, 0) AS sync_ns,
-    coalesce(copied_bytes, 0) AS copied_bytes
-FROM part JOIN ops USING (trace_id) JOIN active USING (trace_id) JOIN run_steps USING (trace_id)
-LEFT JOIN linked USING (trace_id)
+SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns,
+       host_late_ns, active_ns, kernels, kernel_ns, coalesce(launches, 0) AS launches,
+       coalesce(operators, 0) AS operators,
+       coalesce(dispatch_ns, 0) AS dispatch_ns, coalesce(sync_ns, 0) AS sync_ns,
+       coalesce(copied_bytes, 0) AS copied_bytes
+FROM chosen JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
+JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
 
 -- Two runs, by their trace_ids; both may be the same run.
@@ -59,11 +54,9 @@ JOIN run_steps AS r USING (trace_id);
 -- The windows of two runs that can be compared: the median steps where both have steps, else the GPU-active
 -- spans.
 CREATE OR REPLACE MACRO compared_windows(a, b) AS TABLE
-WITH both_sides AS (SELECT side, w.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id)
-    JOIN run_windows AS w USING (trace_id))
-SELECT * FROM both_sides
-WHERE kind = (SELECT CASE WHEN count(*) = 2 THEN 'step' ELSE 'gpu_active' END FROM both_sides
-    WHERE kind = 'step');
+SELECT side, w.*
+FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id) JOIN run_windows AS w USING (trace_id)
+QUALIFY kind = if(count(*) FILTER (kind = 'step') OVER () = 2, 'step', 'gpu_active');
 
 -- A figure of side `which` from rows of both sides; 0 if that side has no row.
 CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);

@@ -307,3 +307,23 @@ SELECT name, dims, types, concrete, type, is_matrix, flops::DOUBLE AS flops,
        TRY_CAST(read AS BIGINT) AS read_bytes,
        TRY_CAST(written AS BIGINT) AS written_bytes
 FROM work WHERE isfinite(flops::DOUBLE);
+
+-- The GPU ops of operators that could be fused, once for each intermediate: the operator's name and that of
+-- the other one, the intermediate's bytes, and those that the operator moves in all.
+CREATE OR REPLACE MACRO fusable_ops() AS TABLE
+SELECT trace_id, first_op_id AS event_id, first AS name, name AS other, intermediate, first_bytes AS moved,
+       TRUE AS is_first
+FROM fusable_pair
+UNION ALL
+SELECT trace_id, second_op_id, name, first, intermediate, second_bytes, FALSE FROM fusable_pair;
+
+-- The work of devices: of operators that the host called, and of those that replays of graphs ran (known from
+-- their capture).
+CREATE OR REPLACE MACRO all_work() AS TABLE
+SELECT trace_id, device_id, name, dims, 'call' AS known_from, is_matrix, peak, flops, read_bytes,
+       written_bytes, gpu_op_ids, busy_ns
+FROM operator_time
+UNION ALL
+SELECT trace_id, device_id, name, dims, 'capture', is_matrix, peak, flops, read_bytes, written_bytes,
+       gpu_op_ids, busy_ns
+FROM replayed_work;
