@@ -42,7 +42,7 @@ launched AS (
            ntile(4) OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS quarter
     FROM gpu_op_launch SEMI JOIN named USING (trace_id, pid, tid)
 ),
-apart AS (FROM apart_from_captures('named')),
+apart AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
 freed AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters
     FROM apart AS n ASOF JOIN launched AS l ON n.trace_id = l.trace_id AND n.pid = l.pid AND n.tid = l.tid

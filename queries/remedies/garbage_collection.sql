@@ -38,7 +38,7 @@ WITH named AS (
     WHERE kind = 'python' AND name IN ('Python GC', '<built-in function collect>')
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-apart AS (FROM apart_from_captures('named')),
+apart AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
 collection AS (FROM outermost('apart')),
 called AS (SELECT * REPLACE (CASE WHEN name <> 'Python GC' THEN place END AS place) FROM placed('collection'))
 SELECT trace_id, place,

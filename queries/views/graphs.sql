@@ -16,12 +16,12 @@ FROM recorded AS r
 WHERE NOT EXISTS (SELECT 1 FROM gpu_op_launch AS l
                   WHERE l.trace_id = r.trace_id AND l.launch_id = r.event_id);
 
--- The slices of a relation (with trace_id, pid and start_ns, by its name) that are not next to a capture.
-CREATE OR REPLACE MACRO apart_from_captures(host_slices) AS TABLE
+-- The slices of a relation (with trace_id, pid and start_ns, by its name) that begin further than this from any
+-- capture of their process.
+CREATE OR REPLACE MACRO apart_from_captures(host_slices, by_ns) AS TABLE
 SELECT s.* FROM query_table(host_slices) AS s ANTI JOIN graph_captures AS c
   ON s.trace_id = c.trace_id AND s.pid = c.pid
-    AND s.start_ns BETWEEN c.start_ns - thresholds().after_capture_ns
-        AND c.end_ns + thresholds().after_capture_ns;
+    AND s.start_ns BETWEEN c.start_ns - by_ns AND c.end_ns + by_ns;
 
 -- Launches that a graph could replay, of runs that capture none: one that does has chosen what to leave out.
 CREATE OR REPLACE MACRO capturable_launches() AS TABLE
