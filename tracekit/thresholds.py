@@ -196,7 +196,7 @@ class Thresholds:
     copied_share: float = _asked(
         0.1, "if they take this share of the device's time, in a trace without steps"
     )
-    after_capture_ns: int = _stored(
+    after_capture_ns: int = _asked(
         20_000_000, "calls on graphs this soon after a capture's end belong to the capture"
     )
     slow_launch_ns: int = _asked(50_000, "a launch call this long is slow", _HTA)
