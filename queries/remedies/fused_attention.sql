@@ -84,7 +84,7 @@ priced AS (
     FROM part
 ),
 op AS (
-    SELECT p.*, g.start_ns, g.dur_ns, g.dur_ns AS ns
+    SELECT p.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns
     FROM priced AS p JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
     WHERE factor < 1
 )

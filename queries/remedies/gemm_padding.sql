@@ -67,7 +67,7 @@ near AS (
     FROM compared WHERE ratio <= thresholds().near_size GROUP BY ALL
 ),
 priced AS (
-    SELECT p.trace_id, p.event_id, gpu_op_id, start_ns, dur_ns,
+    SELECT p.trace_id, p.event_id, 'op' AS target, gpu_op_id, start_ns, dur_ns,
            a::VARCHAR || ' by ' || b::VARCHAR || ', to multiples of ' || unit AS told,
            2 * p.batch * m_padded * k_padded * n_padded / flop_per_ns / dur_ns AS factor,
            dur_ns * (1 - factor) AS ns

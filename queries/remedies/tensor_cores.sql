@@ -65,7 +65,8 @@ held AS (
     WHERE peak = 'fp32' AND (w.trace_id, w.device_id, contains(kind, 'convolution')) NOT IN (FROM allowed)
 ),
 kernel AS (
-    SELECT h.*, g.start_ns, g.dur_ns, g.dur_ns AS ns, format || ', mostly ' || array_to_string(list_transform(
+    SELECT h.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns,
+           format || ', mostly ' || array_to_string(list_transform(
                list_filter(shapes_of(dims), lambda each: len(each) > 1)[:2], lambda each: each::VARCHAR
            ), ' by ') AS told
     FROM held AS h JOIN gpu_ops AS g ON h.trace_id = g.trace_id AND h.gpu_op_id = g.event_id

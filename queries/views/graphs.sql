@@ -16,8 +16,8 @@ FROM recorded AS r
 WHERE NOT EXISTS (SELECT 1 FROM gpu_op_launch AS l
                   WHERE l.trace_id = r.trace_id AND l.launch_id = r.event_id);
 
--- The slices of a relation (with trace_id, pid and start_ns, by its name) that begin further than this from any
--- capture of their process.
+-- The slices of a relation (with trace_id, pid and start_ns, by its name) that begin further than this from
+-- any capture of their process.
 CREATE OR REPLACE MACRO apart_from_captures(host_slices, by_ns) AS TABLE
 SELECT s.* FROM query_table(host_slices) AS s ANTI JOIN graph_captures AS c
   ON s.trace_id = c.trace_id AND s.pid = c.pid

@@ -25,10 +25,10 @@ CREATE OR REPLACE MACRO detailed(rows) AS TABLE
 SELECT *, arg_max(told, told_ns) OVER (PARTITION BY trace_id, place) AS detail
 FROM (SELECT *, sum(ns) OVER (PARTITION BY trace_id, place, told) AS told_ns FROM query_table(rows));
 
--- The rows of a remedy that changes GPU ops: those of a relation (with trace_id, event_id, gpu_op_id,
+-- The rows of a remedy that changes GPU ops: those of a relation (with trace_id, event_id, target, gpu_op_id,
 -- start_ns, dur_ns, factor, told and ns, by its name), where event_id is the launch or the operator, or NULL.
 CREATE OR REPLACE MACRO changed_ops(ops) AS TABLE
 WITH at_place AS (FROM placed(ops))
-SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
-       dur_ns, factor
+SELECT trace_id, place, detail, target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns,
+       factor
 FROM detailed('at_place');
