@@ -191,7 +191,8 @@ candidate AS (
 counted AS (
     SELECT *, count(*) OVER at_place AS times_at_place, max(done) OVER at_place AS last_at_place,
            median(end_ns - start_ns) OVER at_place AS usual_at_place_ns,
-           list({'start_ns': start_ns, 'dur_ns': end_ns - start_ns}) OVER at_place AS at_place,
+           list({'start_ns': start_ns, 'dur_ns': end_ns - start_ns} ORDER BY start_ns) OVER at_place
+               AS at_place,
            count(DISTINCT step) FILTER (is_far) OVER like_it AS steps_with,
            count(DISTINCT floor(done * 4)) FILTER (is_far) OVER like_it AS quarters_with
     FROM candidate
