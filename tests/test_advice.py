@@ -12,7 +12,7 @@ A100 = "NVIDIA A100-SXM4-80GB"
 
 
 def step_for(bottleneck, graph_share=0.0, compiled_share=None):
-    given = Launch(100, 6000, 9000, 1, 10_000, graph_share, compiled_share)
+    given = Launch(100, 6000, 9000, 6000, 5000, 1, 10_000, graph_share, compiled_share)
     return next_step(bottleneck, given, Thresholds())
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +13,13 @@ from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
+from tracekit.advice.model import FixList, Together
 from tracekit.replay.changes import Remedies
+from tracekit.reporters.advise import _bound_then
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import list_notes
 from tracekit.verdict.analyze import examined
+from tracekit.verdict.model import Verdict
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000
@@ -134,6 +140,28 @@ def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told
     printed = run("advise", path.name).stdout
     assert "no other change adds enough to it" in printed
     assert "Then the run is compute-bound" in printed
+
+
+@pytest.mark.parametrize(
+    ("path", "device", "said"),
+    [
+        ({"math": 0.6, "latency": 0.4}, 0.3, "compute-bound (halving the device's work would gain"),
+        ({"math": 0.6, "latency": 0.4}, 0.01, "neither side bounds the run"),
+        ({"unknown": 0.9, "math": 0.1}, 0.01, "does not explain 90.0 % of its critical path"),
+    ],
+)
+def test_what_bounds_the_run_after_the_changes_is_told_only_where_it_is_known(path, device, said):
+    together = Together(10 * US, 0.1, [], [], path, 0.0, device)
+    assert said in _bound_then(together)
+
+
+def test_a_share_of_the_peak_of_next_to_none_of_the_work_is_not_told():
+    limits, verdict = Thresholds(), Verdict("compute-bound", "math", "high", {}, [], [], 0.4, [])
+    empty = FixList("t", "the span", 1000, "math", [], None, [], [])
+    for counted, notes in ((0.002, 1), (0.8, 2)):
+        row = {"share_of_peak": 0.3, "share_counted": counted}
+        database = SimpleNamespace(ask=lambda *_, row=row, **__: [row])
+        assert len(list_notes(empty, verdict, database, 1, limits)) == notes
 
 
 def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(

@@ -8,7 +8,7 @@ import pytest
 
 import tracekit
 from tests.answers import committed
-from tests.atoms import MS, US, BlockingCopy, Call, Launch, Op, Sync, Work, operator, step
+from tests.atoms import MS, US, BlockingCopy, Call, Launch, Op, Sync, Work, line, operator, step
 from tests.bench.advice import advised, first_cells
 from tests.bench.confidence import expected
 from tests.planted import is_right, planted
@@ -92,6 +92,13 @@ def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(ma
     assert analysis.causal.gains.removed["allocation"] < 0.01
     # It takes longer than all the rest: what is advised first is to warm up.
     assert [each.once for each in analysis.advice][:1] == [True]
+
+
+def test_a_built_in_function_is_no_place_of_the_program_to_warm_up(tmp_path):
+    once = [line("<built-in function mkdir>", Work(200 * MS))]
+    analysis = analyzed(tmp_path, loop(once=once))
+    assert [each.name for each in analysis.one_offs] == ["<built-in function mkdir>"]
+    assert (analysis.advice[0].remedy, analysis.advice[0].where) == ("warm-up", None)
 
 
 def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):

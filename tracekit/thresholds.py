@@ -95,7 +95,7 @@ class Thresholds:
         0.01, "recorded slices that cover less of a CPU-only window than this leave it unexplained"
     )
     shaped_work_share: float = _limit(
-        0.25, "on a CPU, memory is the limit only if shapes tell it for this share of the work"
+        0.25, "shapes tell what limits the work, or how near it is to a peak, from this share on"
     )
     launch_floor_ns: int = _asked(8_000, "a launch reaches an idle device within this time", _SKIP)
     launch_latency_ns: int = _limit(

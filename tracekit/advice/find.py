@@ -162,7 +162,7 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
                 remedy=remedy.name,
                 title=remedy.title,
                 cause=longest.cause,
-                where=longest.name,
+                where=_place_of(longest),
                 detail=None,
                 count=len(mine),
                 saves_ns=saves_ns,
@@ -175,6 +175,11 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
             )
         )
     return sorted(found, key=lambda each: -each.saves_ns)
+
+
+def _place_of(event: OneOff) -> str | None:
+    """Its name, where that tells a place of the program: a built-in function's does not."""
+    return None if event.name and event.name.startswith("<built-in ") else event.name
 
 
 def _answers(remedy: Remedy, event: OneOff) -> bool:

@@ -13,6 +13,7 @@ from tracekit.advice.catalogue import Remedy
 from tracekit.advice.model import Advice, FixList, Together
 from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, percent, printable
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import weigh
 
 SHOWN = 10
@@ -123,13 +124,27 @@ def _together(out: Console, together: Together) -> None:
     out.print(added)
     if not together.bound_by:
         return
+    out.print(_bound_then(together))
+
+
+def _bound_then(together: Together) -> str:
+    """What bounds the run after the changes."""
+    thresholds = Thresholds()
+    if (unknown := together.bound_by.get("unknown", 0.0)) >= thresholds.unknown_share:
+        return (
+            "What bounds the run then is not known: the trace does not explain "
+            f"{percent(unknown)} of its critical path."
+        )
     cause, part = max(together.bound_by.items(), key=lambda item: item[1])
     bound = weigh(together.host_gain, together.device_gain)
     gain = bound.host if bound.side == "host" else bound.device
-    out.print(
-        f"Then the run is {bound.regime} (halving the {bound.side}'s work would gain "
-        f"{percent(gain)}), and {percent(part)} of its critical path is {cause}."
+    said = (
+        f"the run is {bound.regime} (halving the {bound.side}'s work would gain {percent(gain)})"
+        if gain >= thresholds.small_gain
+        else "neither side bounds the run (halving the work of either would gain less than "
+        f"{thresholds.small_gain:.0%})"
     )
+    return f"Then {said}, and {percent(part)} of its critical path is {cause}."
 
 
 def conditions(out: Console, advice: Sequence[Advice]) -> None:

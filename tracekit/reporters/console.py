@@ -12,7 +12,7 @@ from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.page import clipped, console, section
 from tracekit.reporters.parts import devices_of, parts_of
-from tracekit.text import duration, printable, share, size
+from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Period
 from tracekit.verdict.steady import hardly_longer
@@ -114,8 +114,8 @@ def _windows(out: Console, analysis: Analysis) -> None:
             table.add_row(
                 clipped(period.window.name, 32),
                 duration(gains.window_ns),
-                share(gains.host, 1),
-                share(gains.device, 1),
+                percent(max(gains.host, 0.0)),
+                percent(max(gains.device, 0.0)),
                 *_judged(period),
             )
         out.print(table)
@@ -163,8 +163,8 @@ def _phases(out: Console, analysis: Analysis) -> None:
         table.add_row(
             clipped(phase.name, 50),
             duration(phase.window_ns),
-            share(phase.host_gain, 1),
-            share(phase.device_gain, 1),
+            percent(max(phase.host_gain, 0.0)),
+            percent(max(phase.device_gain, 0.0)),
         )
     out.print(table)
     if len(longest) > 5:

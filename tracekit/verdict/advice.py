@@ -103,7 +103,9 @@ def fix_list(
     return replace(found, trace=trace.path)
 
 
-def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int) -> list[str]:
+def list_notes(
+    fixes: FixList, verdict: Verdict, database: Reader, trace_id: int, thresholds: Thresholds
+) -> list[str]:
     """How the fix list and the bottleneck go together; of an empty list, what is left."""
     recurring = [each for each in fixes.advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
@@ -111,7 +113,7 @@ def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int
     if not recurring:
         return [
             "No remedy that tracekit knows would save 1 % of the window or more.",
-            *_reached(database, trace_id),
+            *_reached(database, trace_id, thresholds),
         ]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first = recurring[0]
@@ -129,10 +131,11 @@ def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int
     ]
 
 
-def _reached(database: Reader, trace_id: int) -> list[str]:
-    """How near the device is to its peak in matrix products, if the trace tells."""
+def _reached(database: Reader, trace_id: int, thresholds: Thresholds) -> list[str]:
+    """How near the device is to its peak in matrix products, if enough of its work tells."""
     rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
-    known = [row for row in rows if row["share_of_peak"] and row["share_counted"]]
+    least = thresholds.shaped_work_share
+    known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
     if not known:
         return []
     row = known[0]

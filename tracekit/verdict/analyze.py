@@ -219,7 +219,7 @@ def _examination(
     beside = Beside(one_offs, steps, windows, repetition)
     verdict = judge(main, trace.health, causal, thresholds, beside, reason)
     if fixes:
-        notes = list_notes(fixes, verdict, database, trace_id)
+        notes = list_notes(fixes, verdict, database, trace_id, thresholds)
         fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
     analysis = Analysis(
         trace=trace,

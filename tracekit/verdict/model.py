@@ -113,6 +113,8 @@ class Launch:
     """Launches."""
     delay_p50_ns: int
     delay_p90_ns: int
+    first_delay_p50_ns: int
+    launch_call_p50_ns: int
     queue_depth_p50: int
     dispatch_per_launch_ns: int | None
     graph_share: float = 0.0
