@@ -42,7 +42,14 @@ NEXT = {
     "the longest gaps.",
 }
 
-# The same for runs whose GPU ops mostly run in CUDA graphs already.
+# The same for a run whose shapes are recorded already.
+_SHAPED = {
+    "math-or-memory": "Faster kernels pay off here. The recorded shapes do not tell whether they "
+    "need less arithmetic or fewer bytes: profile the longest (`tracekit query top_kernels`) with "
+    "the device's kernel profiler, such as Nsight Compute.",
+}
+
+# For runs whose GPU ops mostly run in CUDA graphs already.
 _CAPTURED = {
     "launch": "Most GPU ops run in CUDA graphs already: capture what is launched outside them, "
     "or replay larger graphs.",
@@ -69,14 +76,26 @@ def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
     return launch is not None and launch.graph_share > thresholds.most_share
 
 
-def next_step(bottleneck: str, launch: Launch | None, thresholds: Thresholds) -> str:
+def next_step(
+    bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
+) -> str:
     """What to try next, without what the run does already."""
+    if shaped and bottleneck in _SHAPED:
+        return _SHAPED[bottleneck]
     if is_captured(launch, thresholds) and bottleneck in _CAPTURED:
         return _CAPTURED[bottleneck]
     compiled = launch.compiled_share if launch is not None else None
     if compiled is not None and compiled > thresholds.most_share and bottleneck in _COMPILED:
         return _COMPILED[bottleneck]
     return NEXT[bottleneck]
+
+
+def are_shapes_recorded(database: Reader, trace_id: int) -> bool:
+    """Whether operators have shapes, or would have them: some operators take no tensors."""
+    flags = database.rows_of_trace("SELECT trace_id, record_shapes FROM trace", trace_id)
+    if any(flag for (flag,) in flags):
+        return True
+    return all(row["code"] != "no_shapes" for row in database.ask("missing", trace=trace_id))
 
 
 def replayed_host(replay: Callable[[], Replay | None]) -> WindowGains | None:

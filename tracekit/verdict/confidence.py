@@ -55,7 +55,7 @@ def doubted(
     if causal is not None:
         doubts += _causal_doubts(verdict, facts, causal, thresholds)
     if facts.gpu is None and facts.host is not None:
-        doubts += _host_doubts(verdict, facts.host)
+        doubts += _host_doubts(verdict, facts.host, shaped=beside.shaped)
     # They come last: the caveats tell of them as well.
     for finding in health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
@@ -117,7 +117,7 @@ def _causal_doubts(
     return doubts
 
 
-def _host_doubts(verdict: Verdict, host: HostThread) -> list[str]:
+def _host_doubts(verdict: Verdict, host: HostThread, *, shaped: bool) -> list[str]:
     """Sentences for what makes the bottleneck of a trace without GPU ops doubtful."""
     if verdict.bottleneck not in ("math", "memory-bandwidth"):
         return []
@@ -125,7 +125,8 @@ def _host_doubts(verdict: Verdict, host: HostThread) -> list[str]:
     unknown = host.compute_ns - known
     if abs(host.math_ns - host.memory_ns) > unknown:
         return []
+    how = "" if shaped else " (record_shapes=True)"
     return [
         f"Recorded shapes tell math from memory for only {share(known, host.compute_ns)} of the "
-        "compute operators' time: the limit could be the other (record_shapes=True)."
+        f"compute operators' time: the limit could be the other{how}."
     ]

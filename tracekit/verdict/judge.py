@@ -35,6 +35,7 @@ from tracekit.verdict.regime import (
 )
 from tracekit.verdict.steady import named_window, steady_sentences, step_sentences, window_sentences
 
+_WHOLE_FILE = "Get the whole file: its end is missing, and the GPU's events may have stood there."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_DEVICE = (
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
@@ -66,6 +67,8 @@ def judge(
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
+    if facts.gpu is None and any(finding.code == "truncated" for finding in health):
+        verdict.try_next.insert(0, _WHOLE_FILE)
     if facts.window.kind != "step":
         verdict.why.extend(step_sentences(beside.steps, verdict.regime, thresholds))
     verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows, thresholds))
@@ -129,7 +132,7 @@ def _judge_gpu(
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
-    advice = [next_step(bottleneck, facts.launch, thresholds)]
+    advice = [next_step(bottleneck, facts.launch, thresholds, shaped=beside.shaped)]
     return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, advice)
 
 

@@ -274,6 +274,8 @@ class Beside:
     steps: Sequence[Period] = ()
     windows: Sequence[Period] = ()
     repetition: Repetition | None = None
+    shaped: bool = False
+    """Whether the operators' shapes were recorded."""
 
 
 @dataclass(frozen=True)
