@@ -13,9 +13,10 @@ from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
-from tracekit.advice.model import FixList, Together
+from tracekit.advice.model import Advice, FixList, Together
 from tracekit.replay.changes import Remedies
-from tracekit.reporters.advise import _bound_then
+from tracekit.reporters.advise import _bound_then, render
+from tracekit.reporters.parts import ONCE, lists_of
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import list_notes
 from tracekit.verdict.analyze import examined
@@ -206,6 +207,33 @@ def test_the_list_is_printed_and_is_json(run, tmp_path):
     analyzed = json.loads(run("analyze", path.name, "--json").stdout)
     assert analyzed["advice"] == found["advice"]
     assert "What to change" in run("analyze", path.name).stdout
+
+
+def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat(capsys):
+    def advice(remedy, saves_ns, share):
+        words = catalogue()[remedy]
+        return Advice(
+            remedy, words.title, words.causes[0], None, "slower", 1, saves_ns, share,
+            share is None, "low", words.needs, [], None,
+        )  # fmt: skip
+
+    given = [
+        advice("cuda-graph", 300 * US, 0.3),
+        advice("profiler-cost", 900 * US, 0.9),
+        advice("capture-once", 5_000 * US, None),
+        advice("warm-up", 2_000 * US, None),
+    ]
+    lists = dict(lists_of(given, "What to change"))
+    assert [[each.remedy for each in listed] for listed in lists.values()] == [
+        ["cuda-graph"],
+        ["capture-once", "warm-up"],
+    ]
+    assert next(iter(dict(lists_of(given[2:], "What to change")))) == ONCE
+    render(FixList("t", "span", 1_000 * US, "launch", given, None, [], []))
+    recurring, once = capsys.readouterr().out.split("What happened once")
+    once, caveats = once.split("Caveats")
+    assert "5 ms" not in recurring and "%" not in once.split("What they need")[0]
+    assert "profiler-cost" in caveats and "profiler-cost" not in recurring + once
 
 
 @pytest.mark.sampled(8)

@@ -11,7 +11,7 @@ from rich.text import Text
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.page import clipped, console, section
-from tracekit.reporters.parts import devices_of, parts_of
+from tracekit.reporters.parts import devices_of, lists_of, parts_of
 from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Period
@@ -34,10 +34,14 @@ def render(analysis: Analysis) -> None:
     _kernels(out, analysis)
     _traffic(out, analysis)
     _health(out, analysis)
-    if analysis.advice:
-        section(out, "What to change (what each saves alone; `tracekit advise` tells more)")
-        brief(out, analysis.advice[:_ADVISED], analysis.verdict.bottleneck)
-    elif analysis.verdict.try_next:
+    recurring = "What to change (what each saves alone; `tracekit advise` tells more)"
+    lists = lists_of(analysis.advice, recurring)
+    for heading, listed in lists:
+        section(out, heading)
+        brief(out, listed[:_ADVISED], analysis.verdict.bottleneck)
+    if lists:
+        return
+    if analysis.verdict.try_next:
         section(out, "What to try next")
         for sentence in analysis.verdict.try_next:
             out.print(Text("- " + sentence))

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tracekit.advice.catalogue import remedy
+from tracekit.advice.model import Advice
 from tracekit.verdict.model import Analysis, HostThread
+
+ONCE = "What happened once (its whole time; the shares leave it out)"
 
 # Columns of the query cpu_time, in the order in which they are shown.
 _OF_HOST = (
@@ -53,6 +57,23 @@ def devices_of(analysis: Analysis) -> str:
         guessed = _architecture(row["name"] for row in analysis.top_kernels)
         return f"unnamed device{f' (by its kernels, perhaps {guessed})' if guessed else ''}"
     return "CPU only" if analysis.host else "no device"
+
+
+def lists_of(
+    advice: Sequence[Advice], recurring: str, once: str = ONCE
+) -> list[tuple[str, list[Advice]]]:
+    """The advice on what recurs and on what happened once, each under its heading, in the order of
+    the fix list. Recording less is no change to the program, and in neither."""
+    found: dict[bool, list[Advice]] = {}
+    for each in advice:
+        if not is_of_recording(each):
+            found.setdefault(each.once, []).append(each)
+    return [(once if is_once else recurring, listed) for is_once, listed in found.items()]
+
+
+def is_of_recording(advice: Advice) -> bool:
+    """Whether the advice is about the recording instead of the program."""
+    return remedy(advice.remedy).is_apart
 
 
 def _architecture(kernels: Iterable[str]) -> str | None:
