@@ -94,6 +94,19 @@ def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(ma
     assert [each.once for each in analysis.advice][:1] == [True]
 
 
+@pytest.mark.parametrize("cold", [True, False])
+def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, tmp_path):
+    loading = [Call("cuModuleLoadData", 300 * US, "runtime")] * 12 if cold else []
+    call_ns = 1_500 * US if cold else 6 * US
+    work = [operator("aten::mm", 20 * US, Launch(call_ns, (("math", 40 * US),)))] * 40
+    analysis = analyzed(tmp_path, [*loading, *work, Sync(2 * US)])
+    first = analysis.advice[0].remedy if analysis.advice else None
+    assert (first == "warm-up") == cold
+    assert ("Record a warm run" in analysis.verdict.try_next[0]) == cold
+    if cold:
+        assert analysis.advice[0].saves_ns >= 40 * 1_500 * US
+
+
 def test_a_built_in_function_is_no_place_of_the_program_to_warm_up(tmp_path):
     once = [line("<built-in function mkdir>", Work(200 * MS))]
     analysis = analyzed(tmp_path, loop(once=once))

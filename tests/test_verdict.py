@@ -267,6 +267,37 @@ def test_a_gain_below_nothing_is_none():
     assert any("half the device's, no shorter" in each for each in why)
 
 
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("passes", [1, 3])
+def test_a_single_pass_is_never_judged_with_high_confidence(passes, steps, tmp_path):
+    kernels = ["embed", *["layer"] * 10, "head", "loss"] * passes
+    events = [traces.launch(place, 0.5, place + 1) for place, _ in enumerate(kernels)]
+    events += [
+        traces.gpu_op(200 + 100 * place, 99, place + 1, name=name)
+        for place, name in enumerate(kernels)
+    ]
+    events += [traces.step(number, 2000.0 * number, 1900) for number in range(steps)]
+    with traces.load(tmp_path, events) as database:
+        verdict = database.verdict().verdict
+    assert verdict.regime == "compute-bound"
+    is_single = passes == 1 and steps < 2
+    assert (verdict.confidence != "high") == is_single
+    assert any("A single pass" in why for why in verdict.why) == is_single
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_nor_is_a_single_pass_without_a_device(passes, tmp_path):
+    names = ["embedding", *["mm"] * 20, "softmax", "nll_loss", "sum"] * passes
+    events = [
+        traces.operator(f"aten::{name}", 100.0 * place, 9) for place, name in enumerate(names)
+    ]
+    events.append(traces.frame("train.py(7): train", 0, 100.0 * len(names)))
+    with traces.load(tmp_path, events) as database:
+        verdict = database.verdict().verdict
+    assert verdict.regime == "overhead-bound"
+    assert verdict.confidence == ("high" if passes > 1 else "medium")
+
+
 def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
     health = [
         Finding(code, "warning", "", 1)

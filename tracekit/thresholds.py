@@ -88,6 +88,9 @@ class Thresholds:
         64.0, "the search for the verdict's flip makes a side at most this many times faster"
     )
     few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
+    once_share: float = _limit(
+        0.2, "one pass was recorded if this share of the names of ops occur once, in at most a step"
+    )
     most_share: float = _limit(
         0.5, "a run is captured, or compiled, if more than this share of its kernels is"
     )
@@ -159,6 +162,8 @@ class Thresholds:
 
     absurd_duration_ns: int = _asked(86_400_000_000_000, "an event that lasts longer is doubtful")
     cold_step_ratio: float = _asked(1.5, "a first step longer than this many median steps is cold")
+    cold_launch_ns: int = _asked(1_000_000, "a launch call this long may load code")
+    cold_loads: int = _asked(10, "with this many calls that load code, such launches are a start")
     cold_steps: int = _asked(3, "with fewer steps than this, no step is called cold")
     dilation_ratio: float = _asked(
         1.1, "a profiler that lengthens steps by more than this factor is reported"

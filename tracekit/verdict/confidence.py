@@ -17,7 +17,7 @@ from tracekit.verdict.regime import (
     bound_of,
     weigh,
 )
-from tracekit.verdict.steady import repeats_nothing, repetition_doubts
+from tracekit.verdict.steady import is_single_pass, repeats_nothing, repetition_doubts
 
 # From the surest down; each doubt lowers it by one.
 LEVELS = ("high", "medium", "low")
@@ -69,6 +69,9 @@ def doubted(
     level = min(len(LEVELS) - 1, len(doubts) + (0 if plain else 1))
     if ops < thresholds.few_ops or repeats_nothing(beside.repetition):
         level = len(LEVELS) - 1
+    if level == 0 and is_single_pass(beside.repetition, thresholds):
+        level = 1
+        doubts.append("A single pass was recorded: no second one shows how much of it is usual.")
     confidence = LEVELS[level]
     reasons = verdict.why[: max(_FEWEST, _MOST - len(doubts))]
     return replace(verdict, confidence=confidence, why=[*reasons, *doubts][:_MOST])

@@ -36,6 +36,7 @@ from tracekit.verdict.regime import (
 from tracekit.verdict.steady import named_window, steady_sentences, step_sentences, window_sentences
 
 _WHOLE_FILE = "Get the whole file: its end is missing, and the GPU's events may have stood there."
+_WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_DEVICE = (
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
@@ -67,8 +68,11 @@ def judge(
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
-    if facts.gpu is None and any(finding.code == "truncated" for finding in health):
+    codes = {finding.code for finding in health}
+    if facts.gpu is None and "truncated" in codes:
         verdict.try_next.insert(0, _WHOLE_FILE)
+    if "cold_start" in codes:
+        verdict.try_next.insert(0, _WARM_RUN)
     if facts.window.kind != "step":
         verdict.why.extend(step_sentences(beside.steps, verdict.regime, thresholds))
     verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows, thresholds))

@@ -235,6 +235,8 @@ class Repetition:
     gpu_ops: int
     repeated: int
     steps: int
+    names: int = 0
+    once: int = 0
 
 
 @dataclass(frozen=True)

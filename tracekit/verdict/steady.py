@@ -97,6 +97,13 @@ def repeats_nothing(repetition: Repetition | None) -> bool:
     return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
 
 
+def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
+    """Whether the program did its work once: much of what runs in it runs a single time."""
+    if repetition is None or repetition.steps > 1:
+        return False
+    return repetition.once >= thresholds.once_share * max(1, repetition.names)
+
+
 def step_sentences(steps: Sequence[Period], regime: str, thresholds: Thresholds) -> list[str]:
     """The typical step, the steps that differ from it and how, and the steps' regimes if they
     differ from the verdict's."""
