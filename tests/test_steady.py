@@ -107,6 +107,19 @@ def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, tmp_path):
         assert analysis.advice[0].saves_ns >= 40 * 1_500 * US
 
 
+@pytest.mark.parametrize("frames", [0, 1, 4])
+def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_off(frames, tmp_path):
+    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 40 * US),))), Work(5 * US)]
+    open_ = line("<built-in method wait_for of X>", *work, Work(400 * MS))
+    for number in range(frames):
+        open_ = line(f"train.py({number}): call", Work(US), open_, Work(US))
+    analysis = analyzed(tmp_path, [*work * 60, Sync(2 * US), open_])
+    assert analysis.one_offs == []
+    assert "warm-up" not in {each.remedy for each in analysis.advice}
+    assert {each.regime for each in analysis.windows} == {"compute-bound"}
+    assert not any("python" in why for why in analysis.verdict.why)
+
+
 def test_a_built_in_function_is_no_place_of_the_program_to_warm_up(tmp_path):
     once = [line("<built-in function mkdir>", Work(200 * MS))]
     analysis = analyzed(tmp_path, loop(once=once))

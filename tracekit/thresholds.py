@@ -186,6 +186,10 @@ class Thresholds:
         32, "a run's launches are looked at in this many parts to tell whether its start was slow"
     )
     start_share: float = _asked(0.3, "a slow start is at most this share of the launches")
+    unended_ns: int = _asked(
+        50_000,
+        "frames that end this shortly before the last event of their thread were cut off",
+    )
     early_share: float = _asked(
         0.25, "what recurs at one place is a one-off only before this share of the launches"
     )

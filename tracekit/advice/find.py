@@ -211,6 +211,7 @@ def _place_of(event: OneOff) -> str | None:
 
 def _answers(remedy: Remedy, event: OneOff) -> bool:
     # Weights and checkpoints are copied when they are needed: there is nothing to change.
-    if event.kind == "copies" or (event.ops and event.cause == "copy"):
+    # And of what the end of the recording cut off, nobody knows how long it took.
+    if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
         return False
     return ("capture" if event.kind == "capture" else event.cause) in remedy.once

@@ -26,6 +26,8 @@ def steady_sentences(
     for each in one_offs:
         if _overlap(facts, each):
             alike.setdefault(called(each), []).append(each)
+    if not alike:
+        return []
     longest = sorted(alike.items(), key=lambda item: -_excess_ns(item[1]))[:_NAMED]
     named = ", ".join(
         f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
