@@ -12,7 +12,7 @@ A100 = "NVIDIA A100-SXM4-80GB"
 
 
 def step_for(bottleneck, graph_share=0.0, compiled_share=None):
-    given = Launch(100, 6000, 9000, 1, 10_000, graph_share, compiled_share)
+    given = Launch(100, 6000, 9000, 6000, 5000, 1, 10_000, graph_share, compiled_share)
     return next_step(bottleneck, given, Thresholds())
 
 
@@ -36,6 +36,21 @@ def test_nobody_is_told_to_compile_what_inductor_wrote(bottleneck):
 def test_other_bottlenecks_keep_their_advice():
     assert step_for("math", 1.0, 1.0) == NEXT["math"]
     assert next_step("python", None, Thresholds()) == NEXT["python"]
+
+
+def test_nobody_is_told_to_record_shapes_that_are_recorded(tmp_path):
+    events = [launch(10 * i, 5, i) for i in range(1, 41)]
+    events += [gpu_op(20 + 100 * i, 99, i, name="my_kernel") for i in range(1, 41)]
+
+    def told(**metadata):
+        with traces.load(tmp_path, events, **metadata, **device(A100)) as run:
+            verdict = run.verdict().verdict
+            (missing,) = (row for row in run.ask("missing") if row["code"] == "no_shapes")
+        assert verdict.bottleneck == "math-or-memory"
+        return [*verdict.try_next, missing["message"]]
+
+    assert all("record_shapes=True" in each for each in told())
+    assert not any("record_shapes=True" in each for each in told(record_shapes=1))
 
 
 def test_launches_tell_how_much_runs_in_graphs_and_how_much_inductor_wrote(tmp_path):

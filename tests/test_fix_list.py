@@ -2,6 +2,7 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +13,14 @@ from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
+from tracekit.advice.model import Advice, FixList, Together
 from tracekit.replay.changes import Remedies
+from tracekit.reporters.advise import _bound_then, render
+from tracekit.reporters.parts import ONCE, lists_of
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import list_notes
 from tracekit.verdict.analyze import examined
+from tracekit.verdict.model import Verdict
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000
@@ -136,6 +143,28 @@ def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told
     assert "Then the run is compute-bound" in printed
 
 
+@pytest.mark.parametrize(
+    ("path", "device", "said"),
+    [
+        ({"math": 0.6, "latency": 0.4}, 0.3, "compute-bound (halving the device's work would gain"),
+        ({"math": 0.6, "latency": 0.4}, 0.01, "neither side bounds the run"),
+        ({"unknown": 0.9, "math": 0.1}, 0.01, "does not explain 90.0 % of its critical path"),
+    ],
+)
+def test_what_bounds_the_run_after_the_changes_is_told_only_where_it_is_known(path, device, said):
+    together = Together(10 * US, 0.1, [], [], path, 0.0, device)
+    assert said in _bound_then(together)
+
+
+def test_a_share_of_the_peak_of_next_to_none_of_the_work_is_not_told():
+    limits, verdict = Thresholds(), Verdict("compute-bound", "math", "high", {}, [], [], 0.4, [])
+    empty = FixList("t", "the span", 1000, "math", [], None, [], [])
+    for counted, notes in ((0.002, 1), (0.8, 2)):
+        row = {"share_of_peak": 0.3, "share_counted": counted}
+        database = SimpleNamespace(ask=lambda *_, row=row, **__: [row])
+        assert len(list_notes(empty, verdict, database, 1, limits)) == notes
+
+
 def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(
     shared_database, monkeypatch
 ):
@@ -178,6 +207,33 @@ def test_the_list_is_printed_and_is_json(run, tmp_path):
     analyzed = json.loads(run("analyze", path.name, "--json").stdout)
     assert analyzed["advice"] == found["advice"]
     assert "What to change" in run("analyze", path.name).stdout
+
+
+def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat(capsys):
+    def advice(remedy, saves_ns, share):
+        words = catalogue()[remedy]
+        return Advice(
+            remedy, words.title, words.causes[0], None, "slower", 1, saves_ns, share,
+            share is None, "low", words.needs, [], None,
+        )  # fmt: skip
+
+    given = [
+        advice("cuda-graph", 300 * US, 0.3),
+        advice("profiler-cost", 900 * US, 0.9),
+        advice("capture-once", 5_000 * US, None),
+        advice("warm-up", 2_000 * US, None),
+    ]
+    lists = dict(lists_of(given, "What to change"))
+    assert [[each.remedy for each in listed] for listed in lists.values()] == [
+        ["cuda-graph"],
+        ["capture-once", "warm-up"],
+    ]
+    assert next(iter(dict(lists_of(given[2:], "What to change")))) == ONCE
+    render(FixList("t", "span", 1_000 * US, "launch", given, None, [], []))
+    recurring, once = capsys.readouterr().out.split("What happened once")
+    once, caveats = once.split("Caveats")
+    assert "5 ms" not in recurring and "%" not in once.split("What they need")[0]
+    assert "profiler-cost" in caveats and "profiler-cost" not in recurring + once
 
 
 @pytest.mark.sampled(8)

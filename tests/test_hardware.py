@@ -20,7 +20,12 @@ def entry_of(name: str) -> str | None:
         ("NVIDIA A100-SXM4-40GB", 312, 1555), ("A100-SXM4-80GB", 312, 2039),
         ("NVIDIA A100 80GB PCIe", 312, 1935), ("NVIDIA H100 80GB HBM3", 989, 3350),
         ("NVIDIA H100 PCIe", 756, 2000), ("NVIDIA H200", 989, 4800),
-        ("AMD Instinct MI300X", 1307, 5300), ("AMD Instinct MI355X", 2516, 8000),
+        ("NVIDIA A100-PG509-200", 312, 1555), ("NVIDIA PG509-210", 312, 2039),
+        ("NVIDIA A100-PG509-210", 312, 2039), ("NVIDIA H800", 989, 3350),
+        ("NVIDIA H800 PCIe", 756, 2000), ("Tesla V100-DGXS-32GB", 125, 900),
+        ("NVIDIA GeForce RTX 2080 Ti", 56.9, 616), ("Quadro GP100", 20.7, 732),
+        ("Tesla P100-SXM2-16GB", 21.2, 732), ("AMD Instinct MI300X", 1307, 5300),
+        ("AMD Instinct MI355X", 2516, 8000),
     ],
 )  # fmt: skip
 def test_a_devices_name_finds_its_peaks(name, tera, giga):

@@ -50,6 +50,21 @@ def test_the_line_that_prints_a_tensor_reads_the_device(tmp_path):
     assert rows("data_dependent_sizes", atoms, tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "/tmp/torchinductor_me/ab/cabcd.py(310): call",
+        "/root/.triton/cache/XYZ/__triton_launcher.py(7): launch",
+        "<eval_with_key>.5(4): forward",
+    ],
+)
+def test_nobody_is_told_to_change_what_the_compiler_wrote(written, tmp_path):
+    compiled = line(written, *OPS, Work(20 * MS))
+    atoms = [line("train.py(9): main", Work(10 * MS), *OPS, compiled, *OPS)]
+    places = {each["place"] for each in rows("python_lines", atoms, tmp_path)}
+    assert places == {"train.py(9): main"}
+
+
 def test_memory_that_is_never_freed_belongs_to_the_start(tmp_path):
     new = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
     assert rows("allocator", [each for op in OPS * 3 for each in (new, op)], tmp_path) == []

@@ -99,6 +99,16 @@ def test_a_device_without_a_name_is_not_taken_for_none(analysis):
         )
 
     assert of(["A", "A", "B"]) == "2 x A, B"
-    assert of([""]) == of([]) == "unnamed device"
+    assert of([""], top_kernels=[]) == of([], top_kernels=[]) == "unnamed device"
     assert of([], gpu=None, host=object()) == "CPU only"
+
+    def of_kernels(*names):
+        return of([], top_kernels=[{"name": name} for name in names])
+
+    assert of_kernels("ampere_sgemm_128x64_nn", "volta_sgemm_32x32") == (
+        "unnamed device (by its kernels, perhaps NVIDIA Ampere or newer)"
+    )
+    assert "Hopper" in of_kernels("sm80_xmma_gemm", "nvjet_sm90_tst_128x64")
+    assert "CDNA 3" in of_kernels("Cijk_Ailk_Bljk_MT128x64x16_ISA942_IU1", "gfx942_conv")
+    assert of_kernels("vectorized_elementwise_kernel") == "unnamed device"
     assert of([], gpu=None) == "no device"

@@ -8,7 +8,7 @@ import pytest
 
 import tracekit
 from tests.answers import committed
-from tests.atoms import MS, US, BlockingCopy, Call, Launch, Op, Sync, Work, operator, step
+from tests.atoms import MS, US, BlockingCopy, Call, Launch, Op, Sync, Work, line, operator, step
 from tests.bench.advice import advised, first_cells
 from tests.bench.confidence import expected
 from tests.planted import is_right, planted
@@ -92,6 +92,39 @@ def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(ma
     assert analysis.causal.gains.removed["allocation"] < 0.01
     # It takes longer than all the rest: what is advised first is to warm up.
     assert [each.once for each in analysis.advice][:1] == [True]
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, tmp_path):
+    loading = [Call("cuModuleLoadData", 300 * US, "runtime")] * 12 if cold else []
+    call_ns = 1_500 * US if cold else 6 * US
+    work = [operator("aten::mm", 20 * US, Launch(call_ns, (("math", 40 * US),)))] * 40
+    analysis = analyzed(tmp_path, [*loading, *work, Sync(2 * US)])
+    first = analysis.advice[0].remedy if analysis.advice else None
+    assert (first == "warm-up") == cold
+    assert ("Record a warm run" in analysis.verdict.try_next[0]) == cold
+    if cold:
+        assert analysis.advice[0].saves_ns >= 40 * 1_500 * US
+
+
+@pytest.mark.parametrize("frames", [0, 1, 4])
+def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_off(frames, tmp_path):
+    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 40 * US),))), Work(5 * US)]
+    open_ = line("<built-in method wait_for of X>", *work, Work(400 * MS))
+    for number in range(frames):
+        open_ = line(f"train.py({number}): call", Work(US), open_, Work(US))
+    analysis = analyzed(tmp_path, [*work * 60, Sync(2 * US), open_])
+    assert analysis.one_offs == []
+    assert "warm-up" not in {each.remedy for each in analysis.advice}
+    assert {each.regime for each in analysis.windows} == {"compute-bound"}
+    assert not any("python" in why for why in analysis.verdict.why)
+
+
+def test_a_built_in_function_is_no_place_of_the_program_to_warm_up(tmp_path):
+    once = [line("<built-in function mkdir>", Work(200 * MS))]
+    analysis = analyzed(tmp_path, loop(once=once))
+    assert [each.name for each in analysis.one_offs] == ["<built-in function mkdir>"]
+    assert (analysis.advice[0].remedy, analysis.advice[0].where) == ("warm-up", None)
 
 
 def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.traces import frame, load, operator, slice_event, step
+import tracekit
+from tests.traces import frame, load, operator, slice_event, step, write
 
 FLOAT = ["float", "float"]
 GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 42_000_000_000}]}
@@ -44,6 +45,15 @@ def test_a_job_with_a_gpu_is_no_cpu_run(tmp_path, sign, metadata):
     verdict, _ = judged(tmp_path, [*products(), sign], **metadata)
     assert (verdict.regime, verdict.bottleneck) == ("unknown", None)
     assert any("ProfilerActivity.CUDA" in advice for advice in verdict.try_next)
+
+
+def test_a_file_that_is_cut_off_is_to_be_made_whole_before_anything_else(tmp_path):
+    sign = operator("aten::cudnn_convolution", 20_000, 5)
+    path = write(tmp_path / "whole.json", [*products(), sign])
+    (tmp_path / "cut.json").write_text(path.read_text()[:-30])
+    with tracekit.load(tmp_path / "cut.json") as run:
+        advice = run.verdict().verdict.try_next
+    assert "its end is missing" in advice[0]
 
 
 @pytest.mark.sampled(2)

@@ -88,6 +88,9 @@ class Thresholds:
         64.0, "the search for the verdict's flip makes a side at most this many times faster"
     )
     few_ops: int = _limit(10, "fewer GPU ops or operators than this are an anecdote, not a run")
+    once_share: float = _limit(
+        0.2, "one pass was recorded if this share of the names of ops occur once, in at most a step"
+    )
     most_share: float = _limit(
         0.5, "a run is captured, or compiled, if more than this share of its kernels is"
     )
@@ -95,7 +98,7 @@ class Thresholds:
         0.01, "recorded slices that cover less of a CPU-only window than this leave it unexplained"
     )
     shaped_work_share: float = _limit(
-        0.25, "on a CPU, memory is the limit only if shapes tell it for this share of the work"
+        0.25, "shapes tell what limits the work, or how near it is to a peak, from this share on"
     )
     launch_floor_ns: int = _asked(8_000, "a launch reaches an idle device within this time", _SKIP)
     launch_latency_ns: int = _limit(
@@ -159,6 +162,8 @@ class Thresholds:
 
     absurd_duration_ns: int = _asked(86_400_000_000_000, "an event that lasts longer is doubtful")
     cold_step_ratio: float = _asked(1.5, "a first step longer than this many median steps is cold")
+    cold_launch_ns: int = _asked(1_000_000, "a launch call this long may load code")
+    cold_loads: int = _asked(10, "with this many calls that load code, such launches are a start")
     cold_steps: int = _asked(3, "with fewer steps than this, no step is called cold")
     dilation_ratio: float = _asked(
         1.1, "a profiler that lengthens steps by more than this factor is reported"
@@ -181,6 +186,10 @@ class Thresholds:
         32, "a run's launches are looked at in this many parts to tell whether its start was slow"
     )
     start_share: float = _asked(0.3, "a slow start is at most this share of the launches")
+    unended_ns: int = _asked(
+        50_000,
+        "frames that end this shortly before the last event of their thread were cut off",
+    )
     early_share: float = _asked(
         0.25, "what recurs at one place is a one-off only before this share of the launches"
     )

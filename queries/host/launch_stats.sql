@@ -4,11 +4,12 @@
 -- column gpu_ops (count): ops of these calls
 -- column delay_p50_ns (ns): start of the op less start of its launch: the middle one of the sorted delays
 -- column delay_p90_ns (ns): nine tenths of the delays are below
+-- column first_delay_p50_ns (ns): start of a call's first op less start of the call: the median over calls
 -- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
 -- columns queue_wait_p50_ns
 -- column queue_depth_p50 (count): launches of a stream that have not begun, at each launch, itself included
 -- column queue_depth_max (count): the largest of these
--- column launch_call_p50_ns (ns): the host's time in one launch call
+-- column launch_call_p50_ns (ns): the host's time in one launch call: the median over calls
 -- column short_ops (count): GPU ops that took less time than the call that launched them
 -- column slow_launches (count): launch calls of slow_ns or more
 -- column late_ops (count): launch delays of late_ns or more
@@ -29,9 +30,17 @@ WITH linked AS (
 queue AS (
     SELECT trace_id, device_id, list(depth) AS depths FROM queue_at_launches() GROUP BY trace_id, device_id
 ),
+call AS (
+    SELECT trace_id, device_id, count(*) AS launches, list(delay_ns) AS first_delays, list(call_ns) AS calls
+    FROM (
+        SELECT trace_id, device_id, min(launch_delay_ns) AS delay_ns,
+               any_value(launch_end_ns - launch_start_ns) AS call_ns
+        FROM linked GROUP BY trace_id, device_id, launch_id
+    )
+    GROUP BY ALL
+),
 delay AS (
-    SELECT trace_id, device_id, count(DISTINCT launch_id) AS launches, count(*) AS n,
-           list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits, list(call_ns) AS calls,
+    SELECT trace_id, device_id, count(*) AS n, list(launch_delay_ns) AS delays, list(queue_wait_ns) AS waits,
            TRY_CAST(sum(launch_delay_ns) AS BIGINT) AS total, count(*) FILTER (dur_ns < call_ns) AS short_ops,
            count(DISTINCT launch_id) FILTER (
                call_ns >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns)) AS slow_launches,
@@ -46,11 +55,13 @@ dispatch AS (
     SELECT trace_id, sum(end_ns - start_ns) FILTER (activity = 'dispatch') AS dispatch_ns
     FROM host_segment WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM linked) GROUP BY ALL
 )
-SELECT d.trace_id, d.device_id, d.launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns,
-       percentile(delays, 90) AS delay_p90_ns, d.total AS delay_total_ns,
-       percentile(waits, 50) AS queue_wait_p50_ns, percentile(depths, 50)::BIGINT AS queue_depth_p50,
-       list_max(depths)::BIGINT AS queue_depth_max, percentile(calls, 50) AS launch_call_p50_ns,
+SELECT d.trace_id, d.device_id, launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns,
+       percentile(delays, 90) AS delay_p90_ns, percentile(first_delays, 50) AS first_delay_p50_ns,
+       d.total AS delay_total_ns, percentile(waits, 50) AS queue_wait_p50_ns,
+       percentile(depths, 50)::BIGINT AS queue_depth_p50, list_max(depths)::BIGINT AS queue_depth_max,
+       percentile(calls, 50) AS launch_call_p50_ns,
        short_ops, slow_launches, late_ops, graph_share, compiled_share,
-       (dispatch_ns // sum(d.launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
-FROM delay AS d JOIN queue USING (trace_id, device_id) LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
+       (dispatch_ns // sum(launches) OVER (PARTITION BY d.trace_id))::BIGINT AS dispatch_per_launch_ns
+FROM delay AS d JOIN call USING (trace_id, device_id) JOIN queue USING (trace_id, device_id)
+    LEFT JOIN dispatch ON d.trace_id = dispatch.trace_id
 ORDER BY d.trace_id, d.device_id

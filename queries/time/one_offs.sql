@@ -3,8 +3,9 @@
 -- columns trace_id
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation, but for the
 --     profiler's steps, with all inside), capture (of a graph, to its instantiation), compilation, allocation
---     (all of it, if it ends in the first half of the launches), op (a communicating kernel) or copies
---     (between host and device, many in a row on a thread)
+--     (all of it, if it ends in the first half of the launches), op (a communicating kernel), copies
+--     (between host and device, many in a row on a thread) or unended (a stretch in Python until recording
+--     stopped: when its frames returned, the trace does not tell)
 -- column event_id (id): the slice or kernel; NULL: none was recorded
 -- column pid (id): the process; of a kernel, NULL
 -- column tid (id): the thread; of a kernel, NULL
@@ -43,8 +44,8 @@ thread AS (
         WHERE calls >= thresholds().fewest_calls)
 ),
 segment AS NOT MATERIALIZED (
-    SELECT s.*, trace_id, pid, tid, ns, s.start_ns > t.start_ns AND s.end_ns < t.end_ns AS is_within,
-           host_activity_of(activity_code) AS activity
+    SELECT s.*, trace_id, pid, tid, ns, host_activity_of(activity_code) AS activity,
+           s.start_ns > t.start_ns AND (s.end_ns < t.end_ns OR activity = 'python') AS is_within
     FROM thread_segment AS s JOIN thread AS t USING (thread)
 ),
 -- Stretches.
@@ -215,9 +216,13 @@ once AS (
     UNION ALL BY NAME
     (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies)
 )
-SELECT o.trace_id, o.kind, o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
+SELECT o.trace_id,
+       CASE WHEN o.kind = 'stretch' AND o.activity = 'python'
+                AND o.end_ns >= t.end_ns - thresholds().unended_ns THEN 'unended' ELSE o.kind END AS kind,
+       o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
        o.usual_ns::BIGINT AS usual_ns,
        CASE o.activity WHEN 'communication' THEN 'communication' ELSE host_cause(o.activity) END AS cause,
        coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place
 FROM once AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+LEFT JOIN thread AS t ON o.trace_id = t.trace_id AND o.pid = t.pid AND o.tid = t.tid
 ORDER BY o.trace_id, o.start_ns, o.kind, o.event_id

@@ -77,6 +77,15 @@ dilated AS (
                / nullif(TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE), 0) AS dilation
     FROM trace
 ),
+cold AS (
+    SELECT trace_id, count(DISTINCT launch_id) AS cold_launches, any_value(loads) AS loads
+    FROM cold_launches() JOIN (
+        SELECT trace_id, count(*) AS loads FROM runtime_calls
+        SEMI JOIN (SELECT label_id FROM slice_label
+            WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes')) USING (label_id)
+        GROUP BY trace_id
+    ) USING (trace_id) GROUP BY trace_id
+),
 -- Code, severity, count and message of each finding.
 found AS (
     SELECT trace_id, unnest([
@@ -130,12 +139,18 @@ found AS (
             (steps >= thresholds().cold_steps AND first_ratio > thresholds().cold_step_ratio)::BIGINT,
             'the first step takes ' || round(first_ratio, 1)
             || ' times the median step: warm up before profiling'),
+        ('cold_start', 'warning',
+            if(loads >= thresholds().cold_loads AND cold_launches >= thresholds().fewest_alike,
+                cold_launches, 0),
+            'launches take a millisecond or more each, and ' || loads
+            || ' calls load code or ask about it: a first run, record a warm one'),
         ('profiler_dilation', 'warning', (dilation > thresholds().dilation_ratio)::BIGINT,
             'profiling made a step ' || round(dilation, 2)
             || ' times as long: the host looks slower than it is')
     ])
     FROM trace JOIN dilated USING (trace_id) LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
     LEFT JOIN graph USING (trace_id) LEFT JOIN step USING (trace_id)
+    LEFT JOIN cold USING (trace_id)
     WHERE coalesce(getvariable('severity'), '') <> 'error'
 )
 SELECT trace_id, finding[1] AS code, finding[2] AS severity, finding[4] AS message, finding[3] AS count

@@ -52,6 +52,7 @@ explained (code, message) AS (VALUES
         'the peaks of its device are not known, so work is held against nothing (--hardware adds a device)'),
     ('one_rank', 'no other rank of its job is in the database: load the traces of several ranks together')
 )
-SELECT trace_id, code, message
-FROM absent JOIN explained USING (code)
+SELECT trace_id, code,
+       if(code = 'no_shapes' AND record_shapes, 'no operator in it has input shapes', message) AS message
+FROM absent JOIN explained USING (code) JOIN trace USING (trace_id)
 ORDER BY trace_id, code

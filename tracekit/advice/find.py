@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tracekit.replay.whatif import Replay
     from tracekit.thresholds import Thresholds
 
+_WARM = "warm-up"
+
 
 def find(
     gains: WindowGains,
@@ -74,7 +76,10 @@ def find(
     doubted = {code: message for code, severity, message in findings if severity != "info"}
     listed = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
     once = _once(replay.one_offs, least_ns)
-    is_start = sum(each.saves_ns for each in once) > prices.window_ns
+    is_cold = any(code == "cold_start" for code, _, _ in findings)
+    if is_cold:
+        once = [_warm(replay, once), *(each for each in once if each.remedy != _WARM)]
+    is_start = is_cold or sum(each.saves_ns for each in once) > prices.window_ns
     return FixList(
         trace=replay.database.name,
         window=judged.name,
@@ -162,7 +167,7 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
                 remedy=remedy.name,
                 title=remedy.title,
                 cause=longest.cause,
-                where=longest.name,
+                where=_place_of(longest),
                 detail=None,
                 count=len(mine),
                 saves_ns=saves_ns,
@@ -177,8 +182,36 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
     return sorted(found, key=lambda each: -each.saves_ns)
 
 
+def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
+    """Advice to record a warm run, where launches load code."""
+    cold = replay.database.rows_of_trace("FROM cold_launches()", replay.trace_id)
+    saves_ns, remedy = sum(ns for _, ns in cold), catalogue()[_WARM]
+    found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
+    return next(iter(found), None) or Advice(
+        remedy=remedy.name,
+        title=remedy.title,
+        cause="launch",
+        where=None,
+        detail=None,
+        count=len(cold),
+        saves_ns=saves_ns,
+        share=None,
+        once=True,
+        effort=remedy.effort,
+        needs=remedy.needs,
+        doubts=[],
+        change=None,
+    )
+
+
+def _place_of(event: OneOff) -> str | None:
+    """Its name, where that tells a place of the program: a built-in function's does not."""
+    return None if event.name and event.name.startswith("<built-in ") else event.name
+
+
 def _answers(remedy: Remedy, event: OneOff) -> bool:
     # Weights and checkpoints are copied when they are needed: there is nothing to change.
-    if event.kind == "copies" or (event.ops and event.cause == "copy"):
+    # And of what the end of the recording cut off, nobody knows how long it took.
+    if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
         return False
     return ("capture" if event.kind == "capture" else event.cause) in remedy.once

@@ -12,7 +12,9 @@ from rich.text import Text
 from tracekit.advice.catalogue import Remedy
 from tracekit.advice.model import Advice, FixList, Together
 from tracekit.reporters.page import clipped, console, section
+from tracekit.reporters.parts import is_of_recording, lists_of
 from tracekit.text import duration, percent, printable
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import weigh
 
 SHOWN = 10
@@ -25,28 +27,45 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     """Prints the list: the first ten pieces of advice, or every one."""
     out = console()
     length = duration(fixes.window_ns)
-    section(out, f"What to change (shares of the {fixes.window} without one-offs, {length})")
-    shown = fixes.advice if every else fixes.advice[:SHOWN]
-    if shown:
-        table(out, shown, fixes.bottleneck)
-    if len(shown) < len(fixes.advice):
-        out.print(f"... and {len(fixes.advice) - len(shown)} more (--all)")
+    recurring = f"What to change (shares of the {fixes.window} without one-offs, {length})"
+    shown: list[Advice] = []
+    for heading, listed in lists_of(fixes.advice, recurring):
+        section(out, heading)
+        most = listed if every else listed[:SHOWN]
+        table(out, most, fixes.bottleneck)
+        if len(most) < len(listed):
+            out.print(f"... and {len(listed) - len(most)} more (--all)")
+        shown += most
+    if not shown:
+        section(out, recurring)
     for note in fixes.notes:
         out.print(Text(printable(note)))
     if fixes.together:
         _together(out, fixes.together)
     conditions(out, shown)
+    _caveats(out, [each for each in fixes.advice if is_of_recording(each)])
     if fixes.unlooked:
         section(out, "Not looked for")
         for each in fixes.unlooked:
             out.print(Text(f"{', '.join(each.remedies)}: {printable(each.missing)}"))
 
 
+def _caveats(out: Console, advice: Sequence[Advice]) -> None:
+    """What recording costs."""
+    if advice:
+        section(out, "Caveats")
+    for each in advice:
+        out.print(
+            f"Recording takes {duration(each.saves_ns)} of the window, {percent(each.share or 0)}: "
+            f"{each.detail} ({each.remedy})."
+        )
+
+
 def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
     """Prints one line of the terminal for each piece of advice: what it saves alone, what to do."""
     first = _first(advice)
     for each in advice:
-        saved = "once" if each.share is None else percent(each.share)
+        saved = "" if each.share is None else percent(each.share)
         line = f"{saved:>6}  {duration(each.saves_ns):>7}  {each.title}"
         aside = _aside(each, bottleneck) if each is first else ""
         room = out.width - len(line) - len(aside) - 2
@@ -79,7 +98,7 @@ def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
     rows.add_column(no_wrap=True)
     first = _first(advice)
     for each in advice:
-        saved = "once" if each.share is None else percent(each.share)
+        saved = "" if each.share is None else percent(each.share)
         line = _line(each)
         if each is first:
             line.append(_aside(each, bottleneck))
@@ -123,13 +142,27 @@ def _together(out: Console, together: Together) -> None:
     out.print(added)
     if not together.bound_by:
         return
+    out.print(_bound_then(together))
+
+
+def _bound_then(together: Together) -> str:
+    """What bounds the run after the changes."""
+    thresholds = Thresholds()
+    if (unknown := together.bound_by.get("unknown", 0.0)) >= thresholds.unknown_share:
+        return (
+            "What bounds the run then is not known: the trace does not explain "
+            f"{percent(unknown)} of its critical path."
+        )
     cause, part = max(together.bound_by.items(), key=lambda item: item[1])
     bound = weigh(together.host_gain, together.device_gain)
     gain = bound.host if bound.side == "host" else bound.device
-    out.print(
-        f"Then the run is {bound.regime} (halving the {bound.side}'s work would gain "
-        f"{percent(gain)}), and {percent(part)} of its critical path is {cause}."
+    said = (
+        f"the run is {bound.regime} (halving the {bound.side}'s work would gain {percent(gain)})"
+        if gain >= thresholds.small_gain
+        else "neither side bounds the run (halving the work of either would gain less than "
+        f"{thresholds.small_gain:.0%})"
     )
+    return f"Then {said}, and {percent(part)} of its critical path is {cause}."
 
 
 def conditions(out: Console, advice: Sequence[Advice]) -> None:

@@ -11,8 +11,8 @@ from rich.text import Text
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.page import clipped, console, section
-from tracekit.reporters.parts import devices_of, parts_of
-from tracekit.text import duration, printable, share, size
+from tracekit.reporters.parts import devices_of, lists_of, parts_of
+from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Period
 from tracekit.verdict.steady import hardly_longer
@@ -34,10 +34,14 @@ def render(analysis: Analysis) -> None:
     _kernels(out, analysis)
     _traffic(out, analysis)
     _health(out, analysis)
-    if analysis.advice:
-        section(out, "What to change (what each saves alone; `tracekit advise` tells more)")
-        brief(out, analysis.advice[:_ADVISED], analysis.verdict.bottleneck)
-    elif analysis.verdict.try_next:
+    recurring = "What to change (what each saves alone; `tracekit advise` tells more)"
+    lists = lists_of(analysis.advice, recurring)
+    for heading, listed in lists:
+        section(out, heading)
+        brief(out, listed[:_ADVISED], analysis.verdict.bottleneck)
+    if lists:
+        return
+    if analysis.verdict.try_next:
         section(out, "What to try next")
         for sentence in analysis.verdict.try_next:
             out.print(Text("- " + sentence))
@@ -114,8 +118,8 @@ def _windows(out: Console, analysis: Analysis) -> None:
             table.add_row(
                 clipped(period.window.name, 32),
                 duration(gains.window_ns),
-                share(gains.host, 1),
-                share(gains.device, 1),
+                percent(max(gains.host, 0.0)),
+                percent(max(gains.device, 0.0)),
                 *_judged(period),
             )
         out.print(table)
@@ -163,8 +167,8 @@ def _phases(out: Console, analysis: Analysis) -> None:
         table.add_row(
             clipped(phase.name, 50),
             duration(phase.window_ns),
-            share(phase.host_gain, 1),
-            share(phase.device_gain, 1),
+            percent(max(phase.host_gain, 0.0)),
+            percent(max(phase.device_gain, 0.0)),
         )
     out.print(table)
     if len(longest) > 5:

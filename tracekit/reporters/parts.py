@@ -3,16 +3,38 @@ to."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tracekit.advice.catalogue import remedy
+from tracekit.advice.model import Advice
 from tracekit.verdict.model import Analysis, HostThread
+
+ONCE = "What happened once (its whole time; the shares leave it out)"
 
 # Columns of the query cpu_time, in the order in which they are shown.
 _OF_HOST = (
     "compute", "dispatch", "communication", "view", "allocation", "python", "input", "compilation",
     "runtime", "untraced",
 )  # fmt: skip
+
+# What a kernel's name tells of its device, the newest of NVIDIA's first:
+# https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list,
+# https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html.
+_ARCHITECTURES = (
+    (r"(gfx|ISA)950", "gfx950, AMD CDNA 4"),
+    (r"(gfx|ISA)94[0-2]", "gfx942, AMD CDNA 3"),
+    (r"(gfx|ISA)90a", "gfx90a, AMD CDNA 2"),
+    (r"(gfx|ISA)908", "gfx908, AMD CDNA"),
+    (r"sm_?1[0-2]\d(?!\d)|blackwell", "NVIDIA Blackwell"),
+    (r"sm_?90(?!\d)|hopper", "NVIDIA Hopper or newer"),
+    (r"sm_?89(?!\d)", "NVIDIA Ada or newer"),
+    (r"sm_?8[0-8](?!\d)|ampere", "NVIDIA Ampere or newer"),
+    (r"sm_?75(?!\d)|turing", "NVIDIA Turing or newer"),
+    (r"sm_?7[0-4](?!\d)|volta", "NVIDIA Volta or newer"),
+)
 
 
 @dataclass(frozen=True)
@@ -32,8 +54,38 @@ def devices_of(analysis: Analysis) -> str:
         alike = (f"{count} x {name}" if count > 1 else name for name, count in named.items())
         return ", ".join(alike)
     if analysis.gpu:
-        return "unnamed device"
+        guessed = _architecture(row["name"] for row in analysis.top_kernels)
+        return f"unnamed device{f' (by its kernels, perhaps {guessed})' if guessed else ''}"
     return "CPU only" if analysis.host else "no device"
+
+
+def lists_of(
+    advice: Sequence[Advice], recurring: str, once: str = ONCE
+) -> list[tuple[str, list[Advice]]]:
+    """The advice on what recurs and on what happened once, each under its heading, in the order of
+    the fix list. Recording less is no change to the program, and in neither."""
+    found: dict[bool, list[Advice]] = {}
+    for each in advice:
+        if not is_of_recording(each):
+            found.setdefault(each.once, []).append(each)
+    return [(once if is_once else recurring, listed) for is_once, listed in found.items()]
+
+
+def is_of_recording(advice: Advice) -> bool:
+    """Whether the advice is about the recording instead of the program."""
+    return remedy(advice.remedy).is_apart
+
+
+def _architecture(kernels: Iterable[str]) -> str | None:
+    """The architecture that kernels' names tell. NVIDIA's newer devices run kernels of older ones,
+    so it is the newest that is named, or one after it; AMD's run only their own."""
+    found = [
+        place
+        for name in kernels
+        for place, (pattern, _) in enumerate(_ARCHITECTURES)
+        if re.search(pattern, name, re.IGNORECASE)
+    ]
+    return _ARCHITECTURES[min(found)][1] if found else None
 
 
 def parts_of(analysis: Analysis) -> list[WindowPart]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from tracekit.experiments.points import AXES, Point, Shape, Sweep
 from tracekit.reporters import colours
 from tracekit.reporters.page import clipped, console, section
-from tracekit.text import duration, printable, share, size
+from tracekit.text import duration, percent, printable, share, size
 
 _MARKDOWN_WIDTH = 1000
 _Place = tuple[Any, ...]
@@ -158,7 +158,7 @@ def _speedup(point: Point) -> str | Text:
 
 
 def _gain(point: Point, side: str) -> str:
-    return share(getattr(point.gains, side), 1) if point.gains else "-"
+    return percent(max(getattr(point.gains, side), 0.0)) if point.gains else "-"
 
 
 def _share(part: float | None) -> str:

@@ -42,7 +42,14 @@ NEXT = {
     "the longest gaps.",
 }
 
-# The same for runs whose GPU ops mostly run in CUDA graphs already.
+# The same for a run whose shapes are recorded already.
+_SHAPED = {
+    "math-or-memory": "Faster kernels pay off here. The recorded shapes do not tell whether they "
+    "need less arithmetic or fewer bytes: profile the longest (`tracekit query top_kernels`) with "
+    "the device's kernel profiler, such as Nsight Compute.",
+}
+
+# For runs whose GPU ops mostly run in CUDA graphs already.
 _CAPTURED = {
     "launch": "Most GPU ops run in CUDA graphs already: capture what is launched outside them, "
     "or replay larger graphs.",
@@ -69,14 +76,26 @@ def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
     return launch is not None and launch.graph_share > thresholds.most_share
 
 
-def next_step(bottleneck: str, launch: Launch | None, thresholds: Thresholds) -> str:
+def next_step(
+    bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
+) -> str:
     """What to try next, without what the run does already."""
+    if shaped and bottleneck in _SHAPED:
+        return _SHAPED[bottleneck]
     if is_captured(launch, thresholds) and bottleneck in _CAPTURED:
         return _CAPTURED[bottleneck]
     compiled = launch.compiled_share if launch is not None else None
     if compiled is not None and compiled > thresholds.most_share and bottleneck in _COMPILED:
         return _COMPILED[bottleneck]
     return NEXT[bottleneck]
+
+
+def are_shapes_recorded(database: Reader, trace_id: int) -> bool:
+    """Whether operators have shapes, or would have them: some operators take no tensors."""
+    flags = database.rows_of_trace("SELECT trace_id, record_shapes FROM trace", trace_id)
+    if any(flag for (flag,) in flags):
+        return True
+    return all(row["code"] != "no_shapes" for row in database.ask("missing", trace=trace_id))
 
 
 def replayed_host(replay: Callable[[], Replay | None]) -> WindowGains | None:
@@ -103,7 +122,9 @@ def fix_list(
     return replace(found, trace=trace.path)
 
 
-def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int) -> list[str]:
+def list_notes(
+    fixes: FixList, verdict: Verdict, database: Reader, trace_id: int, thresholds: Thresholds
+) -> list[str]:
     """How the fix list and the bottleneck go together; of an empty list, what is left."""
     recurring = [each for each in fixes.advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
@@ -111,7 +132,7 @@ def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int
     if not recurring:
         return [
             "No remedy that tracekit knows would save 1 % of the window or more.",
-            *_reached(database, trace_id),
+            *_reached(database, trace_id, thresholds),
         ]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first = recurring[0]
@@ -129,10 +150,11 @@ def list_notes(fixes: FixList, verdict: Verdict, database: Reader, trace_id: int
     ]
 
 
-def _reached(database: Reader, trace_id: int) -> list[str]:
-    """How near the device is to its peak in matrix products, if the trace tells."""
+def _reached(database: Reader, trace_id: int, thresholds: Thresholds) -> list[str]:
+    """How near the device is to its peak in matrix products, if enough of its work tells."""
     rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
-    known = [row for row in rows if row["share_of_peak"] and row["share_counted"]]
+    least = thresholds.shaped_work_share
+    known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
     if not known:
         return []
     row = known[0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tracekit.advice.model import Judged
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import fix_list, list_notes, replayed_host
+from tracekit.verdict.advice import are_shapes_recorded, fix_list, list_notes, replayed_host
 from tracekit.verdict.judge import judge, judge_briefly
 from tracekit.verdict.model import (
     Analysis,
@@ -216,10 +216,11 @@ def _examination(
     name_links(links, sites)
     steps = [each for each in others if each.window.kind == "step"]
     windows = [each for each in others if each.window.kind != "step"]
-    beside = Beside(one_offs, steps, windows, repetition)
+    shaped = are_shapes_recorded(database, trace_id)
+    beside = Beside(one_offs, steps, windows, repetition, shaped)
     verdict = judge(main, trace.health, causal, thresholds, beside, reason)
     if fixes:
-        notes = list_notes(fixes, verdict, database, trace_id)
+        notes = list_notes(fixes, verdict, database, trace_id, thresholds)
         fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
     analysis = Analysis(
         trace=trace,

@@ -17,10 +17,12 @@ from tracekit.verdict.regime import (
     bound_of,
     weigh,
 )
-from tracekit.verdict.steady import repeats_nothing, repetition_doubts
+from tracekit.verdict.steady import is_single_pass, repeats_nothing, repetition_doubts
 
 # From the surest down; each doubt lowers it by one.
 LEVELS = ("high", "medium", "low")
+# More sentences than this are not read; so many of them are reasons, however many the doubts.
+_MOST, _FEWEST = 6, 4
 
 _SERIOUS = {
     "truncated": "The trace is cut off; the missing part could change the verdict.",
@@ -44,21 +46,22 @@ def doubted(
     """The verdict with its confidence lowered by each doubt, and a sentence for each."""
     margin = verdict.margin
     if verdict.regime == UNKNOWN or margin is None:
-        return verdict
+        return replace(verdict, why=verdict.why[:_MOST])
     doubts = []
     if abs(margin) < thresholds.close_margin:
         doubts.append(f"The two sides are within {thresholds.close_margin:.0%}: a close call.")
     ops = facts.gpu.gpu_ops if facts.gpu else facts.host.operators if facts.host else 0
     doubts += repetition_doubts(ops, causal, beside.one_offs, beside.repetition, thresholds)
+    if causal is not None:
+        doubts += _causal_doubts(verdict, facts, causal, thresholds)
+    if facts.gpu is None and facts.host is not None:
+        doubts += _host_doubts(verdict, facts.host, shaped=beside.shaped)
+    # They come last: the caveats tell of them as well.
     for finding in health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
             continue
         if finding.code in _SERIOUS:
             doubts.append(_SERIOUS[finding.code])
-    if causal is not None:
-        doubts += _causal_doubts(verdict, facts, causal, thresholds)
-    if facts.gpu is None and facts.host is not None:
-        doubts += _host_doubts(verdict, facts.host)
     if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
@@ -66,8 +69,12 @@ def doubted(
     level = min(len(LEVELS) - 1, len(doubts) + (0 if plain else 1))
     if ops < thresholds.few_ops or repeats_nothing(beside.repetition):
         level = len(LEVELS) - 1
+    if level == 0 and is_single_pass(beside.repetition, thresholds):
+        level = 1
+        doubts.append("A single pass was recorded: no second one shows how much of it is usual.")
     confidence = LEVELS[level]
-    return replace(verdict, confidence=confidence, why=verdict.why + doubts)
+    reasons = verdict.why[: max(_FEWEST, _MOST - len(doubts))]
+    return replace(verdict, confidence=confidence, why=[*reasons, *doubts][:_MOST])
 
 
 def _causal_doubts(
@@ -113,7 +120,7 @@ def _causal_doubts(
     return doubts
 
 
-def _host_doubts(verdict: Verdict, host: HostThread) -> list[str]:
+def _host_doubts(verdict: Verdict, host: HostThread, *, shaped: bool) -> list[str]:
     """Sentences for what makes the bottleneck of a trace without GPU ops doubtful."""
     if verdict.bottleneck not in ("math", "memory-bandwidth"):
         return []
@@ -121,7 +128,8 @@ def _host_doubts(verdict: Verdict, host: HostThread) -> list[str]:
     unknown = host.compute_ns - known
     if abs(host.math_ns - host.memory_ns) > unknown:
         return []
+    how = "" if shaped else " (record_shapes=True)"
     return [
         f"Recorded shapes tell math from memory for only {share(known, host.compute_ns)} of the "
-        "compute operators' time: the limit could be the other (record_shapes=True)."
+        f"compute operators' time: the limit could be the other{how}."
     ]

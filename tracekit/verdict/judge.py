@@ -12,10 +12,31 @@ from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import NEXT, is_captured, next_step
 from tracekit.verdict.confidence import doubted
-from tracekit.verdict.model import Beside, Facts, Finding, Gpu, HostThread, Idle, Saving, Verdict
-from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, steady_busy_ns, weigh
+from tracekit.verdict.model import (
+    Beside,
+    Facts,
+    Finding,
+    Gpu,
+    HostThread,
+    Idle,
+    Launch,
+    Saving,
+    Verdict,
+)
+from tracekit.verdict.regime import (
+    OVERHEAD,
+    REGIMES,
+    UNKNOWN,
+    Bound,
+    accounted,
+    bound_of,
+    steady_busy_ns,
+    weigh,
+)
 from tracekit.verdict.steady import named_window, steady_sentences, step_sentences, window_sentences
 
+_WHOLE_FILE = "Get the whole file: its end is missing, and the GPU's events may have stood there."
+_WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_DEVICE = (
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
@@ -47,9 +68,16 @@ def judge(
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
+    codes = {finding.code for finding in health}
+    if facts.gpu is None and "truncated" in codes:
+        verdict.try_next.insert(0, _WHOLE_FILE)
+    if "cold_start" in codes:
+        verdict.try_next.insert(0, _WARM_RUN)
     if facts.window.kind != "step":
         verdict.why.extend(step_sentences(beside.steps, verdict.regime, thresholds))
     verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows, thresholds))
+    if causal is not None and verdict.bottleneck is not None:
+        verdict.why.extend(_lesser_sentences(facts, causal, thresholds))
     return doubted(verdict, facts, health, causal, beside, thresholds)
 
 
@@ -102,12 +130,13 @@ def _judge_gpu(
         )
         return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
     busy = steady_busy_ns(gpu, gains) / max(1, span - gains.one_offs_ns)
-    why += _gain_sentences(facts, busy, causal, bound, bottleneck, thresholds)
+    gained = _gain_sentences(facts, busy, causal, bound, bottleneck, thresholds)
+    agrees = REGIMES[accounted(gpu, idle, gains)] == regime
+    # The reason comes first: of a busy device that is not the bottleneck, the gains.
+    why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
-    if facts.launch is not None:
-        why.append(_launch_sentence(facts, thresholds))
-    advice = [next_step(bottleneck, facts.launch, thresholds)]
+    advice = [next_step(bottleneck, facts.launch, thresholds, shaped=beside.shaped)]
     return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, advice)
 
 
@@ -146,18 +175,6 @@ def _gain_sentences(
             )
         else:
             sentences.append(f"Neither helps much; {by_time}.")
-    elif causal.flip is not None:
-        side, other = ("host", "GPU") if is_host else ("GPU", "host")
-        sentences.append(
-            f"The {other} becomes the bottleneck only if the {side} gets about "
-            f"{causal.flip:.2g} times faster."
-        )
-    else:
-        side = "host" if is_host else "GPU"
-        sentences.append(
-            f"The {side} stays the bottleneck even if it gets {thresholds.fastest:.0f} times "
-            "faster."
-        )
     if (saved := gains.removed.get(bottleneck, 0.0)) > 0:
         others = [
             f"{name} {percent(gain)}"
@@ -171,12 +188,27 @@ def _gain_sentences(
             f"Removing {bottleneck} would save {at_most}{percent(saved)} "
             f"({duration(round(saved * gains.window_ns))}).{rest}"
         )
+    return sentences
+
+
+def _lesser_sentences(facts: Facts, causal: Causal, thresholds: Thresholds) -> list[str]:
+    """How far the other side is from bounding the window, and how launches reach the device."""
+    gains, bound = causal.gains, bound_of(facts, causal.gains, thresholds)
+    is_host, sentences = bound.side == "host", []
+    if causal.flip is not None and not bound.by_time:
+        side, other = ("host", "GPU") if is_host else ("GPU", "host")
+        sentences.append(
+            f"The {other} becomes the bottleneck only if the {side} gets about "
+            f"{causal.flip:.2g} times faster."
+        )
     captured = is_captured(facts.launch, thresholds)
     if is_host and gains.cuda_graph >= thresholds.named_gain and not captured:
         sentences.append(
             f"With free launches, as in a CUDA graph, {named_window(facts.window)} would be "
             f"{_gained(gains.cuda_graph, thresholds)}."
         )
+    if facts.launch is not None:
+        sentences.append(_launch_sentence(facts.launch, thresholds))
     return sentences
 
 
@@ -191,29 +223,30 @@ def _replayed_window(facts: Facts, gains: Gains) -> str:
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[str]:
-    """Sentences about communication and copies that no compute overlaps, by the accounting."""
+    """A sentence about communication and copies that no compute overlaps, by the accounting."""
     exposed = [
-        (gpu.exposed_comm_ns, "communication: no compute overlaps it"),
-        (gpu.exposed_memcpy_ns, "copies and fills: no kernel overlaps them"),
+        (gpu.exposed_comm_ns, "communication", "no compute overlaps it"),
+        (gpu.exposed_memcpy_ns, "copies and fills", "no kernel overlaps them"),
     ]
-    return [
-        f"{share(ns, span_ns)} of the window ({duration(ns)}) is exposed {what}."
-        for ns, what in sorted(exposed, reverse=True)
-        if ns >= thresholds.exposed_share * span_ns
+    most = sorted(each for each in exposed if each[0] >= thresholds.exposed_share * span_ns)[::-1]
+    if not most:
+        return []
+    told = [
+        f"{share(ns, span_ns)}{'' if place else ' of the window'} ({duration(ns)})"
+        f"{'' if place else ' is'} exposed {what}"
+        for place, (ns, what, _) in enumerate(most)
     ]
+    lonely = most[0][2] if len(most) == 1 else "no compute overlaps them"
+    return [f"{', '.join(told)}: {lonely}."]
 
 
 def _gained(gain: float, thresholds: Thresholds) -> str:
-    if abs(gain) < thresholds.shown_gain:
-        return "no shorter"
-    return f"{percent(abs(gain))} {'shorter' if gain > 0 else 'longer'}"
+    return "no shorter" if gain < thresholds.shown_gain else f"{percent(gain)} shorter"
 
 
-def _launch_sentence(facts: Facts, thresholds: Thresholds) -> str:
-    launch = facts.launch
-    assert launch is not None
-    delay, waiting = launch.delay_p50_ns, launch.queue_depth_p50 - 1
-    floor_ns = thresholds.launch_floor_ns
+def _launch_sentence(launch: Launch, thresholds: Thresholds) -> str:
+    delay, waiting = launch.first_delay_p50_ns, launch.queue_depth_p50 - 1
+    call, floor_ns = launch.launch_call_p50_ns, thresholds.launch_floor_ns
     if delay < 0:
         meaning = ": device and host clocks differ, so delays do not tell who waits"
     elif delay <= floor_ns:
@@ -221,7 +254,10 @@ def _launch_sentence(facts: Facts, thresholds: Thresholds) -> str:
     elif waiting > 0:
         meaning = f": work queues up before it runs ({waiting:,} ahead)"
     else:
-        meaning = " with an empty queue: launch calls are slow, or ops wait for something else"
+        spent = f"{duration(call)} of it" if call < delay else "all of it"
+        # A longer delay than a launch takes is nothing that the queue or the call explains.
+        late = ": the device waits when work arrives" if delay <= thresholds.wait_ns else ""
+        meaning = f" with an empty queue, {spent} in the call{late}"
     calls = "launch" if launch.count == 1 else "launches"
     return f"{launch.count:,} {calls}, median delay {duration(delay)}{meaning}."
 

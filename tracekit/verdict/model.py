@@ -113,6 +113,8 @@ class Launch:
     """Launches."""
     delay_p50_ns: int
     delay_p90_ns: int
+    first_delay_p50_ns: int
+    launch_call_p50_ns: int
     queue_depth_p50: int
     dispatch_per_launch_ns: int | None
     graph_share: float = 0.0
@@ -233,6 +235,8 @@ class Repetition:
     gpu_ops: int
     repeated: int
     steps: int
+    names: int = 0
+    once: int = 0
 
 
 @dataclass(frozen=True)
@@ -272,6 +276,8 @@ class Beside:
     steps: Sequence[Period] = ()
     windows: Sequence[Period] = ()
     repetition: Repetition | None = None
+    shaped: bool = False
+    """Whether the operators' shapes were recorded."""
 
 
 @dataclass(frozen=True)

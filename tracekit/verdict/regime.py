@@ -2,8 +2,9 @@
 
 A run is overhead-bound if halving the host's work gains more than halving the device's, and
 compute-bound if it gains less (tracekit/replay). If neither gains the threshold `small_gain`, the
-accounting decides: whether the device spent more time busy than waiting for the host. All that
-judge or show a regime, a margin, a side or a flip get it from here.
+accounting decides: whether the device spent more time busy than waiting for the host; but not for
+a side that gains nothing where the other gains. All that judge or show a regime, a margin, a side
+or a flip get it from here.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def bound_of(facts: Facts, gains: Gains, thresholds: Thresholds) -> Bound:
     assert facts.gpu is not None and facts.idle is not None
     host = capped(gains.host, gains.window_ns, _capping_ns(facts, gains))
     by_time = accounted(facts.gpu, facts.idle, gains)
-    found = weigh(host, gains.device, by_time, thresholds.small_gain)
+    # A side whose halving gains nothing is not what bounds the window, however busy it is.
+    gained = gains.device if by_time == "device" else host
+    is_nil = gained < thresholds.shown_gain and max(host, gains.device) >= thresholds.named_gain
+    found = weigh(host, gains.device, None if is_nil else by_time, thresholds.small_gain)
     # If unexplained waits belonged to one side, halving that side would gain half of them.
     if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(found.margin):
         open_ = weigh(host, gains.device)

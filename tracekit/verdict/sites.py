@@ -26,11 +26,13 @@ _NAMELESS = {
 def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
     """The one-offs as reported, each with its place in the program.
 
-    A step's excess is that of all threads; on the device, that of a cause.
+    A step's excess is that of all threads; on the device, that of a cause. What the end of the
+    recording cut off did not happen once: it is left out.
     """
     events: list[OneOffEvent] = []
     for (start_ns, event_id, _), same in groupby(
-        found, key=lambda each: (each.start_ns, each.event_id, each.on_host or each.cause)
+        (each for each in found if each.kind != "unended"),
+        key=lambda each: (each.start_ns, each.event_id, each.on_host or each.cause),
     ):
         parts = list(same)
         first, site = parts[0], sites.get(event_id, {})

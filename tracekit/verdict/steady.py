@@ -26,6 +26,8 @@ def steady_sentences(
     for each in one_offs:
         if _overlap(facts, each):
             alike.setdefault(called(each), []).append(each)
+    if not alike:
+        return []
     longest = sorted(alike.items(), key=lambda item: -_excess_ns(item[1]))[:_NAMED]
     named = ", ".join(
         f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
@@ -95,6 +97,13 @@ def repetition_doubts(
 def repeats_nothing(repetition: Repetition | None) -> bool:
     """Whether most GPU ops have a name that hardly occurs again."""
     return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
+
+
+def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
+    """Whether the program did its work once: much of what runs in it runs a single time."""
+    if repetition is None or repetition.steps > 1:
+        return False
+    return repetition.once >= thresholds.once_share * max(1, repetition.names)
 
 
 def step_sentences(steps: Sequence[Period], regime: str, thresholds: Thresholds) -> list[str]:

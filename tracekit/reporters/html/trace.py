@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.reporters.html.page import Part, View
 from tracekit.reporters.html.sections import SECTIONS
-from tracekit.reporters.parts import parts_of
+from tracekit.reporters.parts import lists_of, parts_of
 
 if TYPE_CHECKING:
     from tracekit.reporters.html.figure import Figure, Section
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # How many lines of the fix list the first screen has.
 _ADVISED = 5
+_SAVED = "What each saves alone, as a share of the window without one-offs"
 # Figures at once: one is drawn while the database answers for the other. Of a large trace one, to
 # save memory.
 _AT_ONCE = 2
@@ -29,7 +30,10 @@ def trace_view(subject: Subject) -> View:
         "parts": parts_of(analysis),
         "source": f"{subject.command('analyze')} --json",
         "fixes": fixes,
-        "advised": fixes.advice[:_ADVISED] if fixes else [],
+        "advised": [
+            (heading, listed[:_ADVISED])
+            for heading, listed in lists_of(fixes.advice if fixes else [], _SAVED)
+        ],
     }
     # Asked here, as threads would ask it twice.
     subject.findings  # noqa: B018

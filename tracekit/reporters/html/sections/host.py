@@ -28,7 +28,8 @@ def delays(subject: Subject) -> Figure | None:
     named = {"delay_p50_ns": "median", "delay_p90_ns": "90 %"}
     rows = rows.with_columns(of=pl.col("of").replace(named))
     launch = subject.analysis.launch
-    median = f" The median of all launches is {duration(launch.delay_p50_ns)}." if launch else ""
+    of_all = duration(launch.first_delay_p50_ns) if launch else ""
+    median = f" The median of all launches is {of_all}." if launch else ""
     chart = (
         alt.Chart(rows)
         .transform_calculate(delay=charts.duration_of("datum.delay_ns"))
