@@ -108,10 +108,8 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
     Folders with the same prefix that dead processes left are removed first.
     """
     remove_abandoned(parent, prefix)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    lock = FileLock(folder / _LOCK)
+    folder, lock = _locked_folder(parent, prefix)
     try:
-        lock.acquire()
         yield folder
     finally:
         try:
@@ -119,6 +117,21 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
         except KeyboardInterrupt:
             _remove(folder, lock)
             raise
+
+
+def _locked_folder(parent: Path, prefix: str) -> tuple[Path, FileLock]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = FileLock(folder / _LOCK)
+        try:
+            lock.acquire()
+        except FileNotFoundError:
+            # Another process took it for abandoned in the moment before it was locked.
+            continue
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return folder, lock
 
 
 def remove_abandoned(parent: Path, prefix: str) -> None:

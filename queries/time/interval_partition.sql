@@ -28,6 +28,6 @@ late AS (
 ),
 partitioned AS (FROM partition_of('part')),
 counted AS (FROM with_ops('partitioned'))
-SELECT c.* EXCLUDE (kind, name, waits_for_host_ns), coalesce(causes, MAP {}) AS causes
+SELECT c.* EXCLUDE (kind, name), coalesce(causes, MAP {}) AS causes
 FROM counted AS c LEFT JOIN late USING (trace_id, device_id)
 ORDER BY trace_id, device_id

@@ -79,7 +79,7 @@ dilated AS (
 ),
 cold AS (
     SELECT trace_id, count(DISTINCT launch_id) AS cold_launches, any_value(loads) AS loads
-    FROM cold_launches() JOIN (
+    FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns) JOIN (
         SELECT trace_id, count(*) AS loads FROM runtime_calls
         SEMI JOIN (SELECT label_id FROM slice_label
             WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes')) USING (label_id)

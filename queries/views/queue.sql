@@ -25,12 +25,12 @@ SELECT key.trace_id AS trace_id, key.device_id AS device_id, depth
 FROM (SELECT key, is_launch, sum(step) OVER (PARTITION BY key ORDER BY at_ns) AS depth FROM edge)
 WHERE is_launch;
 
--- Launch calls of kernels that take as long as loading code does, though their kernel starts at once.
-CREATE OR REPLACE MACRO cold_launches() AS TABLE
+-- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
+-- starts within `wait_ns` after them.
+CREATE OR REPLACE MACRO cold_launches(call_ns, wait_ns) AS TABLE
 SELECT trace_id, launch_id, any_value(launch_end_ns - launch_start_ns) AS ns FROM gpu_op_launch
 WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = 'kernel' AND NOT is_graph
-  AND launch_end_ns - launch_start_ns >= thresholds().cold_launch_ns
-  AND queue_wait_ns < thresholds().late_launch_ns
+  AND launch_end_ns - launch_start_ns >= call_ns AND queue_wait_ns < wait_ns
 GROUP BY trace_id, launch_id;
 
 -- The launch calls of each stream that do not wait for their own op: how many earlier launches are queued

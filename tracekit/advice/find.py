@@ -184,7 +184,8 @@ def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
 
 def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
     """Advice to record a warm run, where launches load code."""
-    cold = replay.database.rows_of_trace("FROM cold_launches()", replay.trace_id)
+    asked = "FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns)"
+    cold = replay.database.rows_of_trace(asked, replay.trace_id)
     saves_ns, remedy = sum(ns for _, ns in cold), catalogue()[_WARM]
     found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
     return next(iter(found), None) or Advice(
