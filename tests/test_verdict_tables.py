@@ -91,6 +91,17 @@ def test_a_database_in_memory_is_judged_once_sql_asks():
         assert len(database.sql("FROM evidence")) > 10
 
 
+def test_a_share_names_what_it_is_a_share_of():
+    with tracekit.load(OWN_TRACES / OWN[0]) as database:
+        found = database.sql(
+            "SELECT name, denominator FROM evidence WHERE name LIKE 'launch.%share' ORDER BY ALL"
+        )
+    assert found.rows() == [
+        ("launch.compiled_share", "kernels that can be fused"),
+        ("launch.graph_share", "GPU ops"),
+    ]
+
+
 def test_a_load_may_leave_the_verdict_out(tmp_path, run):
     trace = str(OWN_TRACES / OWN[0])
     assert run("load", trace, "-o", "t.duckdb", "--no-verdict").returncode == 0

@@ -21,6 +21,11 @@ _DEFINED = {
     "host": ("window", "cpu_time"),
     "gains": ("window", "replay"),
 }
+# What a share of launches is a share of.
+_OF_LAUNCHES = {
+    "launch.graph_share": "GPU ops",
+    "launch.compiled_share": "kernels that can be fused",
+}
 _REPLAYED = "the window's replayed length without one-offs"
 
 
@@ -90,7 +95,7 @@ def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
 def _numbers(window: Window, parts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for part, found in parts.items():
         for name, value in (asdict(found) if found is not None else {}).items():
-            if name == "device_id" or name == "work_ns":
+            if name in ("device_id", "work_ns"):
                 continue
             inner = value if isinstance(value, dict) else {"": value}
             for key, number in inner.items():
@@ -105,8 +110,8 @@ def _number(
 ) -> dict[str, Any]:
     if name.endswith("_ns") or part == "causes":
         unit, denominator = "ns", None
-    elif denominator or name.endswith("_share"):
-        unit, denominator = "fraction", denominator or "GPU ops"
+    elif denominator or name in _OF_LAUNCHES:
+        unit, denominator = "fraction", denominator or _OF_LAUNCHES[name]
     else:
         unit, denominator = "count", None
     scope, question = _DEFINED[part]
