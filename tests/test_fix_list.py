@@ -160,7 +160,7 @@ def test_what_bounds_the_run_after_the_changes_is_told_only_where_it_is_known(pa
 
 def test_a_share_of_the_peak_of_next_to_none_of_the_work_is_not_told():
     limits = Thresholds()
-    verdict = Verdict("compute-bound", "math", "high", WINDOW, {}, [], [], 0.4, [])
+    verdict = Verdict("", "compute-bound", "math", "high", WINDOW, {}, [], [], 0.4, [])
     empty = FixList("t", "the span", 1000, "math", [], None, [], [])
     for counted, notes in ((0.002, 1), (0.8, 2)):
         row = {"share_of_peak": 0.3, "share_counted": counted}

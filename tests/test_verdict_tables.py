@@ -42,7 +42,7 @@ def require_equal(path, tmp_path):
     }
     for key in ("regime", "bottleneck", "margin", "confidence"):
         assert main[key] == verdict[key]
-    assert main["sentence"] == verdict["why"][0]
+    assert main["sentence"] == verdict["headline"]
     assert main["saves_ns"] == next(
         (each["saves_ns"] for each in told["advice"] if each["share"] is not None), None
     )

@@ -157,6 +157,7 @@ class _Examiner:
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
             shaped=are_shapes_recorded(self.database, self.trace_id),
+            ops=self.accounts[0].ops,
         )
         verdict = judge(evidence, self.thresholds)
         if fixes:

@@ -63,6 +63,15 @@ class Thresholds:
         0.05, "communication or copies that no kernel covers are reported from this share on"
     )
     close_margin: float = _limit(0.10, "a margin under this is a close call")
+    turn_gain: float = _limit(
+        0.10, "host and device take turns if halving either gains this, and the margin is close"
+    )
+    told_flip: float = _limit(
+        10.0, "how much faster a side would have to be is told up to this many times"
+    )
+    unrecorded_share: float = _limit(
+        0.5, "a bottleneck is doubtful if nothing was recorded for this share of its time"
+    )
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")

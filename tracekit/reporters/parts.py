@@ -107,5 +107,39 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
     return [part for part in parts if part.ns > 0]
 
 
+# Activities of the host that the GPU waits for, in plain words.
+_WAITS = {
+    "input": "waits for input",
+    "python": "waits for Python",
+    "untraced": "waits, nothing recorded",
+    "dispatch": "waits for dispatch",
+    "launch": "waits for launch calls",
+    "launch_latency": "launch latency",
+    "runtime": "waits for runtime calls",
+    "sync": "waits for synchronize",
+    "copy": "waits for copy calls",
+    "allocation": "waits for allocation",
+    "compilation": "waits for compilation",
+}
+
+
+def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
+    """The same in plain words, with the host's work before the first op named as such."""
+    idle = analysis.judged.idle
+    if idle is None:
+        return parts_of(analysis)
+    plain = {f"idle: {cause}": words for cause, words in _WAITS.items()} | {
+        "communication, exposed": "communication",
+        "copies, exposed": "copies",
+        "idle: device": "gaps on the device",
+        "idle: unlinked": "gaps, launch unknown",
+        "idle: after the last op": "after the last GPU op",
+    }
+    return [
+        WindowPart(plain.get(part.name, part.name), part.kind, part.ns)
+        for part in parts_of(analysis)
+    ]
+
+
 def _of_host(host: HostThread) -> list[WindowPart]:
     return [WindowPart(name, name, getattr(host, f"{name}_ns")) for name in _OF_HOST]

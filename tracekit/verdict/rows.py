@@ -59,7 +59,7 @@ def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
         "bottleneck": verdict.bottleneck,
         "margin": verdict.margin,
         "confidence": verdict.confidence,
-        "sentence": next(iter(verdict.why), None),
+        "sentence": verdict.headline,
         "saves_ns": best and best.saves_ns,
         "analysis": json.loads(json.dumps(analysis.as_dict(), default=str)),
     }
