@@ -1,5 +1,4 @@
-"""All of a verdict on a terminal (`analyze --full`): why, where the time went, windows, kernels, what
-to change."""
+"""All of a verdict on a terminal (`analyze --full`)."""
 
 from __future__ import annotations
 
