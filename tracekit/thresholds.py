@@ -66,6 +66,9 @@ class Thresholds:
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
+    price_error: float = _limit(
+        0.05, "prices closer than this share are equal", "tests/bench: prices of planted faults"
+    )
     free_growth: float = _limit(
         0.05, "a larger batch is free of charge if it lengthens the step by this share at most"
     )
@@ -91,7 +94,7 @@ class Thresholds:
     once_share: float = _limit(
         0.2, "one pass was recorded if this share of the names of ops occur once, in at most a step"
     )
-    most_share: float = _limit(
+    most_share: float = _asked(
         0.5, "a run is captured, or compiled, if more than this share of its kernels is"
     )
     recorded_share: float = _limit(
@@ -275,6 +278,16 @@ class Thresholds:
         "the last bucket of gradients has at most this size",
         "DistributedDataParallel's bucket_cap_mb of 25, "
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    )
+    host_link_bytes_per_s: float = _asked(
+        12e9,
+        "a copy between pinned memory and a device is at least this fast",
+        "PCIe 3.0 x16, the slowest link of today's servers: 15.75 GB/s by "
+        "https://pcisig.com/specifications, of which copies reach three quarters",
+    )
+    graph_launches: int = _asked(
+        16,
+        "a CUDA graph of fewer launches than this hardly repays its replay and its inputs' copies",
     )
     small_message_bytes: int = _asked(
         262_144,

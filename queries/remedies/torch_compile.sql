@@ -69,8 +69,9 @@ launched AS (
            bool_or(is_graph) AS is_graph
     FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
 ),
--- What stays as it is: compiled code, graphs, and what is no work of a module: fused optimizers (another
--- remedy), collectives and input.
+-- What stays as it is: compiled code, graphs, reads of the device, and what is no work of a module: fused
+-- optimizers (another remedy), collectives and input.
+read AS (FROM value_reads()),
 fixed AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE kind IN ('cpu_op', 'annotation', 'python') AND trace_id = coalesce(getvariable('trace'), trace_id)
@@ -78,6 +79,9 @@ fixed AS (
             OR list_has_any(traits, ['collective_call', 'apart_from_modules']))
     UNION ALL
     SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
+    UNION ALL
+    SELECT o.trace_id, o.event_id, o.pid, o.tid, NULL, o.start_ns, o.end_ns
+    FROM cpu_ops AS o SEMI JOIN read AS r ON o.trace_id = r.trace_id AND o.event_id = r.cpu_op_id
 ),
 kept AS (FROM outermost('fixed')),
 unit AS (

@@ -57,6 +57,8 @@ class Remedy:
     not combined with it."""
     is_batch: bool = False
     """Whether it is a larger batch, whose price is one of throughput."""
+    is_by_place: bool = False
+    """Whether each of its places has a cause of its own, and a line of the list."""
 
     @property
     def has_query(self) -> bool:
