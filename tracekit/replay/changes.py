@@ -124,7 +124,8 @@ def _staging(graph: Graph) -> Flags:
     begin = host.key(device.thread[op], host.origin_ns + device.call[op])
     end = host.key(device.thread[op], host.origin_ns + device.call_end[op])
     calls = Intervals.of(begin, end, np.zeros(len(op)))
-    return host.within(calls.begin, calls.end) & (host.cause == graph.number("launch"))
+    within: Flags = host.within(calls.begin, calls.end)
+    return within & (host.cause == graph.number("launch"))
 
 
 def _scale_named(
