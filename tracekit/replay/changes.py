@@ -125,7 +125,8 @@ def _staging(graph: Graph) -> Flags:
     end = host.key(device.thread[op], host.origin_ns + device.call_end[op])
     calls = Intervals.of(begin, end, np.zeros(len(op)))
     within: Flags = host.within(calls.begin, calls.end)
-    return within & (host.cause == graph.number("launch"))
+    called: Flags = within & (host.cause == graph.number("launch"))
+    return called
 
 
 def _scale_named(
