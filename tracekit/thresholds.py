@@ -242,6 +242,10 @@ class Thresholds:
     slow_allocation_ns: int = _asked(
         1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
     )
+    stall_ns: int = _asked(
+        1_000_000, "a call of microseconds that takes this long was not running or waited"
+    )
+    own_share: float = _asked(0.9, "a call does this share of its time itself: nothing is in it")
     latency_percent: int = _asked(
         10, "work that reaches less than this percentage of both roofs is limited by latency"
     )
