@@ -1,4 +1,4 @@
-"""Noise is made and converted on the CPU and copied; in the twin, a kernel makes it on the device."""
+"""Noise is made and converted on the CPU and copied; in the twin, a kernel makes it there."""
 
 from tests.atoms import US, BlockingCopy, Launch, Sync, Work, line, operator, step
 

@@ -65,12 +65,16 @@ def find(
     if combine:
         # Also what saves nothing alone: it may stand in the shadow of something else.
         others = sorted((each for each in priced if each not in worth), key=_potential)
-        mine = [each for each in [*worth, *others] if not each.place.remedy.is_apart]
+        mine = [each for each in [*worth, *others] if _is_combined(each.place.remedy)]
         together = prices.together(mine[: thresholds.most_combined], least_ns)
     # What a larger batch saves is time per sample, not of this step: it has a list of its own.
     if looked and repeats and alone.host >= thresholds.small_gain:
         main = max(OF_HOST, key=lambda cause: alone.removed.get(cause, 0.0))
-        batches = (each for each in catalogue().values() if each.is_batch and main in each.causes)
+        batches = [
+            each
+            for each in catalogue().values()
+            if each.is_batch and not each.has_query and main in each.causes
+        ]
         larger = (prices.larger_batch(each, thresholds.free_growth) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {code: message for code, severity, message in findings if severity != "info"}
@@ -91,6 +95,10 @@ def find(
     )
 
 
+def _is_combined(remedy: Remedy) -> bool:
+    return not remedy.is_apart and not remedy.is_batch
+
+
 def _ranked(priced: list[Priced], thresholds: Thresholds) -> list[Priced]:
     """Most worth first; of those whose prices a replay can hardly tell apart, the least effort."""
     ranked: list[Priced] = []
@@ -99,7 +107,7 @@ def _ranked(priced: list[Priced], thresholds: Thresholds) -> list[Priced]:
         while at and _is_easier(each, ranked[at - 1], thresholds):
             at -= 1
         ranked.insert(at, each)
-    return sorted(ranked, key=lambda each: each.place.remedy.is_apart)
+    return sorted(ranked, key=lambda each: (each.place.remedy.is_apart, each.place.remedy.is_batch))
 
 
 def _is_easier(one: Priced, other: Priced, thresholds: Thresholds) -> bool:

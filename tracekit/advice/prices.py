@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tracekit.replay.simulator import Scale
 
 
+# The batch by which a batch's query prices it.
+_TWICE = 2
+
+
 @dataclass(frozen=True)
 class Place:
     """A remedy at one place of the program, or at all of its places together."""
@@ -66,7 +70,8 @@ class Prices:
         return Priced(place, saves_ns, tuple(worth))
 
     def _saved(self, place: Place) -> int:
-        return self.window_ns - self._length(self._with(self._plain(), place))
+        length = self._length(self._with(self._plain(), place))
+        return self.window_ns - (round(length / _TWICE) if place.remedy.is_batch else length)
 
     def larger_batch(self, remedy: Remedy, growth: float) -> Priced | None:
         """The largest batch that the host's slack gives away: as many times larger (a power of two)
@@ -172,7 +177,7 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
             str(chosen["detail"][first[at]]) or None,
             int(counts[at]),
             f"remedy:{remedy.name}:{name}" if name else f"remedy:{remedy.name}",
-            end_ns - start_ns if whole_window else int(saved[at]),
+            end_ns - start_ns if whole_window or remedy.is_batch else int(saved[at]),
         )
         for name, at in number.items()
     ]
