@@ -242,6 +242,17 @@ class Thresholds:
     slow_allocation_ns: int = _asked(
         1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
     )
+    dominant_share: float = _asked(
+        0.25, "a kernel that takes this share of the device's time is worth tuning"
+    )
+    tuned_reach: float = _asked(
+        0.6, "a tuned product reaches this share of its roof", "as libraries' do: tests/bench"
+    )
+    tuned_share: float = _asked(
+        0.85,
+        "a generated product takes this share of its time once it is tuned",
+        "max-autotune's gain on products, https://pytorch.org/assets/pytorch2-2.pdf",
+    )
     stall_ns: int = _asked(
         1_000_000, "a call of microseconds that takes this long was not running or waited"
     )
