@@ -38,7 +38,7 @@ def rows_of(analysis: Analysis) -> Rows:
     for number, each in enumerate(analysis.advice, 1):
         told = asdict(each)
         place = told.pop("where")
-        del told["needs"], told["doubts"]
+        del told["needs"], told["doubts"], told["places"]
         advice.append({"number": number, "place": place} | told)
     tables: Rows = {
         "verdict": list(_verdicts(analysis)),
