@@ -228,6 +228,8 @@ class Evidence:
     """Whether the operators' shapes were recorded."""
     ops: int = 0
     """How many GPU ops of the device, or operators of the host, the trace holds."""
+    advised: str | None = None
+    """The cause of time that the first piece of advice lessens, of what recurs."""
 
     @property
     def gains(self) -> Gains | None:

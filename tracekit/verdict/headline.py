@@ -105,6 +105,8 @@ def _turns(evidence: Evidence, bound: Bound) -> str:
     span = evidence.window.span_ns
     causes = [*_TURNS, "dispatch", "launch"]
     why = max(causes, key=lambda cause: gains.removed.get(cause, 0.0))
+    if evidence.advised in _TURNS:
+        why = str(evidence.advised)
     late = max(0, gpu.idle_ns - idle.unlinked_ns)
     most = min(gpu.busy_ns, late) / span if span else 0.0
     return (
