@@ -23,6 +23,7 @@ from tracekit.verdict.model import (
     Saving,
     Verdict,
 )
+from tracekit.verdict.recorder import told, unbent
 from tracekit.verdict.regime import (
     OVERHEAD,
     REGIMES,
@@ -58,6 +59,7 @@ def judge(
     replayed.
     """
     beside = beside or Beside()
+    facts, causal = unbent(facts, causal, health, beside)
     if facts.gpu is not None and facts.idle is not None and causal is not None:
         verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, beside, thresholds)
     elif facts.gpu is not None:
@@ -78,7 +80,8 @@ def judge(
     verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows, thresholds))
     if causal is not None and verdict.bottleneck is not None:
         verdict.why.extend(_lesser_sentences(facts, causal, thresholds))
-    return doubted(verdict, facts, health, causal, beside, thresholds)
+    verdict = doubted(verdict, facts, health, causal, beside, thresholds)
+    return told(verdict, facts, health, causal, beside, thresholds)
 
 
 def judge_briefly(
