@@ -268,15 +268,16 @@ def reducing(first_ns, steps=0):
 def test_ranks_that_meet_late_in_the_first_collective_are_a_one_off(steps, tmp_path):
     analysis = analyzed(tmp_path, reducing(17_456 * MS, steps))
     verdict = analysis.verdict
-    assert verdict.why[0].startswith(
-        "The first collective takes 17.5 s, the other 63 take 14.3 us at the median"
-    )
-    assert verdict.confidence == "low"
     assert verdict.bottleneck == "math-or-memory"
     assert [each.excess_ns for each in analysis.one_offs] == [17_456 * MS - 14_300]
     assert max(each.saves_at_most_ns for each in verdict.savings) < 200 * MS
     assert not any("exposed communication" in why for why in verdict.why)
-    assert verdict.try_next[0] == RECORD["arrival_skew"]
+    # A later step is judged where there is one: the first collective is not in it.
+    is_inside = steps < 2
+    first = "The first collective takes 17.5 s, the other 63 take 14.3 us at the median"
+    assert verdict.why[0].startswith(first) == is_inside
+    assert (verdict.confidence == "low") == is_inside
+    assert (verdict.try_next[0] == RECORD["arrival_skew"]) == is_inside
 
 
 def test_a_first_collective_like_the_others_is_no_finding(tmp_path):

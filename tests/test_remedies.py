@@ -14,8 +14,8 @@ from tests.simulator import Machine, Simulation
 from tracekit.advice.catalogue import EFFORTS, catalogue
 from tracekit.causes import CAUSES
 from tracekit.database.catalog import queries
+from tracekit.examine import examine
 from tracekit.replay.changes import COLUMNS, TARGETS, query_of
-from tracekit.verdict.analyze import examined
 
 QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}
 # A price is this close to what the twin gains.
@@ -32,9 +32,9 @@ def fixes(control: ModuleType, program: list[Any], folder):
     simulation = Simulation(program, machine)
     path = write(folder / "trace.json", simulation, **getattr(control, "METADATA", {}))
     with tracekit.load(path) as run:
-        analysis, found, _ = examined(run, 1)
-    assert found is not None
-    return found.advice, analysis, simulation.span_ns
+        found = examine(run, 1, "gpu_active")
+    assert found.fixes is not None
+    return found.fixes.advice, found.analysis, simulation.span_ns
 
 
 @pytest.mark.sampled(5)

@@ -12,7 +12,8 @@ from tracekit.causes import OF_DEVICE, OF_HOST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.replay.gains import Gains, WindowGains
+    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.model import Gains
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.whatif import Replay
     from tracekit.thresholds import Thresholds

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
-from threading import Thread
 from typing import Any
 
 import click
@@ -42,8 +40,6 @@ def analyze(
     from tracekit.verdict.model import SCHEMA
 
     judged = Thresholds().updated(thresholds)
-    # NumPy and the replay, while DuckDB loads the trace.
-    Thread(target=import_module, args=["tracekit.replay.gains"]).start()
     with (
         open_given(trace, Resources(**limits)) as database,
         database.judging(judged),

@@ -8,14 +8,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.evidence.model import Period
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.page import clipped, console, section
 from tracekit.reporters.parts import devices_of, lists_of, parts_of
 from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Analysis, Period
-from tracekit.verdict.steady import hardly_longer
+from tracekit.verdict.model import Analysis
+from tracekit.verdict.steady import is_hardly_longer
 
 _BAR = 34
 _ADVISED = 5
@@ -67,8 +68,8 @@ def _time(out: Console, analysis: Analysis) -> None:
     parts = parts_of(analysis)
     if not parts:
         return
-    span = analysis.window.span_ns
-    section(out, f"Where the time went ({analysis.window.name}: {duration(span)} = 100 %)")
+    window, span = analysis.judged.window, analysis.judged.window.span_ns
+    section(out, f"Where the time went ({window.name}: {duration(span)} = 100 %)")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
@@ -130,12 +131,12 @@ def _windows(out: Console, analysis: Analysis) -> None:
 def _tells(period: Period, analysis: Analysis) -> bool:
     """Whether a row tells more than that of the verdict's window: the whole trace may be hardly
     longer, and one step may be all of the host's steps."""
-    window, main = period.window, analysis.window
+    window, main = period.window, analysis.judged.window
     if window.kind == "step":
         alone = main.kind == "host_active" and len(analysis.steps) == 1
         return not (alone and (window.start_ns, window.end_ns) == (main.start_ns, main.end_ns))
     same = period.regime == analysis.verdict.regime
-    return not (same and hardly_longer(window, main, Thresholds()))
+    return not (same and is_hardly_longer(window, main, Thresholds()))
 
 
 def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> Table:
@@ -157,7 +158,7 @@ def _phases(out: Console, analysis: Analysis) -> None:
     """The longest outermost ranges of a trace without steps."""
     if not analysis.phases:
         return
-    if analysis.window.kind == "range":
+    if analysis.judged.window.kind == "range":
         section(out, "Ranges of this name (from the begin of their work to its completion)")
     else:
         section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
-from tracekit.verdict.model import Analysis, HostThread
+from tracekit.evidence.model import HostThread
+from tracekit.verdict.model import Analysis
 
 ONCE = "What happened once (its whole time; the shares leave it out)"
 
@@ -90,7 +91,7 @@ def _architecture(kernels: Iterable[str]) -> str | None:
 
 def parts_of(analysis: Analysis) -> list[WindowPart]:
     """The parts of the verdict's window, without those that are 0."""
-    gpu, idle, host = analysis.gpu, analysis.idle, analysis.host
+    gpu, idle, host = analysis.judged.gpu, analysis.judged.idle, analysis.judged.host
     if gpu is not None and idle is not None:
         parts = [
             WindowPart("compute", "compute", gpu.compute_ns),

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tracekit.causes import OF_HOST
-from tracekit.replay.gains import Causal
+from tracekit.evidence.model import Evidence, Finding
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Beside, Facts, Finding, Verdict
+from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
 
 # From the least sure up. `none` is that of an unknown regime.
@@ -67,16 +67,14 @@ class Seen:
     """What the rules look at."""
 
     verdict: Verdict
-    facts: Facts
+    evidence: Evidence
     findings: Mapping[str, Finding]
     """By code."""
-    causal: Causal | None
-    beside: Beside
     thresholds: Thresholds
 
     def share(self, finding: Finding) -> float:
         """The finding's time as a fraction of the window."""
-        return _share(finding, self.facts, self.beside)
+        return _share(finding, self.evidence)
 
 
 @dataclass(frozen=True)
@@ -92,36 +90,26 @@ class Omission:
 Rule = Callable[[Seen], Omission | None]
 
 
-def unbent(
-    facts: Facts, causal: Causal | None, health: list[Finding], beside: Beside
-) -> tuple[Facts, Causal | None]:
-    """The facts and gains to judge by, without what the recorder may have made: the first
-    collective's wait for late ranks is no communication, and gaps in replays are priced as nothing.
-    """
-    findings = {each.code: each for each in health}
+def unbent(evidence: Evidence) -> Evidence:
+    """The evidence without what the recorder may have made: the first collective's wait for late
+    ranks is no communication, and gaps in replays are priced as nothing."""
+    findings, gpu, causal = _by_code(evidence), evidence.gpu, evidence.causal
     skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
-    if skew and skew.time_ns and facts.gpu and skew.time_ns <= facts.gpu.exposed_comm_ns:
-        gpu = replace(facts.gpu, exposed_comm_ns=facts.gpu.exposed_comm_ns - skew.time_ns)
-        facts = replace(facts, gpu=gpu)
+    if skew and gpu and (skew.time_ns or 0) <= gpu.exposed_comm_ns:
+        left_ns = gpu.exposed_comm_ns - (skew.time_ns or 0)
+        evidence = replace(evidence, gpu=replace(gpu, exposed_comm_ns=left_ns))
     if gaps and causal and "latency" in causal.gains.removed:
-        gained = causal.gains.removed["latency"] - _share(gaps, facts, beside)
+        gained = causal.gains.removed["latency"] - _share(gaps, evidence)
         removed = causal.gains.removed | {"latency": max(0.0, gained)}
         ranked = dict(sorted(removed.items(), key=lambda item: -item[1]))
-        causal = replace(causal, gains=replace(causal.gains, removed=ranked))
-    return facts, causal
+        gains = replace(causal.gains, removed=ranked)
+        evidence = replace(evidence, causal=replace(causal, gains=gains))
+    return evidence
 
 
-def told(
-    verdict: Verdict,
-    facts: Facts,
-    health: list[Finding],
-    causal: Causal | None,
-    beside: Beside,
-    thresholds: Thresholds,
-) -> Verdict:
+def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict with what the recorder left out first, and as unsure as that makes it."""
-    findings = {each.code: each for each in health}
-    seen = Seen(verdict, facts, findings, causal, beside, thresholds)
+    seen = Seen(verdict, evidence, _by_code(evidence), thresholds)
     found = [omission for rule in RULES if (omission := rule(seen)) is not None]
     if not found:
         return verdict
@@ -130,8 +118,9 @@ def told(
     level = min((each.leaves for each in found), key=_LEVELS.index)
     if level == "none":
         # What is left of the reasons and prices is about what happened to be recorded.
-        reasons = [*sentences, *verdict.why[:1]][:_MOST]
-        return Verdict(UNKNOWN, None, "none", verdict.shares, reasons, [], None, advice)
+        why = [*sentences, *verdict.why[:1]][:_MOST]
+        unknown = replace(verdict, regime=UNKNOWN, bottleneck=None, confidence="none", margin=None)
+        return replace(unknown, why=why, savings=[], try_next=advice)
     return replace(
         verdict,
         confidence=min(verdict.confidence, level, key=_LEVELS.index),
@@ -140,12 +129,16 @@ def told(
     )
 
 
-def _share(finding: Finding, facts: Facts, beside: Beside) -> float:
+def _by_code(evidence: Evidence) -> dict[str, Finding]:
+    return {each.code: each for each in evidence.health}
+
+
+def _share(finding: Finding, evidence: Evidence) -> float:
     """The finding's time as a fraction of the GPU-active span, which it concerns; a step has its
     part of it."""
-    windows = [facts.window, *(each.window for each in beside.windows)]
+    windows = [*(each.window for each in evidence.windows), evidence.window]
     spans = [each.span_ns for each in windows if each.kind in ("gpu_active", "host_active")]
-    whole_ns = spans[0] if spans else facts.window.span_ns
+    whole_ns = spans[0] if spans else evidence.window.span_ns
     return (finding.time_ns or 0) / whole_ns if whole_ns else 0.0
 
 
@@ -188,7 +181,7 @@ def _skewed(seen: Seen) -> Omission | None:
     """The first collective waits for ranks that record later. It is a one-off; where it takes most
     of the window, hardly anything is left to judge."""
     finding = seen.findings.get("arrival_skew")
-    if finding is None or not finding.time_ns or finding.time_ns > seen.facts.window.span_ns:
+    if finding is None or not finding.time_ns or finding.time_ns > seen.evidence.window.span_ns:
         return None
     share = seen.share(finding)
     if share < seen.thresholds.lost_share:
@@ -212,33 +205,32 @@ def _costly(seen: Seen) -> Omission | None:
     device waits for."""
     if seen.verdict.regime != OVERHEAD or seen.verdict.margin is None:
         return None
-    measured, causal = seen.findings.get("profiler_dilation"), seen.causal
+    measured, causal = seen.findings.get("profiler_dilation"), seen.evidence.causal
     if measured is not None and causal is not None and causal.undilated is not None:
         bound = weigh(*causal.undilated, "device", seen.thresholds.small_gain)
         leaves = "high" if bound.regime == OVERHEAD else "low"
-        return Omission("recorder_cost", _corrected(measured, causal, seen.beside), leaves)
+        return Omission("recorder_cost", _corrected(measured, seen.evidence), leaves)
     estimated = seen.findings.get("recorder_cost")
-    if estimated is None or seen.share(estimated) < _waited(seen, seen.verdict.margin):
+    if estimated is None or seen.share(estimated) < _waited(seen.evidence, seen.verdict.margin):
         return None
     return Omission("recorder_cost", _sentence(estimated), "low")
 
 
-def _waited(seen: Seen, margin: float) -> float:
+def _waited(evidence: Evidence, margin: float) -> float:
     """The part of the window that a faster host could save before the device bounds it."""
-    facts, span_ns = seen.facts, seen.facts.window.span_ns
-    if facts.idle is None or seen.causal is None or not span_ns:
+    idle, gains, span_ns = evidence.idle, evidence.gains, evidence.window.span_ns
+    if idle is None or gains is None or not span_ns:
         return abs(margin)
-    gains = seen.causal.gains
     once_ns = gains.one_offs_ns - gains.device_one_offs_ns
-    return max(0, facts.idle.waits_for_host_ns - once_ns) / span_ns
+    return max(0, idle.waits_for_host_ns - once_ns) / span_ns
 
 
-def _corrected(finding: Finding, causal: Causal, beside: Beside) -> str:
+def _corrected(finding: Finding, evidence: Evidence) -> str:
     """The host's work in a step, as recorded and without the recorder's cost."""
-    worked_ns = sum(causal.gains.work_ns.get(cause, 0) for cause in OF_HOST)
-    if not beside.steps or not finding.time_ns:
+    work_ns = evidence.gains.work_ns if evidence.gains else {}
+    if not evidence.steps or not finding.time_ns:
         return _sentence(finding)
-    step_ns = worked_ns // len(beside.steps)
+    step_ns = sum(work_ns.get(cause, 0) for cause in OF_HOST) // len(evidence.steps)
     left_ns = max(0, step_ns - finding.time_ns)
     return (
         f"{_sentence(finding)[:-1]}; its work in a step takes {duration(step_ns)} as recorded, "
