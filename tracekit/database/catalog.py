@@ -37,7 +37,6 @@ VOCABULARY = (
     "work",
     "grids",
     "collectives",
-    "parts",
     "runs",
     "hta",
     "former",

@@ -10,7 +10,7 @@ the rows are made of:
 -- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
 -- scope: all: a row may be about several traces
 
-A table of the schema `scratch` is dropped once all are built.
+A table of the schema `scratch` is dropped once all are built. It may leave its columns to its rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import duckdb
 from tracekit.database import catalog, constants
 
 _HEAD = re.compile(r"^-- (fact|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
-_SCRATCH = "CREATE TABLE scratch."
+_SCRATCH = "scratch."
 _END_OF_TABLE = "\n);\n"
 # What the conditions of the other facts are asked of.
 _LABELS = "slice_label"
@@ -49,10 +49,12 @@ class Fact:
     when: str
     by_walk: bool
     spans_traces: bool
+    is_scratch: bool
 
     @property
-    def is_scratch(self) -> bool:
-        return not self.table
+    def place(self) -> str:
+        """Its table, with the schema."""
+        return f"{_SCRATCH}{self.name}" if self.is_scratch else self.name
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -64,21 +66,18 @@ def parse_fact(name: str, text: str) -> Fact:
     """Reads a file of queries/facts."""
     head = {key: value.replace("\n--     ", " ") for key, value in _HEAD.findall(text)}
     sql = constants.with_thresholds(text)
-    if _SCRATCH in sql:
-        table, rows = "", sql
-    else:
-        table, end, rows = sql.partition(_END_OF_TABLE)
-        table += end
+    table, end, rows = sql.rpartition(_END_OF_TABLE)
     return Fact(
         name,
         head["fact"],
-        table,
+        table + end,
         rows.strip(),
         _names(head.get("needs", "")),
         _names(head.get("of", "")),
         head.get("when", ""),
         head.get("by") == "walk",
         head.get("scope") == "all",
+        f"CREATE TABLE {_SCRATCH}" in sql,
     )
 
 
@@ -99,7 +98,7 @@ def facts() -> dict[str, Fact]:
 
 def tables() -> str:
     """The statements that create the empty tables."""
-    return "\n".join(fact.table for fact in facts().values())
+    return "\n".join(fact.table for fact in facts().values() if not fact.is_scratch)
 
 
 def over_traces() -> dict[str, Fact]:
@@ -141,6 +140,8 @@ class Builder:
         for fact in some:
             if not fact.rows:
                 continue
+            if fact.is_scratch and fact.table:
+                self._connection.execute(fact.table)
             if self._is_empty(fact) or not self._count(fact):
                 self._empty.add(fact.name)
 
@@ -154,7 +155,7 @@ class Builder:
 
     def _count(self, fact: Fact) -> int:
         """Fills a table; returns the number of its rows."""
-        sql = fact.rows if fact.is_scratch else f"INSERT INTO {fact.name}\n{fact.rows}"
+        sql = f"INSERT INTO {fact.place}\n{fact.rows}" if fact.table else fact.rows
         counts: list[tuple[int]] = []
         self._until_done(lambda: counts.extend(self._connection.execute(sql).fetchall()))
         return counts[0][0]
