@@ -88,10 +88,7 @@ def _names(listed: str) -> tuple[str, ...]:
 @cache
 def facts() -> dict[str, Fact]:
     """All facts, by name, each after those that it reads."""
-    parsed = {
-        name: parse_fact(name, file.read_text(encoding="utf-8"))
-        for name, file in catalog.sql_files("facts").items()
-    }
+    parsed = {name: parse_fact(name, text) for name, text in catalog.sql_texts("facts").items()}
     reads = {name: fact.reads for name, fact in parsed.items()}
     return {name: parsed[name] for name in TopologicalSorter(reads).static_order()}
 
