@@ -1,0 +1,2 @@
+def renew(cases, said):
+    pass
