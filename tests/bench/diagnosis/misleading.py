@@ -63,7 +63,7 @@ def work_before_the_first_op(rng: random.Random) -> Program:
         prepare = line("data.py(390): normalize", Work(ns))
         return _step_of("step", prepare, *products(random.Random(7)), Sync(2 * US), count=count)
 
-    ns, count = rng.randint(14, 30) * MS, rng.choice([1, 5])
+    ns, count = rng.randint(14, 30) * MS, rng.choice([1, 5, 5])
     faulty, mended = program(ns), program(50 * US)
     share = gain(faulty, mended)[1]
     case = Case(

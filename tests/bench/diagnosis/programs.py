@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from tests.atoms import MS, step
+from tests.atoms import MS, Change, step
 from tests.bench.diagnosis.score import NOTHING, SMALL, Case
 from tests.simulated import trace_event, truth
 from tests.simulator import Machine, Simulation
@@ -46,9 +46,11 @@ class Program:
         return json.dumps(head | self.metadata).encode()
 
 
-def lengths(atoms: Iterable[Any], machine: Machine, seed: int) -> tuple[int, int]:
+def lengths(
+    atoms: Iterable[Any], machine: Machine, seed: int, change: Change | None = None
+) -> tuple[int, int]:
     """How long a program takes: from its first op to its last, and from its begin to its end."""
-    run = Simulation(atoms, machine, seed=seed)
+    run = Simulation(atoms, machine, change, seed)
     ends = [(each["begin"], each["end"]) for each in run.events()]
     return run.span_ns, max(end for _, end in ends) - min(begin for begin, _ in ends)
 
@@ -71,13 +73,19 @@ CLOSE = 0.05
 
 
 def regime(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> tuple[str, ...]:
-    """The regime of a program: which side it gains more by when its work takes half as long."""
-    length, host, device = (
-        truth(atoms, changes, machine, seed) for changes in ([], ["host*0.5"], ["device*0.5"])
+    """The regime of a program: the side whose work, done in half the time, gains more. Both, where
+    they gain about the same, or where it depends on whether work before the first op counts."""
+    found = set()
+    plain, *halved = (
+        lengths(atoms, machine, seed, Change.parse(*changes))
+        for changes in ([], ["host*0.5"], ["device*0.5"])
     )
-    if abs(host - device) <= CLOSE * length:
-        return "overhead-bound", "compute-bound"
-    return ("overhead-bound",) if host < device else ("compute-bound",)
+    for length, host, device in zip(plain, *halved, strict=True):
+        if host - device < CLOSE * length:
+            found.add("overhead-bound")
+        if device - host < CLOSE * length:
+            found.add("compute-bound")
+    return tuple(sorted(found))
 
 
 # -- twins -----------------------------------------------------------------------------------------
@@ -100,13 +108,20 @@ def twins() -> Iterator[Program]:
         metadata = getattr(control, "METADATA", {})
         faulty, mended = control.faulty(), control.fixed()
         about = " ".join((control.__doc__ or "").split())
+        saves = gain(faulty, mended, machine)
+        prices = dict.fromkeys(SAME.get(name, (name,)), saves)
+        # A graph of the whole step may save more than mending the fault: then it may come first.
+        graph = _graph(faulty, machine)
+        if graph > saves[0] and "cuda_graph" not in prices:
+            prices["cuda_graph"] = graph, graph
         case = Case(
             name=f"twin {name}",
             kind="twin",
             why=about,
             regime=regime(faulty, machine),
-            changes=SAME.get(name, (name,)),
-            saves=gain(faulty, mended, machine),
+            changes=tuple(prices),
+            listed=(name,),
+            prices=prices,
         )
         yield Program(case, faulty, machine, metadata=metadata)
         healed = Case(
@@ -120,12 +135,19 @@ def twins() -> Iterator[Program]:
         yield Program(healed, mended, machine, metadata=unslowed)
 
 
+def _graph(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> float:
+    """What CUDA graphs between the waits of the host would save: a share."""
+    return 1 - truth(atoms, ["cuda-graph"], machine, seed) / truth(atoms, [], machine, seed)
+
+
 # -- random mixes of faults ------------------------------------------------------------------------
 
 MIXED = 40
 _LEFT_OUT = {"profiler_cost", "cuda_graph", "cuda_graph_parts", "torch_compile", "graph_breaks"}
 # A fault is the strongest when removing it saves this much more than removing any other.
 _LEAD = 1.15
+# torch.compile mends these, too, and may fuse more with them: their rival must lead by more.
+_COMPILED = {"fused_norms": 1.5}
 _STEPS = 4
 # What a fault costs in a step is drawn between these, evenly on a scale of orders of magnitude; so
 # many repetitions of its control cost that, up to a limit.
@@ -165,9 +187,9 @@ def mixed(seed: int) -> Program | None:
     faulty = program(None)
     saved = {name: gain(faulty, program(name), seed=seed) for name in chosen}
     first, *others = sorted(chosen, key=lambda name: -saved[name][1])
-    graph = 1 - truth(faulty, ["cuda-graph"], seed=seed) / truth(faulty, [], seed=seed)
-    best = saved[first][0]
-    if best < 3 * SMALL or best < _LEAD * max([graph, *(saved[name][1] for name in others)]):
+    graph = _graph(faulty, seed=seed)
+    rivals = [saved[name][1] * _COMPILED.get(name, 1.0) for name in others]
+    if saved[first][0] < max(3 * SMALL, _LEAD * max(graph, *rivals)):
         return None
     parts = ", ".join(f"{name} x{strength[name]} ({saved[name][1]:.1%})" for name in chosen)
     case = Case(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
@@ -37,6 +37,8 @@ class Case:
     never: tuple[str, ...] = ()
     saves: tuple[float, float] | None = None
     """What the first change saves: the least and the most, as shares of the window."""
+    prices: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """The same by change, where they save different shares."""
     confidence: str = "high"
 
     @property
@@ -96,7 +98,8 @@ def mark(case: Case, answer: Answer) -> Mark:
         named = answer.changes[: answer.alternatives] or (NOTHING,)
         first = next((each for each in named if each in case.changes), named[0])
     right = _is_in(first, case.changes)
-    if right is False and NOTHING in case.changes and (answer.saves or 0.0) < SMALL:
+    is_small = answer.saves is not None and answer.saves < SMALL
+    if right is False and NOTHING in case.changes and is_small:
         right = True
     listed = None
     if case.listed and answer.changes is not None:
@@ -106,7 +109,7 @@ def mark(case: Case, answer: Answer) -> Mark:
         cause=_cause(answer.cause, case.causes),
         change=right,
         listed=listed,
-        price=_price(case, answer) if right and first != NOTHING else None,
+        price=_price(case, answer, first) if right and first else None,
         modest=_is_modest(case, answer),
         alarm=_alarm(case, answer, first, right),
         confidence=answer.confidence,
@@ -131,10 +134,11 @@ def _is_modest(case: Case, answer: Answer) -> bool | None:
     return LEVELS.index(answer.confidence) <= LEVELS.index(case.confidence)
 
 
-def _price(case: Case, answer: Answer) -> float | None:
-    if case.saves is None or answer.saves is None:
+def _price(case: Case, answer: Answer, first: str) -> float | None:
+    saves = case.prices.get(first, case.saves)
+    if saves is None or answer.saves is None or first not in case.changes or first == NOTHING:
         return None
-    least, most = case.saves
+    least, most = saves
     off = answer.saves - min(max(answer.saves, least), most)
     return 0.0 if abs(off) <= SMALL else off / (least if off < 0 else most)
 
@@ -217,7 +221,7 @@ def _known(case: Case) -> dict[str, Any]:
 
 def _words(values: dict[str, Any]) -> str:
     return "; ".join(
-        f"{name} {_word(value)}" for name, value in values.items() if value not in (None, (), [])
+        f"{name} {_word(value)}" for name, value in values.items() if value not in (None, (), {})
     )
 
 
@@ -226,6 +230,8 @@ def _word(value: Any) -> str:
         return f"{value:.1%}"
     if isinstance(value, tuple) and value and isinstance(value[0], float):
         return " to ".join(f"{each:.1%}" for each in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_word(each)}" for name, each in value.items())
     return ", ".join(value[:4]) if isinstance(value, tuple) else str(value)
 
 

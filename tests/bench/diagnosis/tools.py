@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import json
 import multiprocessing
 import os
 import signal
@@ -36,7 +37,8 @@ def tracekit_(trace: Path) -> Answer:
         regime=verdict["regime"],
         cause=verdict["bottleneck"],
         changes=tuple(dict.fromkeys(each["remedy"].replace("-", "_") for each in advice)),
-        saves=advice[0]["share"] if advice else None,
+        # A line without a share saves something once, and nothing of the window.
+        saves=(advice[0]["share"] or 0.0) if advice else None,
         confidence=verdict["confidence"],
     )
 
@@ -98,6 +100,13 @@ def gpu_idle(trace: Path) -> Answer:
     )
 
 
+def pattern_matcher(trace: Path) -> Answer:
+    """What PyTorch's pattern matcher finds, where the trace was captured here; in no order."""
+    file = trace.with_suffix(".patterns")
+    changes = tuple(json.loads(file.read_text())) if file.exists() else ()
+    return Answer(changes=changes or None, alternatives=len(changes))
+
+
 Tool = Callable[[Path], Answer]
 # With the pip requirement of its folder; None: it is in the environment that runs this.
 TOOLS: dict[str, tuple[Tool, str | None]] = {
@@ -105,6 +114,7 @@ TOOLS: dict[str, tuple[Tool, str | None]] = {
     "HolisticTraceAnalysis": (holistic_trace_analysis, None),
     "traceinsight": (holistic_trace_analysis, "traceinsight"),
     "gpu-idle": (gpu_idle, "gpu-idle"),
+    "torch patterns": (pattern_matcher, None),
 }
 
 # A tool that takes longer for a trace has not answered.
