@@ -1,9 +1,9 @@
 """Asks the tools about all cases, and prints how often each is right.
 
-    python -m tests.bench.diagnosis [--tool NAME] [--failures] [--pages] [--no-captures] [NAME]
+    python -m tests.bench.diagnosis [--tool NAME] [--failures] [--no-captures] [NAME]
 
 NAME restricts the cases to those whose names contain it. `--failures` lists what is wrong in each
-tool's answers; `--pages` renews VERDICTS.md and ADVICE.md.
+tool's answers, with the label beside the answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.bench.diagnosis.cases import traces
-from tests.bench.diagnosis.pages import renew
 from tests.bench.diagnosis.score import COLUMNS, counts, failures, mark, row, table
 from tests.bench.diagnosis.tools import TOOLS, answers
 
@@ -24,7 +23,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tool", action="append", choices=[*TOOLS])
     parser.add_argument("--failures", action="store_true")
-    parser.add_argument("--pages", action="store_true")
     parser.add_argument("--no-captures", action="store_true")
     parser.add_argument("named", nargs="?", default="")
     options = parser.parse_args()
@@ -47,11 +45,10 @@ def main() -> None:
             for case in cases:
                 by_kind[name, case.kind].append(marks[case.name])
             wrong += [f"\n{name}\n", *failures(cases, said)]
-            if name == "tracekit" and options.pages:
-                renew(cases, said)
     print(table([*COLUMNS, "took"], rows))
-    print("\ntracekit by kind of case\n")
-    print(table(COLUMNS, [row(k, m) for (name, k), m in by_kind.items() if name == "tracekit"]))
+    for name in options.tool or TOOLS:
+        print(f"\n{name}, by kind of case\n")
+        print(table(COLUMNS, [row(kind, m) for (tool, kind), m in by_kind.items() if tool == name]))
     if options.failures:
         print("\n".join(wrong))
 

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
 import tracekit
-from tests.bench.diagnosis.programs import NONE
-from tests.bench.diagnosis.score import Case
+from tests.bench.diagnosis.score import Case, labels
 from tests.bench.remedies import Images, spinning
 
 STEPS, ROUNDS = 8, 5
@@ -30,17 +28,12 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True)
 class Pair:
-    """A step with the fault, a step without it (None: it is healthy), and what is known."""
+    """A step with the fault, and a step without it; None: it is healthy."""
 
-    case: Case
     faulty: Callable[[], Step]
     mended: Callable[[], Step] | None = None
     stacks: bool = False
     compiles: bool = False
-
-
-def _case(name: str, why: str, **known: Any) -> Case:
-    return Case(name=f"captured: {name}", kind="captured", why=why, **known)
 
 
 def _loading(workers: int) -> Step:
@@ -106,75 +99,17 @@ def _chain(compiled: bool) -> Step:
     return step
 
 
-_OVERHEAD = ("dispatch", "python", "sync", "overhead-bound")
-PAIRS = (
-    Pair(
-        _case(
-            "batches loaded in the process", "Each batch takes 16 ms to load, before its step.",
-            regime=("overhead-bound",), causes=("input",), changes=("dataloader_workers",),
-        ),
-        partial(_loading, 0), partial(_loading, 2),
-    ),
-    Pair(
-        _case(
-            "batches loaded by workers", "Two workers load batches ahead of the steps.",
-            never=("dataloader_workers", "input"),
-        ),
-        partial(_loading, 2),
-    ),
-    Pair(
-        _case(
-            "Python in the step", "A function counts in Python after each step's products.",
-            regime=("overhead-bound",), causes=("python",), changes=("python_lines",),
-        ),
-        partial(spinning, 200_000), partial(spinning, 0), stacks=True,
-    ),
-    Pair(
-        _case(
-            "a loop over items", "800 rows are multiplied one by one; once, as a batch, would do.",
-            regime=("overhead-bound",), causes=("dispatch", "python"),
-            changes=("batch_items", "batch_loop", "larger_batch", "torch_compile"),
-        ),
-        partial(_rows, False), partial(_rows, True),
-    ),
-    Pair(
-        _case(
-            "a chain run eagerly", "180 short operators on small tensors, which compile to one.",
-            changes=("torch_compile",),
-        ),
-        partial(_chain, False), partial(_chain, True), compiles=True,
-    ),
-    Pair(
-        _case(
-            "tensors made in the step", "Random numbers are made anew in each step.",
-            never=("sync", "communication", "input", "python"),
-        ),
-        partial(_making, True), partial(_making, False),
-    ),
-    Pair(
-        _case(
-            "reads of values", "Reading a value costs a CPU nothing; the products take the time.",
-            regime=("compute-bound",), causes=("math",), changes=(*NONE, "cpu_inference"),
-            never=("sync_by_line", *_OVERHEAD),
-        ),
-        partial(_products, True),
-    ),
-    Pair(
-        _case(
-            "products", "Products take all of the time.", regime=("compute-bound",),
-            causes=("math",), changes=(*NONE, "cpu_inference"), never=_OVERHEAD,
-        ),
-        partial(_products, False),
-    ),
-    Pair(
-        _case(
-            "products, with stacks", "The same, recorded with stacks, which must not change it.",
-            regime=("compute-bound",), causes=("math",), changes=(*NONE, "cpu_inference"),
-            never=_OVERHEAD,
-        ),
-        partial(_products, False), stacks=True,
-    ),
-)  # fmt: skip
+PAIRS = {
+    "batches loaded in the process": Pair(partial(_loading, 0), partial(_loading, 2)),
+    "batches loaded by workers": Pair(partial(_loading, 2)),
+    "Python in the step": Pair(partial(spinning, 200_000), partial(spinning, 0), stacks=True),
+    "a loop over items": Pair(partial(_rows, False), partial(_rows, True)),
+    "a chain run eagerly": Pair(partial(_chain, False), partial(_chain, True), compiles=True),
+    "tensors made in the step": Pair(partial(_making, True), partial(_making, False)),
+    "reads of values": Pair(partial(_products, True)),
+    "products": Pair(partial(_products, False)),
+    "products, with stacks": Pair(partial(_products, False), stacks=True),
+}
 
 
 def captures(folder: Path, named: str = "") -> list[tuple[Case, Path]]:
@@ -182,8 +117,10 @@ def captures(folder: Path, named: str = "") -> list[tuple[Case, Path]]:
     # Other programs on this machine disturb one thread less than several that wait for each other.
     torch.set_num_threads(1)
     found = []
-    for number, pair in enumerate(PAIRS):
-        if named not in pair.case.name or (pair.compiles and not shutil.which("g++")):
+    for number, known in enumerate(labels("captured")):
+        pair = PAIRS[known.name]
+        case = replace(known, name=f"captured: {known.name}")
+        if named not in case.name or (pair.compiles and not shutil.which("g++")):
             continue
         trace = folder / f"captured{number}.json"
         faulty = pair.faulty()
@@ -192,7 +129,6 @@ def captures(folder: Path, named: str = "") -> list[tuple[Case, Path]]:
                 faulty()
                 profiler.step()
         matched(faulty, trace)
-        case = pair.case
         if pair.mended:
             share = _observed(faulty, pair.mended())
             case = replace(

@@ -23,17 +23,18 @@ from tests.atoms import (
     step,
 )
 from tests.bench.diagnosis.healthy import SINGLE, products
-from tests.bench.diagnosis.programs import NONE, Events, Program, gain, regime
-from tests.bench.diagnosis.score import Case
+from tests.bench.diagnosis.programs import Events, Program, gain, regime
+from tests.bench.diagnosis.score import Case, labels
 from tests.simulator import HOST, MAIN, Machine
 
 SEEDS = 3
-EITHER = ("overhead-bound", "compute-bound")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
-# What an expert advises for the same fault, with a query or without.
-PREPROCESSING = ("dataloader_workers", "python_lines", "preprocessing")
-ON_THE_DEVICE = ("tensors_on_device", "create_on_device", "device_tensors", "pinned_copies")
-READS = ("sync_by_line", "data_dependent_sizes")
+UNKNOWN = Case("", "misleading", "")
+
+
+def _saving(saves: tuple[float, float]) -> Case:
+    """A case of which nothing else is known here."""
+    return replace(UNKNOWN, saves=saves)
 
 
 def _step_of(kind: str, *atoms: Any, count: int = 5) -> list[Any]:
@@ -66,13 +67,7 @@ def work_before_the_first_op(rng: random.Random) -> Program:
     ns, count = rng.randint(14, 30) * MS, rng.choice([1, 5, 5])
     faulty, mended = program(ns), program(50 * US)
     share = gain(faulty, mended)[1]
-    case = Case(
-        "", "misleading", "",
-        regime=("overhead-bound",) if share > 0.55 else EITHER,
-        causes=("python", "input"), changes=PREPROCESSING, saves=(share, share),
-        never=("math", "cuda_graph"), confidence="high" if count > 1 else "medium",
-    )  # fmt: skip
-    return Program(case, faulty)
+    return Program(_saving((share, share)), faulty)
 
 
 def one_step_of_many_passes(rng: random.Random) -> Program:
@@ -81,12 +76,7 @@ def one_step_of_many_passes(rng: random.Random) -> Program:
     passes = [load, *products(random.Random(7))[:12], _read()] * 6
     bare = [each for each in passes if each is not load]
     faulty, mended = [step(0, *passes)], [step(0, *bare)]
-    case = Case(
-        "", "misleading", "", regime=("overhead-bound",), causes=("input",),
-        changes=("dataloader_workers",), saves=gain(faulty, mended), never=("cuda_graph",),
-        confidence="medium",
-    )  # fmt: skip
-    return Program(case, faulty)
+    return Program(_saving(gain(faulty, mended)), faulty)
 
 
 # -- what repeats is no one-off --------------------------------------------------------------------
@@ -97,12 +87,7 @@ def repetitions_in_one_range(rng: random.Random) -> Program:
     turn = [line("serve.py(8): tokenize", Work(rng.randint(2, 4) * MS)), *_small(8, 60), _read()]
     atoms = [*_small(4, 30), Slice("evaluate", "user_annotation", tuple(turn * 17)), Sync(2 * US)]
     bare = [*_small(4, 30), Slice("evaluate", "user_annotation", tuple(turn[1:] * 17))]
-    case = Case(
-        "", "misleading", "", regime=("overhead-bound",), causes=("python",),
-        changes=("python_lines",), saves=gain(atoms, bare), never=("compute-bound", "warm_up"),
-        confidence="high",
-    )  # fmt: skip
-    return Program(case, atoms)
+    return Program(_saving(gain(atoms, bare)), atoms)
 
 
 def allocator_under_pressure(rng: random.Random) -> Program:
@@ -113,8 +98,7 @@ def allocator_under_pressure(rng: random.Random) -> Program:
     ]
     work = [*products(random.Random(3))[:20], _read()]
     atoms = [step(n, *(retry if n in (2, 5) else []), *work) for n in range(8)]
-    case = Case("", "misleading", "", listed=("allocator",), never=("warm_up", "cuda_graph"))
-    return Program(case, atoms)
+    return Program(UNKNOWN, atoms)
 
 
 # -- graphs ----------------------------------------------------------------------------------------
@@ -125,11 +109,7 @@ def graph_already(rng: random.Random) -> Program:
     kernels = tuple(("memory-bandwidth", rng.randint(12, 30) * US) for _ in range(300))
     graph = operator("graph", 9 * US, Launch(200 * US, kernels, name="cudaGraphLaunch"))
     prepare = line("scheduler.py(30): prepare_batch", Work(500 * US), *_small(6, 4, host=30))
-    atoms = _step_of("decode", prepare, graph, Sync(2 * US))
-    case = Case(
-        "", "misleading", "", regime=regime(atoms), never=("cuda_graph", "cuda_graph_parts"),
-    )  # fmt: skip
-    return Program(case, atoms)
+    return Program(UNKNOWN, _step_of("decode", prepare, graph, Sync(2 * US)))
 
 
 def reads_that_later_work_needs(rng: random.Random) -> Program:
@@ -140,11 +120,7 @@ def reads_that_later_work_needs(rng: random.Random) -> Program:
     chunk = _small(3, ns, "math", host=14)
     faulty = _step_of("route", *[*chunk, line("moe.py(40): split_sizes", read)] * 40)
     mended = _step_of("route", *chunk * 40)
-    case = Case(
-        "", "misleading", "", regime=regime(faulty), changes=READS, saves=gain(faulty, mended),
-        never=("cuda_graph",),
-    )  # fmt: skip
-    return Program(case, faulty)
+    return Program(_saving(gain(faulty, mended)), faulty)
 
 
 # -- cold starts, traces of nothing, what the recorder bends ---------------------------------------
@@ -157,22 +133,14 @@ def a_first_pass(rng: random.Random) -> Program:
         load = Call("cudaFuncGetAttributes", rng.randint(400, 1500) * US, "launch")
         kernel = Op("memory-bandwidth", 30 * US, f"void at::native::kernel_{n}")
         ops.append(operator(f"aten::op_{n}", 10 * US, load, Launch(60 * US, (kernel,))))
-    case = Case(
-        "", "misleading", "", changes=("warm_up",), never=("cuda_graph", "larger_batch"),
-        confidence="low",
-    )  # fmt: skip
-    return Program(case, [*ops, Sync(2 * US)])
+    return Program(UNKNOWN, [*ops, Sync(2 * US)])
 
 
 def only_setup(rng: random.Random) -> Program:
     """The set-up was recorded in place of the work: allocations and synchronizations, no op."""
     calls = [Call("cudaMalloc", rng.randint(80, 400) * US, "allocation") for _ in range(30)]
     atoms = [step(n, *calls, Call("cudaDeviceSynchronize", 9 * US, "sync")) for n in range(3)]
-    case = Case(
-        "", "misleading", "", regime=("unknown",), changes=(*NONE, "allocator"),
-        never=("compute-bound", "cuda_graph", "larger_batch"), confidence="low",
-    )  # fmt: skip
-    return Program(case, atoms)
+    return Program(UNKNOWN, atoms)
 
 
 def graph_replays_without_kernels(rng: random.Random) -> Program:
@@ -186,12 +154,8 @@ def graph_replays_without_kernels(rng: random.Random) -> Program:
         keep = launches[-kept]
         return [e for e in events if not _is_gpu(e) or e["args"]["correlation"] == keep]
 
-    case = Case(
-        "", "misleading", "", regime=("unknown", "compute-bound"), changes=NONE,
-        never=("overhead-bound", "cuda_graph", "python", "launch"), confidence="low",
-    )  # fmt: skip
     atoms = [a for _ in range(20) for a in (graph, Sync(2 * US))]
-    return Program(case, atoms, disturb=dropped)
+    return Program(UNKNOWN, atoms, disturb=dropped)
 
 
 def kernels_dropped_at_the_start(rng: random.Random) -> Program:
@@ -204,11 +168,7 @@ def kernels_dropped_at_the_start(rng: random.Random) -> Program:
         return [e for e in events if not _is_gpu(e) or e["args"]["correlation"] >= first]
 
     work = [*products(random.Random(5)), _read()]
-    case = Case(
-        "", "misleading", "", regime=("compute-bound", "unknown"), changes=NONE,
-        never=("overhead-bound", "cuda_graph"), confidence="medium",
-    )  # fmt: skip
-    return Program(case, [step(n, *work) for n in range(6)], disturb=dropped)
+    return Program(UNKNOWN, [step(n, *work) for n in range(6)], disturb=dropped)
 
 
 def calls_that_never_end(rng: random.Random) -> Program:
@@ -226,11 +186,7 @@ def calls_that_never_end(rng: random.Random) -> Program:
 
     rng_of_frames = random.Random(rng.random())
     atoms = [step(n, *products(random.Random(5)), _read()) for n in range(6)]
-    case = Case(
-        "", "misleading", "", regime=("compute-bound",), changes=NONE,
-        never=("python", "python_lines", "overhead-bound"),
-    )  # fmt: skip
-    return Program(case, atoms, disturb=unended)
+    return Program(UNKNOWN, atoms, disturb=unended)
 
 
 def a_first_collective_that_waits(rng: random.Random) -> Program:
@@ -246,11 +202,7 @@ def a_first_collective_that_waits(rng: random.Random) -> Program:
         reduce(rng.randint(2000, 17_000) * MS),
         *[a for n in range(5) for a in [step(n, *rest)]],
     ]
-    case = Case(
-        "", "misleading", "", regime=("compute-bound",), changes=NONE,
-        never=("communication", "overhead-bound", "overlap_communication", "waiting_for_a_rank"),
-    )  # fmt: skip
-    return Program(case, [*atoms, Sync(2 * US)])
+    return Program(UNKNOWN, [*atoms, Sync(2 * US)])
 
 
 def gaps_inside_a_graph(rng: random.Random) -> Program:
@@ -258,11 +210,7 @@ def gaps_inside_a_graph(rng: random.Random) -> Program:
     kernels = tuple(("memory-bandwidth", rng.randint(5, 8) * US) for _ in range(400))
     graph = operator("graph", 9 * US, Launch(90 * US, kernels, name="cudaGraphLaunch"))
     atoms = [step(n, graph, Work(40 * US)) for n in range(8)] + [Sync(2 * US)]
-    case = Case(
-        "", "misleading", "", regime=("compute-bound",), changes=NONE,
-        never=("overhead-bound", "launch", "cuda_graph"),
-    )  # fmt: skip
-    return Program(case, atoms, Machine(gap_ns=(1_900, 2_100)))
+    return Program(UNKNOWN, atoms, Machine(gap_ns=(1_900, 2_100)))
 
 
 # -- waits, copies, stalls -------------------------------------------------------------------------
@@ -274,12 +222,8 @@ def a_wait_that_no_call_shows(rng: random.Random) -> Program:
     for n in range(6):
         wait = Slice("poll_until_done", "user_annotation", (Sync(2 * US),))
         atoms.append(step(n, *products(random.Random(rng.random())), wait))
-    case = Case(
-        "", "misleading", "", regime=("compute-bound",), changes=NONE,
-        never=("overhead-bound", "python", "dispatch", "cuda_graph"),
-    )  # fmt: skip
     return Program(
-        case, atoms, disturb=lambda es: [e for e in es if "Synchronize" not in e["name"]]
+        UNKNOWN, atoms, disturb=lambda es: [e for e in es if "Synchronize" not in e["name"]]
     )
 
 
@@ -289,11 +233,7 @@ def a_call_to_another_worker(rng: random.Random) -> Program:
         f"rpc_async#forward(worker0 -> worker{rng.randint(1, 9)})", "cpu_op", (Work(40 * MS),)
     )
     product = operator("aten::addmm", rng.randint(2, 4) * MS, shapes=[[512, 512]] * 3)
-    case = Case(
-        "", "misleading", "", causes=("communication",),
-        never=("python", "python_lines", "overhead-bound"), confidence="medium",
-    )  # fmt: skip
-    return Program(case, [step(n, *[product] * 4, away) for n in range(5)])
+    return Program(UNKNOWN, [step(n, *[product] * 4, away) for n in range(5)])
 
 
 def copies_that_block(rng: random.Random) -> Program:
@@ -304,11 +244,7 @@ def copies_that_block(rng: random.Random) -> Program:
         operator("aten::copy_", 9 * US, BlockingCopy(90 * US, ns, name=name, bytes=size))
         for name in ("Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)")
     ]
-    case = Case(
-        "", "misleading", "", regime=("compute-bound",), causes=("copy",),
-        changes=("pinned_copies",), saves=(0.6, 0.85), never=("cuda_graph", "launch"),
-    )  # fmt: skip
-    return Program(case, [step(n, *copies) for n in range(6)])
+    return Program(UNKNOWN, [step(n, *copies) for n in range(6)])
 
 
 def tensors_made_on_the_host(rng: random.Random) -> Program:
@@ -323,11 +259,7 @@ def tensors_made_on_the_host(rng: random.Random) -> Program:
     moved = BlockingCopy(300 * US, 2600 * US, bytes=size)
     faulty, mended = program(rng.randint(12, 30) * MS), program(0)
     share = gain(faulty, mended)[1]
-    case = Case(
-        "", "misleading", "", regime=("overhead-bound",), changes=ON_THE_DEVICE,
-        saves=(0.7 * share, share), never=("cuda_graph", "math"),
-    )  # fmt: skip
-    return Program(case, faulty)
+    return Program(_saving((0.7 * share, share)), faulty)
 
 
 def a_thread_that_did_not_run(rng: random.Random) -> Program:
@@ -337,10 +269,7 @@ def a_thread_that_did_not_run(rng: random.Random) -> Program:
         stalled = rng.random() < 0.03
         ns = rng.randint(4, 30) * MS if stalled else 14 * US
         ops.append(operator("aten::add", ns, Launch(4 * US, (("memory-bandwidth", 9 * US),))))
-    case = Case(
-        "", "misleading", "", regime=("overhead-bound",), never=("cuda_graph", "torch_compile"),
-    )  # fmt: skip
-    return Program(case, [step(n, *ops[n * 100 : (n + 1) * 100]) for n in range(6)])
+    return Program(UNKNOWN, [step(n, *ops[n * 100 : (n + 1) * 100]) for n in range(6)])
 
 
 # -- unknown that can be known, and turns ----------------------------------------------------------
@@ -349,11 +278,7 @@ def a_thread_that_did_not_run(rng: random.Random) -> Program:
 def the_last_wait_is_short(rng: random.Random) -> Program:
     """No op was recorded; the last synchronize waits for little, so the host was late."""
     atoms = [*_small(rng.randint(300, 500), 9, host=40), Sync(2 * US)]
-    case = Case(
-        "", "misleading", "", regime=("overhead-bound",), never=("compute-bound", "sync"),
-        confidence="low",
-    )  # fmt: skip
-    return Program(case, atoms, disturb=lambda es: [e for e in es if not _is_gpu(e)])
+    return Program(UNKNOWN, atoms, disturb=lambda es: [e for e in es if not _is_gpu(e)])
 
 
 def a_queue_full_before(rng: random.Random) -> Program:
@@ -370,12 +295,7 @@ def a_queue_full_before(rng: random.Random) -> Program:
         calls = {e["args"].get("correlation") for e in kept if e["cat"] == "cuda_runtime"}
         return [e for e in kept if not _is_gpu(e) or e["args"]["correlation"] in calls]
 
-    case = Case(
-        "", "misleading", "", regime=("compute-bound", "unknown"), changes=NONE,
-        never=("overhead-bound", "copy", "pinned_copies", "sync", "cuda_graph"),
-        confidence="medium",
-    )  # fmt: skip
-    return Program(case, atoms, disturb=recorded)
+    return Program(UNKNOWN, atoms, disturb=recorded)
 
 
 def taking_turns(rng: random.Random) -> Program:
@@ -383,8 +303,7 @@ def taking_turns(rng: random.Random) -> Program:
     us = rng.randint(3000, 6000)
     kernel = operator("aten::mm", 10 * US, Launch(4 * US, (("math", us * US),)))
     atoms = _step_of("step", kernel, _read(), line("metrics.py(3): f1", Work(us * US)), count=8)
-    case = Case("", "misleading", "", regime=EITHER, never=("cuda_graph",), confidence="low")
-    return Program(case, atoms)
+    return Program(UNKNOWN, atoms)
 
 
 KINDS: tuple[Callable[[random.Random], Program], ...] = (
@@ -398,11 +317,15 @@ KINDS: tuple[Callable[[random.Random], Program], ...] = (
 
 
 def programs() -> Iterator[Program]:
-    """Each kind, at several seeds; its docstring is the reason."""
+    """Each kind, at several seeds, with what cases/misleading.toml knows of it."""
+    known = {case.name: case for case in labels("misleading")}
     for kind in KINDS:
-        words = kind.__name__.replace("_", " ")
+        name = kind.__name__.replace("_", " ")
         for seed in range(SEEDS):
             program = kind(random.Random(f"{kind.__name__} {seed}"))
-            why = " ".join((kind.__doc__ or "").split())
-            case = replace(program.case, name=f"{words}, {seed}", why=why)
+            case = replace(known[name], name=f"{name}, {seed}")
+            if case.regime == ("simulated",):
+                case = replace(case, regime=regime(program.atoms))
+            if program.case.saves:
+                case = replace(case, saves=program.case.saves)
             yield replace(program, case=case, seed=seed)

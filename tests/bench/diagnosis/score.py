@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -16,6 +18,7 @@ CAUSES = (
 )  # fmt: skip
 LEVELS = ("none", "low", "medium", "high")
 NOTHING = "none"
+CASES = Path(__file__).with_name("cases")
 # A price is right within this share of what is saved.
 PRICE = 0.15
 # Savings this close are the same, and a first line of advice worth less blames nobody: a share of
@@ -45,6 +48,16 @@ class Case:
     def is_negative(self) -> bool:
         """Whether nothing is to be blamed."""
         return self.changes == (NOTHING,) or self.kind == "mended"
+
+
+def labels(kind: str) -> list[Case]:
+    """The cases of cases/KIND.toml."""
+    with (CASES / f"{kind}.toml").open("rb") as file:
+        rows: list[dict[str, Any]] = tomllib.load(file)["case"]
+    return [
+        Case(kind=kind, **{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True)
@@ -186,13 +199,13 @@ def _share(values: Iterable[bool | None]) -> str:
     return f"{sum(said)} of {len(said)} ({sum(said) / len(said):.0%})" if said else "-"
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table, its columns padded."""
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, is_padded: bool = True) -> str:
+    """A Markdown table; padded, it can be read as it is."""
     cells = [list(columns), *([str(cell) for cell in each] for each in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-    lines = [" | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells]
-    lines.insert(1, "-|-".join("-" * width for width in widths))
-    return "\n".join(f"| {line} |" if i != 1 else f"|-{line}-|" for i, line in enumerate(lines))
+    widths = [is_padded * max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
+    cells.insert(1, ["-" * max(width, 3) for width in widths])
+    lines = (" | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells)
+    return "\n".join(f"| {line} |" for line in lines)
 
 
 def failures(cases: Iterable[Case], answers: dict[str, Answer]) -> list[str]:
