@@ -8,7 +8,7 @@ import pytest
 
 import tracekit
 from tracekit.database import catalog, constants, facts
-from tracekit.verdict.analyze import QUERIES
+from tracekit.evidence.collect import QUERIES
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
 
