@@ -193,7 +193,7 @@ def test_a_long_name_of_any_size_takes_no_memory(kind, tmp_path):
     assert "is too large" in errors[0]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize(
     "extra",
     [

@@ -24,7 +24,7 @@ def refused(done, *words: str) -> None:
         assert word in done.stderr
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, of=30)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -106,7 +106,7 @@ def test_an_output_that_cannot_be_written_is_refused(command, run, trace):
     refused(run(command, *arguments), "no/such/folder", "cannot be written")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(6, of=26)
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
@@ -136,7 +136,7 @@ def test_sql_can_only_read_the_trace(source, statement, reason, run, trace, tmp_
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, of=16)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

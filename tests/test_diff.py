@@ -148,7 +148,7 @@ def test_a_condition_that_holds_exits_with_1_and_is_named(tmp_path, run):
     assert (passed.returncode, passed.stderr) == (0, "")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize(
     "arguments",
     [

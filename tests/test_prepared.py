@@ -57,7 +57,7 @@ def test_a_database_from_the_copy_has_the_rows_of_one_from_sql(
     assert contents[0]["gpu_timeline"] and contents[0]["operator_time"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=5)
 @pytest.mark.parametrize(
     "damage", ["none", "empty", "text", "folder is a file", "others may write"]
 )

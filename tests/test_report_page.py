@@ -53,7 +53,7 @@ def report(shared_database, tmp_path_factory):
 OPENED = sample("reports of shared traces", TRACES, TRACES[::3])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("name", OPENED)
 def test_a_report_draws_all_its_figures_and_loads_nothing(name, report, chromium):
     path, _ = report(name)
@@ -67,7 +67,7 @@ def test_a_report_draws_all_its_figures_and_loads_nothing(name, report, chromium
             assert view.requested == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("name", OPENED)
 def test_the_numbers_on_the_first_screen_are_those_of_analyze(name, report, chromium):
     path, analysis = report(name)
@@ -195,7 +195,7 @@ def made_page(kind, folder, shared_database):
     return path
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize(
     "kind", sample("pages of several runs", ["sweep", "comparison", "ranks"], ["sweep", "ranks"])
 )
@@ -238,7 +238,7 @@ def test_each_chart_has_its_rows_as_a_table(report, chromium):
             expect(details.locator("tbody tr").first).to_be_visible()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_report_has_no_serious_accessibility_fault(scheme, report, chromium):
     path, _ = report("v100-compiled-ddp")
@@ -247,7 +247,7 @@ def test_a_report_has_no_serious_accessibility_fault(scheme, report, chromium):
         assert serious_faults(view.page) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=1)
 @pytest.mark.parametrize(
     "kind", sample("faults of several runs' pages", ["comparison", "sweep", "ranks"], ["sweep"])
 )

@@ -173,7 +173,7 @@ SLOW = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("slow", SLOW)
 def test_a_query_ends_at_its_timeout(slow, folder, sql):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
@@ -187,7 +187,7 @@ def test_a_query_ends_at_its_timeout(slow, folder, sql):
     assert not (folder / "slow.csv").exists()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("slow", SLOW)
 def test_ctrl_c_ends_a_query(slow, folder):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []

@@ -262,7 +262,7 @@ def test_brackets_in_texts_and_comments_do_not_count(database):
     assert database.sql(sql).item() == "(" * 100
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, of=16)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
     path = hostile.made(tmp_path, attempt)
@@ -274,7 +274,7 @@ def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, of=16)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_only_the_rows_of_another_database_are_copied(attempt, tmp_path):
     path, copy = hostile.made(tmp_path, attempt), tmp_path / "copy.duckdb"

@@ -93,7 +93,7 @@ def test_what_is_told_of_a_small_trace_follows_the_schemas(name, shared_database
     follows(name, shared_database, shared_verdict)
 
 
-@pytest.mark.sampled(100)
+@pytest.mark.sampled(100, of=60)
 @pytest.mark.parametrize("name", trace_names())
 def test_what_is_told_of_a_trace_follows_the_schemas(name, shared_database, shared_verdict):
     follows(name, shared_database, shared_verdict)
@@ -113,7 +113,7 @@ def follows(name, shared_database, shared_verdict):
         check(command, json.dumps(found.as_dict()))
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(50, of=12)
 @pytest.mark.parametrize("name", trace_names()[::5])
 def test_the_answer_to_each_question_follows_its_schema(name, shared_database, tmp_path):
     database = shared_database(name)

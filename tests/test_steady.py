@@ -68,7 +68,7 @@ def analyzed(tmp_path, atoms, more=()):
 LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize("once", [Work(200 * MS), LONG_CALL], ids=["a gap", "a launch call"])
 def test_one_long_event_does_not_decide(once, marked, tmp_path):

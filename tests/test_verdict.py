@@ -187,7 +187,7 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
     assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize("lead_us", [3, 3.5, 4, 4.5, 5])
 def test_a_host_that_launches_back_to_back_into_an_idle_gpu_is_the_limit(lead_us, tmp_path):
     # Each call takes 4 of 6 us, each kernel 2 us. Half a microsecond decides whether the call began

@@ -189,7 +189,7 @@ KILLED = [[], ["--append", "--resume"], ["--append"], ["--resume"]]
 KILLED = sample("options of loads that are killed", KILLED, KILLED[:2])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("options", KILLED)
 def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path, load):
     chance = random.Random(len(options) * 7 + ("--resume" in options))
