@@ -216,7 +216,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _shares_a_fixture(item: pytest.Item) -> bool:
     """Whether the test reads what is made once for its module."""
-    made = getattr(item, "_fixtureinfo").name2fixturedefs
+    made = item._fixtureinfo.name2fixturedefs
     return any(each[-1].scope == "module" for each in made.values())
 
 

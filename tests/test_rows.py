@@ -129,6 +129,7 @@ def test_an_empty_result_is_valid_in_every_format(form, folder, sql):
         ]
 
 
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_an_endless_result_stops_when_its_reader_does(form, folder):
     command = f"{' '.join(TRACEKIT)} sql good.duckdb 'FROM range(1e10::BIGINT)' --format {form}"

@@ -267,6 +267,7 @@ def test_a_gain_below_nothing_is_none():
     assert any("half the device's, no shorter" in each for each in why)
 
 
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("passes", [1, 3])
 def test_a_single_pass_is_never_judged_with_high_confidence(passes, steps, tmp_path):
