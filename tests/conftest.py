@@ -198,9 +198,9 @@ def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPr
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Runs slow tests first, so that none is left alone at the end, and those that share a fixture
-    of their module in one worker; `make test` leaves out the thorough ones, and of sampled ones all
-    cases but each nth."""
+    """Runs slow tests and groups first, so that none is left alone at the end; tests that share a
+    fixture of their module are a group. `make test` leaves out the thorough ones, and of sampled
+    ones all cases but each nth."""
     if not IS_ALL:
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         LEFT_OUT.update(item.nodeid for item in left_out)
@@ -211,7 +211,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not item.get_closest_marker("xdist_group") and _shares_a_fixture(item):
             item.add_marker(pytest.mark.xdist_group(Path(item.location[0]).stem))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(
+        key=lambda item: [item.get_closest_marker(m) is None for m in ("slow", "xdist_group")]
+    )
 
 
 def _shares_a_fixture(item: pytest.Item) -> bool:
