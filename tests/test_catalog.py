@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tracekit
 from tracekit.database import catalog, constants, facts
-from tracekit.verdict.analyze import QUERIES
+from tracekit.evidence.collect import QUERIES
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
 
@@ -98,6 +98,7 @@ def test_rows_of_equal_traces_keep_their_order():
 
 def test_what_touches_an_answer_is_a_known_finding():
     text = "".join(catalog.query(name).sql for name in ("health", "missing"))
+    text += "".join(f.rows for f in facts.facts().values() if f.into == "recorder_finding")
     for query in ALL:
         assert query.doubts or query.topic in ("trace", "crosscheck"), query.name
         for code in query.doubts:

@@ -14,9 +14,10 @@ PACKAGE = ROOT / "tracekit"
 # within another one has its own line.
 ROOMS = [
     "errors", "text", "causes", "thresholds", "files", "records", "shown", "workloads", "queries",
-    "native", "trace", "database", "ingest", "replay.graph", "replay", "advice", "verdict",
-    "compare", "run", "lake", "perfetto", "capture", "experiments", "reporters", "budgets",
-    "frameworks", "agents", "schemas", "commands", "pytest_plugin", "__main__",
+    "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence", "advice",
+    "verdict", "examine", "compare", "run", "lake", "perfetto", "capture", "experiments",
+    "reporters", "budgets", "frameworks", "agents", "schemas", "commands", "pytest_plugin",
+    "__main__",
 ]  # fmt: skip
 # What it holds is loaded when it is first used.
 FRONT = "__init__"

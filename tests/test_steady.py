@@ -77,8 +77,9 @@ def test_one_long_event_does_not_decide(once, marked, tmp_path):
     (event,) = analysis.one_offs
     assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
     assert event.cause == ("python" if isinstance(once, Work) else "launch")
-    assert analysis.causal.gains.one_offs_ns > 150 * MS
-    assert any("without one-offs" in why for why in analysis.verdict.why)
+    assert analysis.windows[0].gains.one_offs_ns > 150 * MS
+    # The step of median length holds nothing of it.
+    assert any("without one-offs" in why for why in analysis.verdict.why) != marked
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -139,11 +140,10 @@ def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):
     (event,) = analysis.one_offs
     assert (event.kind, event.side, event.cause) == ("step", "device", "copy")
     assert (event.name, event.excess_ns) == ("ProfilerStep#3", 150 * MS)
-    gains = analysis.causal.gains
+    gains = analysis.windows[0].gains
     assert gains.device_one_offs_ns == 150 * MS
     assert gains.window_ns == pytest.approx(12 * 4 * MS, rel=0.05)
     assert gains.removed.get("copy", 0) < 0.01
-    assert "copy in ProfilerStep#3 150 ms" in analysis.verdict.why[0]
 
 
 CHECKPOINT = [operator("aten::copy_", 3 * US, BlockingCopy(2 * US, 5 * MS))] * 30
@@ -351,7 +351,7 @@ def test_a_trace_that_is_hardly_longer_than_the_span_has_no_row_of_its_own(share
     assert [each.window.kind for each in analysis.windows] == ["gpu_active", "trace"]
     console.render(analysis)
     assert "Window by window" not in capsys.readouterr().out
-    console.render(shared_verdict("h100-timesformer.json.gz"))
+    console.render(shared_verdict("h100-bert-small.json.gz"))
     assert "whole trace" in capsys.readouterr().out
 
 
@@ -367,6 +367,4 @@ def test_a_step_that_is_all_of_the_steps_has_no_row_of_its_own(shared_verdict, c
 def test_few_ops_are_said_once_and_the_one_step_is_no_majority(shared_verdict):
     why = shared_verdict("a100-triton.json.gz").verdict.why
     assert "Only 1 op was recorded and nothing repeats: too few to represent a run." in why
-    assert "The profiler step is overhead-bound." in why
-    # What is under 1 % of the trace, here before the first op, is not named.
-    assert any(each.endswith("it also has 13.3 s after the last GPU op.") for each in why)
+    assert not any("profiler steps do not all agree" in each for each in why)

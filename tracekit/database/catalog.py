@@ -35,6 +35,7 @@ VOCABULARY = (
     "peaks",
     "graphs",
     "work",
+    "serving",
     "grids",
     "collectives",
     "parts",

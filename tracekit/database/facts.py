@@ -7,6 +7,7 @@ the rows are made of:
 -- needs: other facts that its rows read
 -- of: such facts, too; where one of them has no rows, this one has none, and nothing is planned
 -- when: a condition on the table slice_label: where it holds for no name, there are no rows
+-- into: another fact, which gets the rows
 -- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
 -- scope: all: a row may be about several traces
 
@@ -26,7 +27,7 @@ import duckdb
 
 from tracekit.database import catalog, constants
 
-_HEAD = re.compile(r"^-- (fact|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
+_HEAD = re.compile(r"^-- (fact|into|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
 _SCRATCH = "CREATE TABLE scratch."
 _END_OF_TABLE = "\n);\n"
 # What the conditions of the other facts are asked of.
@@ -41,7 +42,9 @@ class Fact:
     row: str
     """What a row is."""
     table: str
-    """The statement that creates the empty table; empty: `rows` creates it."""
+    """The statement that creates the empty table; empty: `rows` creates it, or it is another's."""
+    into: str
+    """The table that gets the rows; empty: `rows` creates it."""
     rows: str
     """The SQL of its rows; empty: the walk writes them all."""
     needs: tuple[str, ...]
@@ -52,7 +55,7 @@ class Fact:
 
     @property
     def is_scratch(self) -> bool:
-        return not self.table
+        return not self.into
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -64,7 +67,8 @@ def parse_fact(name: str, text: str) -> Fact:
     """Reads a file of queries/facts."""
     head = {key: value.replace("\n--     ", " ") for key, value in _HEAD.findall(text)}
     sql = constants.with_thresholds(text)
-    if _SCRATCH in sql:
+    into = head.get("into", "" if _SCRATCH in sql else name)
+    if into != name:
         table, rows = "", sql
     else:
         table, end, rows = sql.partition(_END_OF_TABLE)
@@ -73,6 +77,7 @@ def parse_fact(name: str, text: str) -> Fact:
         name,
         head["fact"],
         table,
+        into,
         rows.strip(),
         _names(head.get("needs", "")),
         _names(head.get("of", "")),
@@ -154,7 +159,7 @@ class Builder:
 
     def _count(self, fact: Fact) -> int:
         """Fills a table; returns the number of its rows."""
-        sql = fact.rows if fact.is_scratch else f"INSERT INTO {fact.name}\n{fact.rows}"
+        sql = fact.rows if fact.is_scratch else f"INSERT INTO {fact.into}\n{fact.rows}"
         counts: list[tuple[int]] = []
         self._until_done(lambda: counts.extend(self._connection.execute(sql).fetchall()))
         return counts[0][0]
