@@ -155,7 +155,7 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
     assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize("lead_us", [3, 3.5, 4, 4.5, 5])
 def test_a_host_that_launches_back_to_back_into_an_idle_gpu_is_the_limit(lead_us, tmp_path):
     # Each call takes 4 of 6 us, each kernel 2 us. Half a microsecond decides whether the call began
@@ -235,6 +235,7 @@ def test_a_gain_below_nothing_is_none():
     assert any("half the device's, no shorter" in each for each in why)
 
 
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("passes", [1, 3])
 def test_a_single_pass_is_never_judged_with_high_confidence(passes, steps, tmp_path):
