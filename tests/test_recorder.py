@@ -5,7 +5,9 @@ A program runs in the simulator; its trace then loses what a recorder would lose
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 
 import pytest
 
@@ -271,7 +273,7 @@ def test_ranks_that_meet_late_in_the_first_collective_are_a_one_off(steps, tmp_p
     assert verdict.bottleneck == "math-or-memory"
     assert [each.excess_ns for each in analysis.one_offs] == [17_456 * MS - 14_300]
     assert max(each.saves_at_most_ns for each in verdict.savings) < 200 * MS
-    assert not any("exposed communication" in why for why in verdict.why)
+    assert not any("is exposed communication" in why for why in verdict.why)
     # A later step is judged where there is one: the first collective is not in it.
     is_inside = steps < 2
     first = "The first collective takes 17.5 s, the other 63 take 14.3 us at the median"
@@ -362,6 +364,19 @@ def test_a_verdict_on_the_devices_time_does_not_rest_on_what_recording_costs(tmp
     assert "recorder_cost" in codes(analysis)
     assert analysis.verdict.regime == "compute-bound"
     assert not any("Recording took" in why for why in analysis.verdict.why)
+
+
+# -- what to record instead ------------------------------------------------------------------------
+
+
+def test_pytorch_takes_the_arguments_that_are_advised():
+    profiler = pytest.importorskip("torch").profiler
+    taken = inspect.signature(profiler.profile).parameters
+    for text in RECORD.values():
+        for schedule in re.findall(r"torch\.profiler\.schedule\(([^()]*)\)", text):
+            assert callable(eval(f"schedule({schedule})", {"schedule": profiler.schedule}))
+        apart = re.sub(r"schedule\([^()]*\)|Event\([^()]*\)", "", text)
+        assert set(re.findall(r"\b([a-z_]+)=", apart)) <= taken.keys(), text
 
 
 # -- real traces -----------------------------------------------------------------------------------
