@@ -286,6 +286,15 @@ def test_a_first_collective_like_the_others_is_no_finding(tmp_path):
     assert "arrival_skew" not in codes(analyzed(tmp_path, reducing(200 * US)))
 
 
+def test_a_first_collective_that_each_step_repeats_is_no_finding(tmp_path):
+    def reduce(ns):
+        return operator("nccl:all_reduce", 10 * US, Launch(6 * US, (("communication", ns),)))
+
+    short = [reduce(14_300)] * 6
+    atoms = [step(number, reduce(10_700 * US), *short) for number in range(6)]
+    assert "arrival_skew" not in codes(analyzed(tmp_path, atoms))
+
+
 def test_ranks_that_are_loaded_together_say_so_as_well(tmp_path):
     def program(late):
         return [Work(17_000 * MS if late else 1 * US), *reducing(14_300)]
@@ -382,10 +391,7 @@ def test_pytorch_takes_the_arguments_that_are_advised():
 # -- real traces -----------------------------------------------------------------------------------
 
 # What the recorder left out of the shared traces, but for its cost, which only informs.
-LEFT_OUT = {
-    "mi300x-vllm-capture": {"captured_only"},
-    "v100-diff-test": {"arrival_skew"},
-}
+LEFT_OUT = {"mi300x-vllm-capture": {"captured_only"}}
 KINDS = set(RECORD) - {"recorder_cost"}
 
 
