@@ -232,6 +232,20 @@ def test_frames_that_are_open_when_the_recording_stops_have_an_end(tmp_path):
     assert "unended_calls" not in codes(analyzed(tmp_path, atoms))
 
 
+def test_a_call_that_outlives_the_range_around_it_has_an_end(tmp_path):
+    # profiler.step() ends the range of its step.
+    def stop(events):
+        end = max(each["ts"] + each["dur"] for each in events)
+        for each in events:
+            if each["name"] in ("main.py(1): main", "profiler.py(811): step"):
+                each["dur"] = round(end - each["ts"], 3)
+        return events
+
+    ended = [step(number, *EAGER * 20, line("profiler.py(811): step", Work(US))) for number in (1,)]
+    atoms = [line("main.py(1): main", *ended * 4), Work(9 * US), *EAGER]
+    assert "unended_calls" not in codes(analyzed(tmp_path, atoms, stop))
+
+
 @pytest.mark.parametrize("open_", ["an operator", "a runtime call"])
 def test_what_is_open_when_the_recording_stops_is_no_one_off(open_, tmp_path):
     last = (

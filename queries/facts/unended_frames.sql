@@ -11,15 +11,16 @@ WITH last AS (
         FROM python_frames
     ) WHERE end_ns >= stop_ns - thresholds().outlived_ns
 ),
--- The slice in which each of them began.
+-- The Python frame in which each of them began: a range may end inside a call that it contains.
 called AS (
     SELECT l.*, caller.ts_ns + caller.dur_ns AS caller_end_ns
     FROM last AS l JOIN host_slice AS h USING (trace_id, event_id)
-    JOIN event_row AS caller ON l.trace_id = caller.trace_id AND h.parent_id = caller.event_id
+    JOIN host_site AS around ON l.trace_id = around.trace_id AND h.parent_id = around.event_id
+    JOIN event_row AS caller ON l.trace_id = caller.trace_id AND around.python_id = caller.event_id
 )
 SELECT trace_id, 'unended_calls' AS code, 'warning' AS severity, count(*) AS count,
        format('{:,} Python calls have no end in this trace: from {} on, they last until the recording stops, '
            || 'longer than their callers', count(*), arg_min(name, start_ns)) AS message,
        max(end_ns) - min(start_ns) AS time_ns, arg_min(event_id, start_ns) AS event_id
 FROM called WHERE caller_end_ns < end_ns - thresholds().outlived_ns
-GROUP BY trace_id
+GROUP BY trace_id HAVING count(*) >= thresholds().fewest_lost
