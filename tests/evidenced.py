@@ -42,6 +42,7 @@ def evidence(
         "gpu": Gpu(0, ops, ops, ops, busy_ns, busy_ns, 0, 0, late_ns),
         "idle": Idle(late_ns, 0, 0, 0, 0, {"python": late_ns}, late_ns),
         "launch": Launch(ops, 6000, 9000, 6000, 5000, 1, 10_000),
+        "ops": ops,
         "causal": Causal(gains, flip, undilated, {"python": 1.0}, [], shift_ns, 0),
         "health": [
             each if isinstance(each, Finding) else Finding(each, "warning", "something", 1)
@@ -56,7 +57,7 @@ def host_evidence(
 ) -> Evidence:
     """A window of 100 ms of a host without a device; times in ms."""
     times = (round(each * MS) for each in (compute, dispatch, 0, python, 0, 0, 0, untraced))
-    return Evidence(window=WINDOW, host=HostThread(50, launches, *times))
+    return Evidence(window=WINDOW, host=HostThread(50, launches, *times), ops=50)
 
 
 def judge(found: Evidence, thresholds: Thresholds | None = None) -> Verdict:

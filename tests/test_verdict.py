@@ -1,11 +1,13 @@
 """Judgement: the verdict on clear, close, doubtful and unexplained traces."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests import traces
 from tests.evidenced import MS, WINDOW, evidence, host_evidence, judge
 from tracekit.errors import TracekitError
-from tracekit.evidence.model import Evidence, Launch
+from tracekit.evidence.model import Evidence, Idle, Launch, OneOffEvent, Period, Window
 from tracekit.thresholds import Thresholds
 
 
@@ -153,7 +155,7 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
     assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize("lead_us", [3, 3.5, 4, 4.5, 5])
 def test_a_host_that_launches_back_to_back_into_an_idle_gpu_is_the_limit(lead_us, tmp_path):
     # Each call takes 4 of 6 us, each kernel 2 us. Half a microsecond decides whether the call began
@@ -233,6 +235,7 @@ def test_a_gain_below_nothing_is_none():
     assert any("half the device's, no shorter" in each for each in why)
 
 
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("passes", [1, 3])
 def test_a_single_pass_is_never_judged_with_high_confidence(passes, steps, tmp_path):
@@ -314,3 +317,76 @@ def test_a_faster_host_gains_no_more_than_the_idle_time():
     )
     assert verdict.regime == "compute-bound"
     assert any("idle for only 3.0 %" in why for why in verdict.why)
+
+
+# -- the first sentence ----------------------------------------------------------------------------
+
+
+def period(kind, regime, span_ns=50 * MS):
+    """Another window of the trace, judged."""
+    window = Window(kind, kind, 0, span_ns, span_ns)
+    return Period(window, None, None, None, None, regime, "math")
+
+
+def test_the_first_sentence_says_what_holds_the_run_up():
+    found = evidence(busy=0.1, host_gain=0.45, removed={"input": 0.8})
+    assert judge(found).headline == (
+        "The host holds this run up: it loads and prepares input while the GPU waits."
+    )
+    found = evidence(busy=0.95, device_gain=0.45, removed={"copy": 0.8})
+    assert judge(found).headline == "Copies hold this run up."
+
+
+def test_two_sides_that_take_turns_are_said_to_and_what_overlap_would_save():
+    found = evidence(busy=0.47, host_gain=0.26, device_gain=0.23, removed={"input": 0.5})
+    verdict = judge(found)
+    assert (verdict.regime, verdict.confidence) == ("overhead-bound", "low")
+    assert "take turns (53.0 % and 47.0 % of the time): input is prepared" in verdict.headline
+    assert "save at most 47.0 %" in verdict.headline
+    # What the first piece of advice is against tells why.
+    advised = judge(replace(found, advised="sync"))
+    assert "the host waits for the GPU" in advised.headline
+
+
+@pytest.mark.parametrize(
+    ("host", "device"), [(0.45, 0.04), (0.3, 0.15), (0.04, 0.03)], ids=["one", "far", "neither"]
+)
+def test_sides_far_apart_take_no_turns(host, device):
+    verdict = judge(evidence(busy=0.4, host_gain=host, device_gain=device, removed={"python": 0.5}))
+    assert "turns" not in verdict.headline
+
+
+def test_windows_that_disagree_are_said_first_and_nothing_is_sure():
+    step = replace(WINDOW, kind="step", name="ProfilerStep#3")
+    found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8}, window=step)
+    assert judge(replace(found, windows=[period("gpu_active", "overhead-bound")])).confidence == (
+        "high"
+    )
+    verdict = judge(replace(found, windows=[period("gpu_active", "compute-bound")]))
+    assert verdict.confidence == "low"
+    assert "The GPU-active span alone would be compute-bound, by math" in verdict.headline
+
+
+def test_python_that_nobody_recorded_is_a_guess():
+    idle = Idle(90 * MS, 0, 0, 0, 0, {"python": 20 * MS, "untraced": 70 * MS}, 90 * MS)
+    found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8})
+    sure, guessed = judge(found), judge(replace(found, idle=idle))
+    assert (sure.confidence, guessed.confidence) == ("high", "medium")
+    assert any("70 ms of it nothing was recorded" in each for each in guessed.doubts)
+
+
+def test_a_flip_beyond_its_meaning_is_not_told():
+    near, far = (judge(evidence(busy=0.1, host_gain=0.4, flip=flip)).why for flip in (2.3, 47.0))
+    assert any("2.3 times faster" in each for each in near)
+    assert not any("times faster" in each for each in far)
+
+
+def test_a_window_that_mostly_happened_once_says_so_before_the_rest_is_judged():
+    load = OneOffEvent(0, 90 * MS, 80 * MS, "stretch", "host", "launch", "cudaLaunchKernel", None)
+    found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8}, one_offs=[load])
+    gains = replace(found.causal.gains, window_ns=20 * MS, one_offs_ns=80 * MS)
+    said = judge(replace(found, causal=replace(found.causal, gains=gains))).headline
+    assert said.startswith(
+        "80.0 % of the GPU-active span happened once, led by cudaLaunchKernel of 80 ms. "
+        "In the other 20 ms, the host holds this run up"
+    )

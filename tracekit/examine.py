@@ -157,6 +157,8 @@ class _Examiner:
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
             shaped=are_shapes_recorded(self.database, self.trace_id),
+            ops=self.accounts[0].ops,
+            advised=next((a.cause for a in fixes.advice if not a.once), None) if fixes else None,
         )
         verdict = judge(evidence, self.thresholds)
         if fixes:

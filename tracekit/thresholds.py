@@ -64,9 +64,21 @@ class Thresholds:
         0.05, "communication or copies that no kernel covers are reported from this share on"
     )
     close_margin: float = _limit(0.10, "a margin under this is a close call")
+    turn_gain: float = _limit(
+        0.10, "host and device take turns if halving either gains this, and the margin is close"
+    )
+    told_flip: float = _limit(
+        10.0, "how much faster a side would have to be is told up to this many times"
+    )
+    unrecorded_share: float = _limit(
+        0.5, "a bottleneck is doubtful if nothing was recorded for this share of its time"
+    )
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
+    price_error: float = _limit(
+        0.05, "prices closer than this share are equal", "tests/bench: prices of planted faults"
+    )
     free_growth: float = _limit(
         0.05, "a larger batch is free of charge if it lengthens the step by this share at most"
     )
@@ -92,7 +104,7 @@ class Thresholds:
     once_share: float = _limit(
         0.2, "one pass was recorded if this share of the names of ops occur once, in at most a step"
     )
-    most_share: float = _limit(
+    most_share: float = _asked(
         0.5, "a run is captured, or compiled, if more than this share of its kernels is"
     )
     recorded_share: float = _limit(
@@ -240,6 +252,21 @@ class Thresholds:
     slow_allocation_ns: int = _asked(
         1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
     )
+    dominant_share: float = _asked(
+        0.25, "a kernel that takes this share of the device's time is worth tuning"
+    )
+    tuned_reach: float = _asked(
+        0.6, "a tuned product reaches this share of its roof", "as libraries' do: tests/bench"
+    )
+    tuned_share: float = _asked(
+        0.85,
+        "a generated product takes this share of its time once it is tuned",
+        "max-autotune's gain on products, https://pytorch.org/assets/pytorch2-2.pdf",
+    )
+    stall_ns: int = _asked(
+        1_000_000, "a call of microseconds that takes this long was not running or waited"
+    )
+    own_share: float = _asked(0.9, "a call does this share of its time itself: nothing is in it")
     latency_percent: int = _asked(
         10, "work that reaches less than this percentage of both roofs is limited by latency"
     )
@@ -276,6 +303,16 @@ class Thresholds:
         "the last bucket of gradients has at most this size",
         "DistributedDataParallel's bucket_cap_mb of 25, "
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    )
+    host_link_bytes_per_s: float = _asked(
+        12e9,
+        "a copy between pinned memory and a device is at least this fast",
+        "PCIe 3.0 x16, the slowest link of today's servers: 15.75 GB/s by "
+        "https://pcisig.com/specifications, of which copies reach three quarters",
+    )
+    graph_launches: int = _asked(
+        16,
+        "a CUDA graph of fewer launches than this hardly repays its replay and its inputs' copies",
     )
     small_message_bytes: int = _asked(
         262_144,

@@ -63,6 +63,13 @@ class Account:
     launch: Launch | None = None
     host: HostThread | None = None
 
+    @property
+    def ops(self) -> int:
+        """How many GPU ops, or operators of the host, run in it."""
+        if self.gpu is not None:
+            return self.gpu.gpu_ops
+        return self.host.operators if self.host is not None else 0
+
 
 def trace_of(database: Reader, trace_id: int, overview: dict[str, Any]) -> Trace:
     """The trace, out of its row of the question `overview`."""

@@ -228,14 +228,11 @@ class Evidence:
     repetition: Repetition | None = None
     shaped: bool = False
     """Whether the operators' shapes were recorded."""
+    ops: int = 0
+    """How many GPU ops of the device, or operators of the host, the trace holds."""
+    advised: str | None = None
+    """The cause of time that the first piece of advice lessens, of what recurs."""
 
     @property
     def gains(self) -> Gains | None:
         return None if self.causal is None else self.causal.gains
-
-    @property
-    def ops(self) -> int:
-        """How many GPU ops, or operators of the host, the window holds."""
-        if self.gpu is not None:
-            return self.gpu.gpu_ops
-        return self.host.operators if self.host is not None else 0

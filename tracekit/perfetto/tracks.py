@@ -171,7 +171,8 @@ def _mark(advice: Advice, remedies: Remedies, process: Process) -> None:
     if advice.change is None or not advice.change.startswith("remedy:"):
         return
     rows = remedies.rows(advice.remedy)
-    here = rows["place"] == (advice.where or "")
+    place = advice.change.removeprefix(f"remedy:{advice.remedy}").removeprefix(":")
+    here = (rows["place"] == place) | (place == "")
     intervals = zip(rows["start_ns"][here].tolist(), rows["dur_ns"][here].tolist(), strict=True)
     args: dict[str, Any] = {"remedy": query_of(advice.remedy), "effort": advice.effort}
     if advice.where:

@@ -148,13 +148,14 @@ class Replay:
             apply(change, scale, self.graph, self.database, self.trace_id, self.remedies)
 
     def typical_step(self) -> int | None:
-        """The number of the profiler's step of median length without one-offs; None if the trace
-        marks no steps, or nothing happens in them."""
-        if not self.steps.are_steps:
+        """The number of the profiler's step of median length without one-offs, among those that
+        give the device work; None if the trace marks no such steps."""
+        steps = self.steps
+        if not steps.are_steps:
             return None
-        lengths = self.steps.lengths(self.run(steady=True)).tolist()
-        lasting = [number for number, length in enumerate(lengths) if length > 0]
-        return lasting[typical([lengths[each] for each in lasting])] if lasting else None
+        lengths = steps.lengths(self.run(steady=True)).tolist()
+        working = [each for each in range(len(steps)) if lengths[each] > 0 and len(steps.ops(each))]
+        return working[typical([lengths[each] for each in working])] if working else None
 
     def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
         """The GPU-active span of a device (by default the main one), or the whole trace."""

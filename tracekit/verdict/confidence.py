@@ -12,6 +12,7 @@ from dataclasses import replace
 from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.headline import differing_window
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import (
     COMPUTE,
@@ -66,7 +67,8 @@ def doubted(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Ver
         level = 1
         doubts.append("A single pass was recorded: no second one shows how much of it is usual.")
     reasons = verdict.why[: max(_FEWEST, _MOST - len(doubts))]
-    return replace(verdict, confidence=LEVELS[level], why=[*reasons, *doubts][:_MOST])
+    why = [*reasons, *doubts][:_MOST]
+    return replace(verdict, confidence=LEVELS[level], why=why, doubts=doubts)
 
 
 # -- doubts ----------------------------------------------------------------------------------------
@@ -76,6 +78,24 @@ def _is_close(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> s
     if abs(verdict.margin or 0.0) >= thresholds.close_margin:
         return None
     return f"The two sides are within {thresholds.close_margin:.0%}: a close call."
+
+
+def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    """Time in which nothing was recorded counts as Python's; that is a guess."""
+    if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
+        return None
+    if evidence.host is not None:
+        unrecorded, all_ns = evidence.host.untraced_ns, evidence.host.untraced_ns
+        all_ns += evidence.host.python_ns
+    elif evidence.idle is not None:
+        causes = evidence.idle.causes
+        unrecorded = causes.get("untraced", 0)
+        all_ns = unrecorded + causes.get("python", 0)
+    if not all_ns or unrecorded < thresholds.unrecorded_share * all_ns:
+        return None
+    return (
+        f"For {duration(unrecorded)} of it nothing was recorded on the thread: Python is a guess."
+    )
 
 
 def _repeats_little(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
@@ -188,6 +208,7 @@ DOUBTS: tuple[Doubt, ...] = (
     _has_other_clock,
     _is_dilated,
     _limit_is_open,
+    _is_unrecorded,
 )
 
 
@@ -202,4 +223,13 @@ def _repeats_nothing(verdict: Verdict, evidence: Evidence, thresholds: Threshold
     return is_unrepeated(evidence.repetition)
 
 
-_LOWEST = (_has_few_ops, _repeats_nothing)
+def _windows_disagree(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    return differing_window(evidence, verdict.regime) is not None
+
+
+def _takes_turns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    is_weighed = evidence.gpu is not None and evidence.gains is not None
+    return is_weighed and bound_of(evidence, thresholds).takes_turns
+
+
+_LOWEST = (_has_few_ops, _repeats_nothing, _windows_disagree, _takes_turns)

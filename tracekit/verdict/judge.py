@@ -6,6 +6,8 @@ the side of the work, as a device's collectives do: less overhead would only mak
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tracekit.causes import UNKNOWN_LIMIT, cause_of
 from tracekit.evidence.model import Evidence, Gpu, HostThread, Launch, Period, Window
 from tracekit.replay.model import Gains
@@ -13,6 +15,7 @@ from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import NEXT, is_captured, next_step
 from tracekit.verdict.confidence import doubted
+from tracekit.verdict.headline import headline
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.recorder import told, unbent
 from tracekit.verdict.regime import (
@@ -58,7 +61,13 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     verdict.why.extend(window_sentences(evidence, verdict.regime, thresholds))
     if evidence.gains is not None and verdict.bottleneck is not None:
         verdict.why.extend(_lesser_sentences(evidence, thresholds))
-    return told(doubted(verdict, evidence, thresholds), evidence, thresholds)
+    verdict = doubted(verdict, evidence, thresholds)
+    bound = None
+    if evidence.gpu is not None and evidence.gains is not None and evidence.gains.window_ns:
+        bound = bound_of(evidence, thresholds)
+    said = headline(verdict, evidence, bound, thresholds)
+    verdict = replace(verdict, headline=said.rstrip(".") + ".")
+    return told(verdict, evidence, thresholds)
 
 
 def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | None]:
@@ -73,7 +82,7 @@ def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | No
 
 
 def _unknown(window: Window, why: list[str], shares: dict[str, float], next_: list[str]) -> Verdict:
-    return Verdict(UNKNOWN, None, "none", window, shares, why, [], None, next_)
+    return Verdict("", UNKNOWN, None, "none", window, shares, why, [], None, next_)
 
 
 # -- a device --------------------------------------------------------------------------------------
@@ -102,7 +111,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     ]
     why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
     if not gains.window_ns or not span:
-        return Verdict(UNKNOWN, None, "none", window, fractions, why, savings, None, [])
+        return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, None, [])
     bound = bound_of(evidence, thresholds)
     regime, bottleneck, margin = bound.regime, bound.bottleneck, bound.margin
     if bottleneck is None:
@@ -111,7 +120,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             "it could turn the verdict either way."
         )
         next_ = [_UNEXPLAINED]
-        return Verdict(UNKNOWN, None, "none", window, fractions, why, savings, margin, next_)
+        return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, margin, next_)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[accounted(gpu, idle, gains)] == regime
     # The reason comes first: of a busy device that is not the bottleneck, the gains.
@@ -119,7 +128,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
     advice = [next_step(bottleneck, evidence.launch, thresholds, shaped=evidence.shaped)]
-    return Verdict(regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
+    return Verdict("", regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
 
 
 def _busy_sentence(evidence: Evidence) -> str:
@@ -176,7 +185,7 @@ def _lesser_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     causal, launch, bound = evidence.causal, evidence.launch, bound_of(evidence, thresholds)
     assert causal is not None
     is_host, sentences = bound.side == "host", []
-    if causal.flip is not None and not bound.by_time:
+    if causal.flip is not None and causal.flip <= thresholds.told_flip and not bound.by_time:
         side, other = ("host", "GPU") if is_host else ("GPU", "host")
         sentences.append(
             f"The {other} becomes the bottleneck only if the {side} gets about "
@@ -331,7 +340,7 @@ def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Ver
                 "time: by their shapes, they do few FLOPs per byte that they move."
             )
     return Verdict(
-        bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
+        "", bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
         [NEXT[bottleneck]],
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ class Verdict:
     to judge by.
     """
 
+    headline: str
+    """What holds the run up, in a sentence."""
     regime: str
     """What bounds the window."""
     bottleneck: str | None
@@ -79,6 +81,8 @@ class Verdict:
     """Positive: compute-bound; negative: overhead-bound; null: nothing to judge by."""
     try_next: list[str]
     """What to do or record next, as sentences."""
+    doubts: list[str] = field(default_factory=list)
+    """What lowers the confidence, as sentences."""
 
 
 @dataclass(frozen=True)

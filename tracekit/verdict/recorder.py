@@ -122,9 +122,13 @@ def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdic
         # What is left of the reasons and prices is about what happened to be recorded.
         why = [*sentences, *verdict.why[:1]][:_MOST]
         unknown = replace(verdict, regime=UNKNOWN, bottleneck=None, confidence="none", margin=None)
-        return replace(unknown, why=why, savings=[], try_next=advice)
+        return replace(
+            unknown, headline=sentences[0], why=why, savings=[], try_next=advice, doubts=sentences
+        )
     return replace(
         verdict,
+        headline=f"{sentences[0]} {verdict.headline}",
+        doubts=[*sentences, *verdict.doubts],
         confidence=min(verdict.confidence, level, key=_LEVELS.index),
         why=[*sentences, *verdict.why][:_MOST],
         try_next=[*advice, *verdict.try_next],

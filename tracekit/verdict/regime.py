@@ -61,6 +61,8 @@ class Bound:
     """Neither gains enough, so the accounting decided."""
     is_capped: bool = False
     """Replays alone say that the host gains more than the device's idle share."""
+    takes_turns: bool = False
+    """Host and device work one after the other: a faster host gains as much as a faster device."""
     bottleneck: str | None = None
     """The cause, on that side, whose removal gains most; None if the regime is unknown."""
 
@@ -92,8 +94,13 @@ def bound_of(found: Measured, thresholds: Thresholds) -> Bound:
     if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin):
         open_ = weigh(host, gains.device)
         return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
-    bottleneck = _bottleneck(bound.side, gains, thresholds)
-    return replace(bound, is_capped=host < gains.host, bottleneck=bottleneck)
+    return replace(
+        bound,
+        is_capped=host < gains.host,
+        takes_turns=min(host, gains.device) >= thresholds.turn_gain
+        and abs(bound.margin) < thresholds.close_margin,
+        bottleneck=_bottleneck(bound.side, gains, thresholds),
+    )
 
 
 def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound | None:

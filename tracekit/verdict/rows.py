@@ -38,7 +38,7 @@ def rows_of(analysis: Analysis) -> Rows:
     for number, each in enumerate(analysis.advice, 1):
         told = asdict(each)
         place = told.pop("where")
-        del told["needs"], told["doubts"]
+        del told["needs"], told["doubts"], told["places"]
         advice.append({"number": number, "place": place} | told)
     tables: Rows = {
         "verdict": list(_verdicts(analysis)),
@@ -59,7 +59,7 @@ def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
         "bottleneck": verdict.bottleneck,
         "margin": verdict.margin,
         "confidence": verdict.confidence,
-        "sentence": next(iter(verdict.why), None),
+        "sentence": verdict.headline,
         "saves_ns": best and best.saves_ns,
         "analysis": json.loads(json.dumps(analysis.as_dict(), default=str)),
     }
