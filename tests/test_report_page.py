@@ -87,7 +87,7 @@ def test_the_numbers_on_the_first_screen_are_those_of_analyze(name, report, chro
             assert [names["advice"], value] in [
                 [each["remedy"], each["saves_ns"]] for each in found["advice"]
             ]
-    assert parts in (0, found["window"]["span_ns"])
+    assert parts in (0, found["judged"]["window"]["span_ns"])
 
 
 def test_the_sliders_show_what_a_replay_predicts(report, chromium, shared_database):
