@@ -374,7 +374,7 @@ LEFT_OUT = {
 KINDS = set(RECORD) - {"recorder_cost"}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(8, of=51)
 @pytest.mark.parametrize("name", shared_trace_names())
 def test_whole_recordings_are_not_said_to_be_otherwise(name, shared_database):
     found = {row["code"] for row in shared_database(name).ask("health")} & KINDS
