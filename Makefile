@@ -14,7 +14,7 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo wheels browser shells checks test test-all answers bench docs gpu-check clean
+.PHONY: demo wheels browser shells checks test test-all answers bench diagnosis docs gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -59,6 +59,21 @@ answers: .venv/installed
 bench: build/bench/installed .venv/installed
 	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
 	@$(BIN)/python -m tests.bench.remedies
+
+# Asks tracekit and its peers why runs are slow, and prints how often each is right:
+# tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that in their name, and says
+# what is wrong. Takes minutes.
+diagnosis: build/diagnosis/installed .venv/installed
+	@$(BIN)/python -m tests.bench.diagnosis $(if $(NAME),--failures $(NAME))
+
+# Each peer in a folder of its own: two of them have modules of one name.
+PEERS := gpu-idle traceinsight
+build/diagnosis/installed: Makefile
+	@rm -rf $(@D)
+	@for each in $(PEERS); do \
+	  $(PYTHON) -m pip install --disable-pip-version-check -qq --no-deps -c constraints.txt --target $(@D)/$$each $$each || exit; \
+	done
+	@touch $@
 
 build/bench/installed: pyproject.toml constraints.txt $(NATIVE)
 	@rm -rf build/bench

@@ -7,10 +7,7 @@ import json
 import pytest
 
 import tracekit
-from tests.answers import committed
 from tests.atoms import MS, US, BlockingCopy, Call, Launch, Op, Sync, Work, line, operator, step
-from tests.bench.advice import advised, first_cells
-from tests.bench.confidence import expected
 from tests.planted import is_right, planted
 from tests.sampling import sample
 from tests.simulated import write
@@ -311,17 +308,6 @@ def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_v
     assert any("idle for only" in why for why in verdict.why)
     assert any("capped at the device's idle share (4.7 %)" in why for why in verdict.why)
     assert not any("equally long" in why for why in verdict.why)
-
-
-def test_committed_answers_on_real_traces_are_those_that_an_expert_agreed_to():
-    for name, row in expected().items():
-        answer = committed()[name]
-        once = sorted((cause, n) for cause, n in answer["one_offs"].items() if cause != "excess_ns")
-        listed = ", ".join(f"{cause} {count}" for cause, count in once) or "-"
-        verdict = {key: answer["verdict"][key] or "-" for key in ("regime", "bottleneck")}
-        verdict |= {"confidence": answer["verdict"]["confidence"], "one-offs": listed}
-        assert verdict == {key: row[key] for key in verdict}, name
-        assert first_cells(answer) == advised()[name][:-1]
 
 
 def test_phases_that_overlap_are_not_listed(shared_verdict):

@@ -7,7 +7,7 @@ import pytest
 from tests import traces
 from tests.evidenced import MS, WINDOW, evidence, host_evidence, judge
 from tracekit.errors import TracekitError
-from tracekit.evidence.model import Evidence, Idle, Launch, Period, Window
+from tracekit.evidence.model import Evidence, Idle, Launch, OneOffEvent, Period, Window
 from tracekit.thresholds import Thresholds
 
 
@@ -379,3 +379,14 @@ def test_a_flip_beyond_its_meaning_is_not_told():
     near, far = (judge(evidence(busy=0.1, host_gain=0.4, flip=flip)).why for flip in (2.3, 47.0))
     assert any("2.3 times faster" in each for each in near)
     assert not any("times faster" in each for each in far)
+
+
+def test_a_window_that_mostly_happened_once_says_so_before_the_rest_is_judged():
+    load = OneOffEvent(0, 90 * MS, 80 * MS, "stretch", "host", "launch", "cudaLaunchKernel", None)
+    found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8}, one_offs=[load])
+    gains = replace(found.causal.gains, window_ns=20 * MS, one_offs_ns=80 * MS)
+    said = judge(replace(found, causal=replace(found.causal, gains=gains))).headline
+    assert said.startswith(
+        "80.0 % of the GPU-active span happened once, led by cudaLaunchKernel of 80 ms. "
+        "In the other 20 ms, the host holds this run up"
+    )
