@@ -233,10 +233,11 @@ def test_each_chart_has_its_rows_as_a_table(report, chromium):
             expect(details.locator("tbody tr").first).to_be_visible()
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(4, of=4)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_report_has_no_serious_accessibility_fault(scheme, report, chromium):
-    path, _ = report("v100-compiled-ddp")
+@pytest.mark.parametrize("name", ["a100-nccl", "v100-compiled-ddp"])
+def test_a_report_has_no_serious_accessibility_fault(name, scheme, report, chromium):
+    path, _ = report(name)
     with opened(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
         view.scroll_through()
         assert serious_faults(view.page) == []
