@@ -73,6 +73,12 @@ class Thresholds:
     unrecorded_share: float = _limit(
         0.5, "a bottleneck is doubtful if nothing was recorded for this share of its time"
     )
+    near_share: float = _limit(
+        0.8, "a recorded cause, or the one that is advised against, is near another from this share"
+    )
+    rank_share: float = _limit(
+        0.10, "from this share on, a trace's communication may be waiting for ranks not judged here"
+    )
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
