@@ -21,11 +21,13 @@ demo: .venv/installed
 
 test: .venv/installed browser checks
 
+# Types are checked while the tests run; what is wrong with them is printed after the tests.
 checks:
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	@mkdir -p build; $(BIN)/mypy --no-error-summary --pretty >build/types.txt 2>&1 & types=$$!; \
+	  $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
+	  wait $$types || { echo 'wrong types:'; cat build/types.txt; exit 1; } >&2; exit $$tested
 
 # A browser for the tests of pages: they are skipped where there is none.
 browser:

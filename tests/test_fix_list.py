@@ -87,7 +87,7 @@ def faulty_trace(seed, planted, folder):
     return write(folder / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=8)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_path):
     rng = random.Random(seed)
@@ -239,7 +239,7 @@ def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat
     assert "profiler-cost" in caveats and "profiler-cost" not in recurring + once
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(8, of=32)
 @pytest.mark.parametrize("name", sorted(catalogue()))
 def test_how_to_apply_each_remedy_is_printed(name, run):
     printed = run("advise", "--how", name).stdout

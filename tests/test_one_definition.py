@@ -49,7 +49,7 @@ def several_devices(*devices: list[tuple[int, int, int, str]]) -> list[dict]:
     return events
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize(
     "devices",
     [
@@ -148,7 +148,7 @@ MARKS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
 def test_all_that_count_steps_count_one_that_is_marked_twice_once(marks, tmp_path):
     events = [*marks, marked(2, 100, 80), marked(2, 180, 20)]
@@ -171,7 +171,7 @@ def test_all_that_count_steps_count_one_that_is_marked_twice_once(marks, tmp_pat
     assert all(each.gains is not None for each in analysis.steps)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
 def test_a_trace_without_gpu_ops_has_the_same_steps(marks, tmp_path):
     with traces.load(tmp_path, [*marks, traces.operator("aten::mm", 20, 50)]) as run:
@@ -215,7 +215,7 @@ def test_at_the_flip_the_other_side_gains_more(shared_database):
 # -- the launch queue ------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("room", [500, 511, 512, 600, 1_024, 1_500])
 def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, tmp_path):
     limits, launches = Thresholds(), 4_000

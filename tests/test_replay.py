@@ -38,7 +38,7 @@ def predicted(replay, *changes):
     return replay.bounds().length(replay.run(*changes)) / US
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=60)
 @pytest.mark.parametrize("name", trace_names())
 def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_database):
     database = shared_database(name)
@@ -59,7 +59,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize("name", PLAIN)
 def test_less_than_5_percent_of_a_plain_run_is_unexplained(name, shared_database):
     replay = Replay(shared_database(f"{name}.json.gz"), 1)
@@ -254,7 +254,7 @@ def test_changes_need_no_package_that_an_install_lacks():
     assert len(done.stdout.splitlines()) == 1, done.stdout
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, of=13)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

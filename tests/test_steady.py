@@ -65,7 +65,7 @@ def analyzed(tmp_path, atoms, more=()):
 LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize("once", [Work(200 * MS), LONG_CALL], ids=["a gap", "a launch call"])
 def test_one_long_event_does_not_decide(once, marked, tmp_path):
@@ -105,6 +105,7 @@ def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, tmp_path):
         assert analysis.advice[0].saves_ns >= 40 * 1_500 * US
 
 
+@pytest.mark.sampled(2, of=3)
 @pytest.mark.parametrize("frames", [0, 1, 4])
 def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_off(frames, tmp_path):
     work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 40 * US),))), Work(5 * US)]
@@ -145,6 +146,7 @@ def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):
 CHECKPOINT = [operator("aten::copy_", 3 * US, BlockingCopy(2 * US, 5 * MS))] * 30
 
 
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize(
     ("once", "marked", "setting"),
     [(CHECKPOINT, True, "one_range_ratio=1000"), ([LONG_CALL], False, "long_share=0.99")],
@@ -164,6 +166,7 @@ def test_a_threshold_that_a_user_sets_reaches_the_rules_on_one_offs(
     assert told["one_offs"] == []
 
 
+@pytest.mark.sampled(3, of=4)
 @pytest.mark.parametrize("kernel_ns", [5 * US, 400 * US])
 @pytest.mark.parametrize("place", ["before", "within"])
 def test_copies_in_a_row_do_not_decide(kernel_ns, place, tmp_path):

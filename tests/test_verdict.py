@@ -7,7 +7,7 @@ import pytest
 from tests import traces
 from tests.evidenced import MS, WINDOW, evidence, host_evidence, judge
 from tracekit.errors import TracekitError
-from tracekit.evidence.model import Evidence, Idle, Launch, Period, Window
+from tracekit.evidence.model import Evidence, Idle, Launch, OneOffEvent, Period, Window
 from tracekit.thresholds import Thresholds
 
 
@@ -155,7 +155,7 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
     assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize("lead_us", [3, 3.5, 4, 4.5, 5])
 def test_a_host_that_launches_back_to_back_into_an_idle_gpu_is_the_limit(lead_us, tmp_path):
     # Each call takes 4 of 6 us, each kernel 2 us. Half a microsecond decides whether the call began
@@ -235,6 +235,7 @@ def test_a_gain_below_nothing_is_none():
     assert any("half the device's, no shorter" in each for each in why)
 
 
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("passes", [1, 3])
 def test_a_single_pass_is_never_judged_with_high_confidence(passes, steps, tmp_path):
@@ -378,3 +379,14 @@ def test_a_flip_beyond_its_meaning_is_not_told():
     near, far = (judge(evidence(busy=0.1, host_gain=0.4, flip=flip)).why for flip in (2.3, 47.0))
     assert any("2.3 times faster" in each for each in near)
     assert not any("times faster" in each for each in far)
+
+
+def test_a_window_that_mostly_happened_once_says_so_before_the_rest_is_judged():
+    load = OneOffEvent(0, 90 * MS, 80 * MS, "stretch", "host", "launch", "cudaLaunchKernel", None)
+    found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8}, one_offs=[load])
+    gains = replace(found.causal.gains, window_ns=20 * MS, one_offs_ns=80 * MS)
+    said = judge(replace(found, causal=replace(found.causal, gains=gains))).headline
+    assert said.startswith(
+        "80.0 % of the GPU-active span happened once, led by cudaLaunchKernel of 80 ms. "
+        "In the other 20 ms, the host holds this run up"
+    )

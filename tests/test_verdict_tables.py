@@ -74,12 +74,13 @@ def require_equal(path, tmp_path):
     )
 
 
+@pytest.mark.sampled(4, of=4)
 @pytest.mark.parametrize("name", OWN[:4])
 def test_the_tables_say_what_the_json_says(name, tmp_path):
     require_equal(OWN_TRACES / name, tmp_path)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(50, of=60)
 @pytest.mark.parametrize("name", trace_names())
 def test_the_tables_say_what_the_json_says_of_real_traces(name, tmp_path):
     require_equal(trace_file(name), tmp_path)

@@ -21,6 +21,8 @@ class Finding:
     severity: str
     message: str
     count: int
+    time_ns: int | None = None
+    """The time that it concerns, where that is known."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.text import duration, percent, share
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
+from tracekit.verdict.steady import excess_in, named_window, one_off_name
 
 if TYPE_CHECKING:
     from tracekit.evidence.model import Evidence, Period
@@ -59,6 +60,8 @@ def headline(
     if evidence.gpu is None or bound is None:
         return _of_cpu(verdict)
     said = _turns(evidence, bound) if bound.takes_turns else _side(verdict, bound, evidence)
+    if once := _once(evidence):
+        said = f"{once}{_lowered(said)}"
     other = differing_window(evidence, verdict.regime)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
 
@@ -91,6 +94,20 @@ def _of_cpu(verdict: Verdict) -> str:
         "python": "Python, or code that was not recorded",
     }
     return f"Most of the time is overhead: {does.get(bottleneck, bottleneck)}"
+
+
+def _once(evidence: Evidence) -> str:
+    """What comes first where most of the window happened once: the rest is judged."""
+    gains, window = evidence.gains, evidence.window
+    if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
+        return ""
+    inside = [(excess_in(window, [each]), one_off_name(each)) for each in evidence.one_offs]
+    ns, name = max(inside, default=(0, ""))
+    led = f", led by {name} of {duration(ns)}" if ns else ""
+    return (
+        f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
+        f"In the other {duration(gains.window_ns)}, "
+    )
 
 
 def _side(verdict: Verdict, bound: Bound, evidence: Evidence) -> str:

@@ -17,6 +17,7 @@ from tracekit.verdict.advice import NEXT, is_captured, next_step
 from tracekit.verdict.confidence import doubted
 from tracekit.verdict.headline import headline
 from tracekit.verdict.model import Saving, Verdict
+from tracekit.verdict.recorder import told, unbent
 from tracekit.verdict.regime import (
     OVERHEAD,
     REGIMES,
@@ -40,6 +41,7 @@ _WORK = ("compute", "communication")
 
 def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict on a window."""
+    evidence = unbent(evidence)
     if evidence.gpu is not None and evidence.gains is not None:
         verdict = _judge_device(evidence, thresholds)
     elif evidence.gpu is not None:
@@ -64,7 +66,8 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     if evidence.gpu is not None and evidence.gains is not None and evidence.gains.window_ns:
         bound = bound_of(evidence, thresholds)
     said = headline(verdict, evidence, bound, thresholds)
-    return replace(verdict, headline=said.rstrip(".") + ".")
+    verdict = replace(verdict, headline=said.rstrip(".") + ".")
+    return told(verdict, evidence, thresholds)
 
 
 def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | None]:

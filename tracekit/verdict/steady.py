@@ -67,8 +67,13 @@ def _overlap(window: Window, event: OneOffEvent) -> bool:
 
 
 def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
-    """What one-offs of a window take beyond the usual, in ns."""
-    return _excess_ns(each for each in one_offs if _overlap(window, each))
+    """What one-offs take beyond the usual inside a window, in ns."""
+    found = 0
+    for each in one_offs:
+        begin, end = each.start_ns, each.start_ns + each.dur_ns
+        inside_ns = min(end, window.end_ns) - max(begin, window.start_ns)
+        found += max(0, min(each.excess_ns, inside_ns))
+    return found
 
 
 def is_unrepeated(repetition: Repetition | None) -> bool:
