@@ -9,6 +9,7 @@ tool's answers, with the label beside the answer.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -38,6 +39,7 @@ def main() -> None:
             said = answers(name, subjects)
             marks = {case.name: mark(case, said[case.name]) for case in cases}
             rows.append([*row(name, marks.values()), f"{time.perf_counter() - began:.0f} s"])
+            print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
             for case in cases:
                 by_kind[name, case.kind].append(marks[case.name])
             wrong += [f"\n{name}\n", *failures(cases, said)]
