@@ -57,7 +57,7 @@ def test_a_database_from_the_copy_has_the_rows_of_one_from_sql(
     assert contents[0]["gpu_timeline"] and contents[0]["operator_time"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4, of=5)
 @pytest.mark.parametrize(
     "damage", ["none", "empty", "text", "folder is a file", "others may write"]
 )
@@ -138,6 +138,7 @@ def script(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
     return page.vega.__wrapped__
 
 
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.skipif(os.name != "posix", reason="on Windows, user folders are private")
 @pytest.mark.parametrize("others", ["write the file", "own the file", "own the folder"])
 def test_what_others_can_have_written_is_not_read_from_the_cache(

@@ -46,10 +46,18 @@ def test_code_compiled_region_by_region_has_no_graph_breaks(tmp_path):
 
 
 def test_what_a_compiler_wrote_is_not_compiled_again(tmp_path):
-    whole = line("nn.Module: Model_0", *region("0/0", *[operator("aten::mm", 9 * US, KERNEL)] * 9))
+    product = Launch(4 * US, (("math", 3 * US),))
+    whole = line("nn.Module: Model_0", *region("0/0", *[operator("aten::mm", 9 * US, product)] * 9))
     found = rows("torch_compile", [step(n, whole) for n in range(3)], tmp_path)
     compiled_ns = 9 * 13 * US
     assert sum(row["dur_ns"] for row in found) < compiled_ns // 9
+
+
+def test_a_compiler_that_only_traces_leaves_the_code_to_be_compiled(tmp_path):
+    eager = region("0/0", *[operator("aten::add", 9 * US, KERNEL)] * 9)
+    found = rows("torch_compile", [step(n, *eager) for n in range(3)], tmp_path)
+    assert all("generates no code" in row["detail"] for row in found)
+    assert sum(row["dur_ns"] for row in found if row["target"] == "overhead") > 3 * 9 * 9 * US
 
 
 @pytest.mark.parametrize(("elements", "count"), [(1 << 8, 4 * 2 * 7), (1 << 24, 0)])

@@ -17,6 +17,7 @@ from tracekit.errors import TracekitError
 _OURS = "ours"
 _SKIP = "SKIP measures 4 to 8 us on today's machines, https://arxiv.org/abs/2504.11750"
 _HTA = "HTA's default, https://github.com/facebookresearch/HolisticTraceAnalysis"
+_COST = "PyTorch 2.13 on a virtual AMD EPYC: python -m tests.bench.recorder_cost"
 _TUKEY = "Tukey, Exploratory Data Analysis, 1977: 3 ranges are 'far out'"
 
 
@@ -63,9 +64,21 @@ class Thresholds:
         0.05, "communication or copies that no kernel covers are reported from this share on"
     )
     close_margin: float = _limit(0.10, "a margin under this is a close call")
+    turn_gain: float = _limit(
+        0.10, "host and device take turns if halving either gains this, and the margin is close"
+    )
+    told_flip: float = _limit(
+        10.0, "how much faster a side would have to be is told up to this many times"
+    )
+    unrecorded_share: float = _limit(
+        0.5, "a bottleneck is doubtful if nothing was recorded for this share of its time"
+    )
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
+    price_error: float = _limit(
+        0.05, "prices closer than this share are equal", "tests/bench: prices of planted faults"
+    )
     free_growth: float = _limit(
         0.05, "a larger batch is free of charge if it lengthens the step by this share at most"
     )
@@ -91,7 +104,7 @@ class Thresholds:
     once_share: float = _limit(
         0.2, "one pass was recorded if this share of the names of ops occur once, in at most a step"
     )
-    most_share: float = _limit(
+    most_share: float = _asked(
         0.5, "a run is captured, or compiled, if more than this share of its kernels is"
     )
     recorded_share: float = _limit(
@@ -239,6 +252,21 @@ class Thresholds:
     slow_allocation_ns: int = _asked(
         1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
     )
+    dominant_share: float = _asked(
+        0.25, "a kernel that takes this share of the device's time is worth tuning"
+    )
+    tuned_reach: float = _asked(
+        0.6, "a tuned product reaches this share of its roof", "as libraries' do: tests/bench"
+    )
+    tuned_share: float = _asked(
+        0.85,
+        "a generated product takes this share of its time once it is tuned",
+        "max-autotune's gain on products, https://pytorch.org/assets/pytorch2-2.pdf",
+    )
+    stall_ns: int = _asked(
+        1_000_000, "a call of microseconds that takes this long was not running or waited"
+    )
+    own_share: float = _asked(0.9, "a call does this share of its time itself: nothing is in it")
     latency_percent: int = _asked(
         10, "work that reaches less than this percentage of both roofs is limited by latency"
     )
@@ -276,6 +304,16 @@ class Thresholds:
         "DistributedDataParallel's bucket_cap_mb of 25, "
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
     )
+    host_link_bytes_per_s: float = _asked(
+        12e9,
+        "a copy between pinned memory and a device is at least this fast",
+        "PCIe 3.0 x16, the slowest link of today's servers: 15.75 GB/s by "
+        "https://pcisig.com/specifications, of which copies reach three quarters",
+    )
+    graph_launches: int = _asked(
+        16,
+        "a CUDA graph of fewer launches than this hardly repays its replay and its inputs' copies",
+    )
     small_message_bytes: int = _asked(
         262_144,
         "the time of a collective of at most this size is mostly latency",
@@ -287,6 +325,50 @@ class Thresholds:
 
     # -- what a database stores --------------------------------------------------------------------
 
+    unseen_share: float = _stored(
+        0.5, "from this share on, launches without kernels leave open what the run did"
+    )
+    lost_share: float = _stored(
+        0.05, "from this share of the launches on, those without kernels are a loss of the recorder"
+    )
+    waiting_share: float = _stored(
+        0.5, "a host that waits for the device this long tells that the device is likely the limit"
+    )
+    arrival_ns: int = _stored(
+        10_000_000,
+        "a first collective this long waits for ranks that begin to record later",
+        "seconds between ranks: https://github.com/AMD-AGI/Hyperloom/pull/1292",
+    )
+    arrival_ratio: float = _stored(
+        20.0, "if it also takes this many times as long as the other collectives usually do"
+    )
+    fewest_lost: int = _stored(
+        3, "fewer launches or collectives than this do not tell what the recorder left out"
+    )
+    few_launches: int = _stored(
+        20, "with fewer launches and fewer operators than this, a trace shows no work of a model"
+    )
+    recorder_gap_ns: int = _stored(
+        20_000,
+        "equal gaps between the ops of a graph's replay that are shorter may be the recorder's",
+        "26 % of a decoding step on MI300X: https://github.com/AMD-AGI/TraceLens/issues/728",
+    )
+    even_share: float = _stored(
+        0.8, "gaps are equal if this share of their time is in gaps up to twice the median"
+    )
+    gap_share: float = _stored(0.05, "such gaps are reported from this share of the span on")
+    cost_share: float = _stored(
+        0.05, "what recording costs the host is reported from this share of its time on"
+    )
+    recorded_operator_ns: int = _stored(400, "what recording an operator costs the host", _COST)
+    recorded_shapes_ns: int = _stored(450, "what its inputs' shapes cost beside that", _COST)
+    recorded_memory_ns: int = _stored(100, "what allocations cost for each operator", _COST)
+    recorded_frame_ns: int = _stored(350, "what recording a Python frame costs the host", _COST)
+    outlived_ns: int = _stored(
+        1_000,
+        "a Python frame that ends this much later than its caller has no end of its own",
+        "Kineto wrote whole microseconds until 2023",
+    )
     late_time_ns: int = _stored(
         4_000_000_000_000_000_000, "a timestamp above this, or below its negative, is invalid"
     )

@@ -13,7 +13,7 @@ CREATE TABLE gpu_op_launch (
     launch_delay_ns BIGINT,  -- from the call's start to the op's
     queue_wait_ns   BIGINT,  -- from the call's end to the op's start, at least 0
     is_blocking     BOOLEAN, -- the host continued only after the copy was done
-    is_copy_call    BOOLEAN  -- so it did, or the call is one that always does
+    is_copy_call    BOOLEAN  -- so it did, or the call always does, or it returned late in the copy
 );
 WITH call AS (
     SELECT
@@ -31,5 +31,6 @@ SELECT
     op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
     op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking,
-    is_blocking OR n.activity = 'copy' AS is_copy_call
+    is_blocking OR n.activity = 'copy' OR op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2
+        AS is_copy_call
 FROM gpu_ops AS op JOIN call USING (trace_id, correlation) JOIN slice_label AS n USING (label_id)

@@ -23,14 +23,15 @@
 -- params trace
 -- columns trace_id
 -- column place (text): the Python line, module or operator that empties the cache; NULL: the run as a whole
--- column detail (text): why: the cache is emptied, or blocks are freed to allocate others
+-- column detail (text): why: the cache is emptied, or off, or blocks are freed to allocate others
 -- column target (text): host: the call's own time and its wait
 -- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_runtime_calls, no_stacks
--- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture. Where
--- none is freed, the cache grows only until it holds what the loop needs. An early call that takes far longer
--- than its like starts the device. A call that frees outside all operators
--- empties the cache; one inside an operator makes room for its result.
+-- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or an
+-- operator frees blocks after the start and allocates again, which the allocator does when memory is short.
+-- Where none is freed, the cache grows only until it holds what the loop needs. An early call that takes far
+-- longer than its like starts the device. A call that frees outside all operators empties the cache; where
+-- calls are about as frequent as launches, there is no cache.
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns, call <> 'allocate' AS frees,
            dur_ns >= thresholds().one_off_ratio * median(dur_ns) OVER (PARTITION BY trace_id, name) AS is_far
@@ -42,30 +43,50 @@ launched AS (
            ntile(4) OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS quarter
     FROM gpu_op_launch SEMI JOIN named USING (trace_id, pid, tid)
 ),
+early AS (
+    SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().early_share) AS until_ns,
+           count(*) AS launches
+    FROM launched GROUP BY ALL
+),
 apart AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
-freed AS (
+at_place AS (FROM placed('apart')),
+quartered AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters
     FROM apart AS n ASOF JOIN launched AS l ON n.trace_id = l.trace_id AND n.pid = l.pid AND n.tid = l.tid
         AND n.start_ns < l.at_ns
     WHERE frees
-    GROUP BY n.trace_id HAVING quarters >= thresholds().recurring_quarters
+    GROUP BY n.trace_id
 ),
-early AS (
-    SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().early_share) AS until_ns
-    FROM launched GROUP BY ALL
+short AS (
+    SELECT trace_id, count(*) AS frees
+    FROM (SELECT *, bool_or(NOT frees) OVER (PARTITION BY trace_id, cpu_op_id) AS allocates FROM at_place)
+    JOIN early USING (trace_id, pid, tid)
+    WHERE frees AND allocates AND cpu_op_id IS NOT NULL AND start_ns > until_ns
+    GROUP BY trace_id
+),
+freed AS (
+    SELECT trace_id FROM quartered WHERE quarters >= thresholds().recurring_quarters
+    UNION
+    SELECT trace_id FROM short WHERE frees >= thresholds().fewest_alike
 ),
 call AS (
-    SELECT n.* FROM named AS n SEMI JOIN freed USING (trace_id) JOIN early USING (trace_id, pid, tid)
+    SELECT n.* FROM at_place AS n SEMI JOIN freed USING (trace_id) JOIN early USING (trace_id, pid, tid)
     WHERE NOT is_far OR n.start_ns > until_ns
 ),
 emptied AS (
     SELECT trace_id, nullif(arg_max(coalesce(place, ''), ns), '') AS place
-    FROM (SELECT trace_id, place, sum(dur_ns) AS ns FROM placed('call') WHERE frees AND cpu_op IS NULL
-        GROUP BY ALL)
+    FROM (SELECT trace_id, place, sum(dur_ns) AS ns FROM call WHERE frees AND cpu_op IS NULL GROUP BY ALL)
     GROUP BY trace_id
 ),
+uncached AS (
+    SELECT trace_id FROM early LEFT JOIN (SELECT trace_id, count(*) AS calls FROM call GROUP BY ALL)
+        USING (trace_id)
+    GROUP BY trace_id HAVING any_value(calls) >= thresholds().most_share * sum(launches)
+)
 SELECT c.trace_id, e.place,
-       if(e.trace_id IS NULL, 'blocks are freed to allocate others', 'the cache is emptied') AS detail,
+       CASE WHEN c.trace_id IN (FROM uncached) THEN 'nothing is cached: see PYTORCH_NO_CUDA_MEMORY_CACHING'
+           WHEN e.trace_id IS NULL THEN 'blocks are freed to allocate others'
+           ELSE 'the cache is emptied' END AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call AS c LEFT JOIN emptied AS e USING (trace_id)
 ORDER BY c.trace_id, start_ns

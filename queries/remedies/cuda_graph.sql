@@ -4,7 +4,7 @@
 -- in_loops: true
 -- effort: medium
 -- needs: Shapes, addresses and control flow that stay the same from step to step; no host work in the step
---     that later work depends on.
+--     that later work depends on. Where the host waits, one graph ends and the next begins.
 -- caveat: A graph's kernels also start closer together; that gain is not counted.
 -- blind: no_runtime_calls
 -- before:
@@ -29,10 +29,43 @@
 -- column dur_ns (ns): how long the host worked since the thread's launch before, and in it
 -- columns factor
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
-WITH counted AS (
+-- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.
+-- And not where the host waits so often that a replay would launch hardly more than single launches do.
+WITH launch AS (FROM capturable_launches()),
+read AS (FROM value_reads()),
+before AS (
+    SELECT r.trace_id, r.event_id, r.start_ns, {'place': r.place, 'kernel': l.kernel} AS position
+    FROM read AS r ASOF JOIN launch AS l
+      ON r.trace_id = l.trace_id AND r.pid = l.pid AND r.start_ns >= l.end_ns
+    -- Several calls of one read have no launch between them.
+    QUALIFY row_number() OVER (PARTITION BY r.trace_id, l.event_id ORDER BY r.start_ns) = 1
+),
+-- In marked steps, more than one read in a step; else, reads that recur at more than one position.
+cut AS (
+    SELECT trace_id FROM (
+        SELECT b.trace_id, count(*) AS reads FROM before AS b ASOF JOIN steps AS s
+          ON b.trace_id = s.trace_id AND b.start_ns >= s.start_ns
+        WHERE b.start_ns < s.end_ns GROUP BY b.trace_id, s.event_id)
+    GROUP BY trace_id HAVING median(reads) > 1
+    UNION ALL
+    SELECT trace_id FROM (
+        SELECT trace_id FROM before GROUP BY trace_id, position HAVING count(*) >= thresholds().fewest_alike)
+    GROUP BY trace_id HAVING count(*) > 1
+),
+call AS (FROM waiting_calls()),
+stretch AS (
+    SELECT l.trace_id, count(*) AS launches FROM launch AS l ASOF LEFT JOIN call AS c
+      ON l.trace_id = c.trace_id AND l.end_ns <= c.start_ns
+    GROUP BY l.trace_id, c.event_id
+),
+repaid AS (
+    SELECT trace_id FROM stretch GROUP BY trace_id
+    HAVING sum(launches * launches) >= thresholds().graph_launches * sum(launches)
+),
+counted AS (
     SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike,
            lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns) AS since_ns
-    FROM capturable_launches()
+    FROM launch SEMI JOIN repaid USING (trace_id) ANTI JOIN cut USING (trace_id)
 )
 SELECT trace_id, NULL AS place, NULL AS detail, 'cuda-graph' AS target, event_id, pid, tid, start_ns,
        end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0 AS factor

@@ -1,7 +1,7 @@
--- question: Which batches does the program load itself, instead of worker processes?
--- title: Load batches in worker processes
--- causes: input
--- when: has(traits, 'own_input')
+-- question: Which inputs does the program load or preprocess itself, instead of worker processes?
+-- title: Load and preprocess in worker processes
+-- causes: input, python
+-- when: list_has_any(traits, ['own_input', 'preprocesses'])
 -- effort: low
 -- needs: As many free CPU cores as workers, and a dataset that can be sent to other processes.
 -- caveat: Workers may load slower than the program did: each has one thread, and they share cores and disk.
@@ -11,6 +11,7 @@
 --     loader = DataLoader(
 --         dataset, batch_size=64, num_workers=4, persistent_workers=True, pin_memory=True
 --     )
+--     # in a server: prepare the next request in a thread or process while the device works on this one
 -- risks: Each worker holds a copy of the dataset object and `prefetch_factor` batches in memory. Random
 --     numbers need a seed for each worker. Where processes are spawned, the script needs `if __name__ ==
 --     "__main__":`. Workers collate, too. If collation is most of a fetch (aten::stack or aten::cat in it, or
@@ -33,7 +34,8 @@
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
-    WHERE has(traits, 'own_input') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE list_has_any(traits, ['own_input', 'preprocesses'])
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 -- A worker process cannot easily load with the device.
 loading AS (

@@ -5,7 +5,9 @@
 -- effort: low
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.
--- caveat: Filling pinned memory costs the host time where no thread of the data loader does it.
+-- caveat: Filling pinned memory costs the host time where no thread of the data loader does it. Where the trace
+--     has no such copy, it is taken to run at 12 GB/s, as PCIe 3.0 allows; PCIe 4.0 and 5.0 are two and four
+--     times as fast.
 -- before:
 --     loader = DataLoader(dataset, batch_size=64, num_workers=4)
 --     for images, labels in loader:
@@ -31,7 +33,8 @@
 -- column start_ns (ns): where the call, the synchronization or the copy begins
 -- columns dur_ns
 -- column factor (fraction of the time taken): what is left of it: the call takes as long as a launch, nothing
---     waits, and the copy runs at the rate of the largest pinned copy of its direction, if the trace has one
+--     waits, and the copy runs at the rate of the largest pinned copy of its direction; without one, at the
+--     rate of the fastest copy of that direction, or of the slowest link of today
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- The program reads what is copied to it: that the host waits for those copies is another remedy's.
 WITH copy AS (
@@ -50,9 +53,14 @@ pinned AS (
     FROM at_place WHERE memory = 'pinned' AND bytes > 0 AND dur_ns > 0
     GROUP BY trace_id, device_id, copy_kind
 ),
+link AS (
+    SELECT trace_id, device_id, copy_kind,
+           greatest(thresholds().host_link_bytes_per_s / 1e9, max(bytes / dur_ns)) AS link_bytes_per_ns
+    FROM at_place WHERE bytes > 0 AND dur_ns > 0 GROUP BY trace_id, device_id, copy_kind
+),
 quick AS (
     SELECT trace_id, median(launch_end_ns - launch_start_ns) AS launch_ns FROM gpu_op_launch
-    WHERE NOT is_copy_call AND trace_id IN (SELECT trace_id FROM at_place) GROUP BY ALL
+    WHERE kind = 'kernel' AND trace_id IN (SELECT trace_id FROM at_place) GROUP BY ALL
 ),
 -- PyTorch waits for the stream in a copy without non_blocking=True.
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/Copy.cu (memcpy_and_sync)
@@ -70,17 +78,17 @@ slow AS MATERIALIZED (
            concat_ws(', ', 'up to ' || formatReadableDecimalSize(nullif(max(bytes) OVER here, 0)),
                if(bool_or(memory = 'pageable') OVER here, 'pageable memory', 'the call waits')) AS detail
     FROM at_place LEFT JOIN synced USING (trace_id, copy_id) LEFT JOIN quick USING (trace_id)
-    LEFT JOIN pinned USING (trace_id, device_id, copy_kind)
+    LEFT JOIN pinned USING (trace_id, device_id, copy_kind) LEFT JOIN link USING (trace_id, device_id, copy_kind)
     WHERE memory = 'pageable' OR copy_kind = 'HtoD' AND (is_blocking OR sync_ns IS NOT NULL)
     WINDOW here AS (PARTITION BY trace_id, place)
 ),
 part AS (
     SELECT trace_id, place, detail, 'op' AS target, copy_id AS event_id, pid, tid, start_ns, dur_ns,
-           (bytes / bytes_per_ns + fixed_ns) / nullif(dur_ns, 0) AS factor
+           coalesce(bytes / bytes_per_ns + fixed_ns, bytes / link_bytes_per_ns) / nullif(dur_ns, 0) AS factor
     FROM slow WHERE memory = 'pageable'
     UNION ALL
     SELECT trace_id, place, detail, 'host', copy_id, pid, tid, launch_start_ns, call_ns,
-           launch_ns / nullif(call_ns, 0)
+           coalesce(launch_ns, thresholds().launch_floor_ns) / nullif(call_ns, 0)
     FROM slow WHERE copy_kind = 'HtoD'
     UNION ALL
     SELECT trace_id, place, detail, 'wait', copy_id, pid, tid, launch_start_ns, call_ns, 0

@@ -1,6 +1,7 @@
 -- question: Which functions of the program take the host's time themselves, outside operators and calls?
 -- title: Do less in Python in this function
 -- causes: python
+-- is_by_place: true
 -- effort: medium
 -- needs: Work that can be done once, outside the loop, for many elements at a time, or in other processes.
 -- caveat: An upper bound: all of the function's own time gone. It includes extensions that record no

@@ -29,17 +29,7 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it.
 -- Those in operators whose result's size depends on values are another remedy's, except in a print.
-WITH waiting AS (FROM reading_calls()),
-call AS (FROM waiting WHERE is_printed OR NOT is_sized),
--- Operators that copied to the host: the wait in them is for that copy.
-reading AS (
-    SELECT s.trace_id, s.cpu_op_id FROM memcpys AS m JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
-    WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
-)
 SELECT trace_id, place, if(is_printed, 'a tensor is printed', cpu_op) AS detail, 'host' AS target,
        event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM placed('call')
-WHERE is_printed OR has(op_traits, 'reads_device')
-    OR (has(op_traits, 'copies') AND (trace_id, cpu_op_id) IN (SELECT (trace_id, cpu_op_id) FROM reading))
+FROM value_reads() WHERE is_printed OR NOT is_sized
 ORDER BY trace_id, place, start_ns

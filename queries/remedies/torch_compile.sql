@@ -25,14 +25,24 @@
 -- params trace
 -- columns trace_id
 -- column place (text): the outermost module; NULL: the run as a whole, where no modules were recorded
--- column detail (text): NULL
+-- column detail (text): NULL, or that a compiler traces the code and generates none
 -- column target (text): overhead: the host's work between launches, and launches of GPU ops that vanish; op:
 --     a GPU op that hands its result to the next one, or takes it from the one before
 -- column event_id (id): the module or operator around it, or the GPU op
 -- columns pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
-WITH frame AS (
+-- A compiler that only traces calls the same operators: kernels that it could fuse, and none that it wrote.
+WITH traced AS (
+    SELECT trace_id FROM gpu_ops
+    WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE compiled IS NOT NULL)
+        AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
+            WHERE regexp_matches(label.name, '^triton_|nvfuser|CudaCodeGen'))
+    GROUP BY trace_id
+    HAVING count(*) FILTER (class IN ('elementwise', 'reduction', 'copy')) > thresholds().most_share * count(*)
+),
+frame AS (
     SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns FROM python_frames
     WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
@@ -61,7 +71,7 @@ part AS (
         AND trace_id NOT IN (SELECT trace_id FROM frame)
         -- Who compiles a part chose it: without modules, the trace does not tell what is left of the model.
         AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
-            WHERE compiled IS NOT NULL)
+            WHERE compiled IS NOT NULL AND trace_id NOT IN (FROM traced))
 ),
 outer_part AS (FROM outermost('part')),
 launched AS (
@@ -69,15 +79,19 @@ launched AS (
            bool_or(is_graph) AS is_graph
     FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
 ),
--- What stays as it is: compiled code, graphs, and what is no work of a module: fused optimizers (another
--- remedy), collectives and input.
+-- What stays as it is: compiled code, graphs, reads of the device, and what is no work of a module: fused
+-- optimizers (another remedy), collectives and input.
+read AS (FROM value_reads()),
 fixed AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE kind IN ('cpu_op', 'annotation', 'python') AND trace_id = coalesce(getvariable('trace'), trace_id)
-        AND (compiled IS NOT NULL OR activity = 'input'
+        AND (compiled IS NOT NULL AND trace_id NOT IN (FROM traced) OR activity = 'input'
             OR list_has_any(traits, ['collective_call', 'apart_from_modules']))
     UNION ALL
     SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
+    UNION ALL
+    SELECT o.trace_id, o.event_id, o.pid, o.tid, NULL, o.start_ns, o.end_ns
+    FROM cpu_ops AS o SEMI JOIN read AS r ON o.trace_id = r.trace_id AND o.event_id = r.cpu_op_id
 ),
 kept AS (FROM outermost('fixed')),
 unit AS (
@@ -123,8 +137,10 @@ fused AS (
     FROM share JOIN gpu_op_launch AS o USING (trace_id, event_id) JOIN gpu_ops AS g USING (trace_id, event_id)
     JOIN launch AS l ON o.trace_id = l.trace_id AND o.launch_id = l.launch_id
 )
-SELECT trace_id, place, NULL AS detail, 'overhead' AS target, event_id, pid, tid, start_ns,
-       end_ns - start_ns AS dur_ns, thresholds().compiled_overhead AS factor
+SELECT trace_id, place,
+       CASE WHEN trace_id IN (FROM traced) THEN 'traced by a compiler that generates no code: see backend=' END AS detail,
+       'overhead' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
+       thresholds().compiled_overhead AS factor
 FROM stretch WHERE end_ns > start_ns
 UNION ALL
 SELECT trace_id, name, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - start_ns, 0

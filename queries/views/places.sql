@@ -32,3 +32,17 @@ WITH at_place AS (FROM placed(ops))
 SELECT trace_id, place, detail, target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns,
        factor
 FROM detailed('at_place');
+
+-- The waiting calls that hand the host a value of a device, each with its place: those in operators that read
+-- values, that copy to the host or whose result's size depends on values, and those of prints.
+CREATE OR REPLACE MACRO value_reads() AS TABLE
+WITH waiting AS (FROM reading_calls()),
+-- Operators that copied to the host: the wait in them is for that copy.
+copying AS (
+    SELECT s.trace_id, s.cpu_op_id FROM memcpys AS m JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+    WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
+)
+FROM placed('waiting')
+WHERE is_printed OR is_sized OR has(op_traits, 'reads_device')
+    OR (has(op_traits, 'copies') AND (trace_id, cpu_op_id) IN (SELECT (trace_id, cpu_op_id) FROM copying));

@@ -56,11 +56,16 @@ class Remedy:
     """Whether what it saves is not time of the program's step: it is listed after what does, and
     not combined with it."""
     is_batch: bool = False
-    """Whether it is a larger batch, whose price is one of throughput."""
+    """Whether it is a larger batch, whose price is one of throughput; one with a query changes the
+    run as twice the batch would."""
+    question: str = ""
+    """What its query answers."""
+    is_by_place: bool = False
+    """Whether each of its places has a cause of its own, and a line of the list."""
 
     @property
     def has_query(self) -> bool:
-        return not self.once and not self.is_batch
+        return bool(self.question)
 
     @property
     def told(self) -> tuple[tuple[str, str, bool], ...]:

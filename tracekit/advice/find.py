@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.advice.catalogue import Remedy, catalogue
-from tracekit.advice.model import Advice, FixList, Judged, Together, Unlooked
+from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
+from tracekit.advice.model import Advice, AdvisedPlace, FixList, Judged, Together, Unlooked
 from tracekit.advice.prices import Priced, Prices, places
 from tracekit.causes import OF_DEVICE, OF_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.replay.gains import Gains, WindowGains
+    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.model import Gains
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.whatif import Replay
     from tracekit.thresholds import Thresholds
@@ -44,10 +45,13 @@ def find(
     looked, unlooked = _applicable(replay, findings)
     if 0 < replay.graph.ops < thresholds.few_ops:
         looked = []
+    is_cold = any(code == "cold_start" for code, _, _ in findings)
+    # What loads code once is no loop.
+    repeats = judged.repeats and not is_cold
     looked = [
         each
         for each in looked
-        if (judged.repeats or not each.in_loops)
+        if (repeats or not each.in_loops)
         # In a combination, what gains nothing now may gain later.
         and (combine or _at_most(each, alone) >= least_share)
     ]
@@ -56,30 +60,32 @@ def find(
     for remedy in looked:
         rows = replay.remedies.rows(remedy.name)
         at = places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
-        priced += [prices.alone(each) for each in at if each.at_most_ns >= least_ns]
-    worth = sorted(
-        (each for each in priced if each.saves_ns >= least_ns),
-        key=lambda each: (each.place.remedy.is_apart, -each.saves_ns),
-    )
+        priced += [prices.alone(each, least_ns) for each in at if each.at_most_ns >= least_ns]
+    worth = _ranked([each for each in priced if each.saves_ns >= least_ns], thresholds)
     together: Together | None = None
     if combine:
         # Also what saves nothing alone: it may stand in the shadow of something else.
         others = sorted((each for each in priced if each not in worth), key=_potential)
-        mine = [each for each in [*worth, *others] if not each.place.remedy.is_apart]
+        mine = [each for each in [*worth, *others] if _is_combined(each.place.remedy)]
         together = prices.together(mine[: thresholds.most_combined], least_ns)
-    # What a larger batch saves is time per sample, not of this step: it comes last.
-    if looked and judged.repeats and alone.host >= thresholds.small_gain:
+    # What a larger batch saves is time per sample, not of this step: it has a list of its own.
+    if looked and repeats and alone.host >= thresholds.small_gain:
         main = max(OF_HOST, key=lambda cause: alone.removed.get(cause, 0.0))
-        batches = (each for each in catalogue().values() if each.is_batch and main in each.causes)
+        batches = [
+            each
+            for each in catalogue().values()
+            if each.is_batch and not each.has_query and main in each.causes
+        ]
         larger = (prices.larger_batch(each, thresholds.free_growth) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {code: message for code, severity, message in findings if severity != "info"}
     listed = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
-    once = _once(replay.one_offs, least_ns)
-    is_cold = any(code == "cold_start" for code, _, _ in findings)
+    # Once in the whole run, whose length what happens once is held against.
+    whole_ns = gains.gains("trace", 0).window_ns
+    once = _once(replay.one_offs, max(1, thresholds.advised_gain * whole_ns))
     if is_cold:
         once = [_warm(replay, once), *(each for each in once if each.remedy != _WARM)]
-    is_start = is_cold or sum(each.saves_ns for each in once) > prices.window_ns
+    is_start = is_cold or sum(each.saves_ns for each in once) > whole_ns
     return FixList(
         trace=replay.database.name,
         window=judged.name,
@@ -90,6 +96,27 @@ def find(
         unlooked=unlooked,
         notes=[],
     )
+
+
+def _is_combined(remedy: Remedy) -> bool:
+    return not remedy.is_apart and not remedy.is_batch
+
+
+def _ranked(priced: list[Priced], thresholds: Thresholds) -> list[Priced]:
+    """Most worth first; of those whose prices a replay can hardly tell apart, the least effort."""
+    ranked: list[Priced] = []
+    for each in sorted(priced, key=lambda each: -each.saves_ns):
+        at = len(ranked)
+        while at and _is_easier(each, ranked[at - 1], thresholds):
+            at -= 1
+        ranked.insert(at, each)
+    return sorted(ranked, key=lambda each: (each.place.remedy.is_apart, each.place.remedy.is_batch))
+
+
+def _is_easier(one: Priced, other: Priced, thresholds: Thresholds) -> bool:
+    efforts = (EFFORTS.index(each.place.remedy.effort) for each in (one, other))
+    close_ns = (1 - thresholds.price_error) * other.saves_ns
+    return one.saves_ns >= close_ns and next(efforts) < next(efforts)
 
 
 def _at_most(remedy: Remedy, gains: Gains) -> float:
@@ -132,16 +159,17 @@ def _applicable(
 def _advice(
     priced: Priced, window_ns: int, removed: dict[str, float], doubted: dict[str, str]
 ) -> Advice:
-    place, remedy = priced.place, priced.place.remedy
+    whole, remedy = priced.place, priced.place.remedy
+    best = priced.parts[0].place if priced.parts else whole
     # Of equal gains, the first.
     cause = max(remedy.causes, key=lambda each: removed.get(each, 0.0))
     return Advice(
         remedy=remedy.name,
         title=remedy.title,
         cause=cause,
-        where=place.where,
-        detail=place.detail,
-        count=place.count,
+        where=best.where,
+        detail=best.detail,
+        count=whole.count,
         saves_ns=priced.saves_ns,
         share=priced.saves_ns / window_ns,
         once=False,
@@ -149,7 +177,18 @@ def _advice(
         needs=remedy.needs,
         doubts=[each for each in [remedy.caveat] if each]
         + [doubted[code] for code in remedy.codes if code in doubted],
-        change=place.change,
+        change=whole.change,
+        places=[
+            AdvisedPlace(
+                where=each.place.where or "",
+                detail=each.place.detail,
+                count=each.place.count,
+                saves_ns=each.saves_ns,
+                share=each.saves_ns / window_ns,
+                change=each.place.change,
+            )
+            for each in priced.parts
+        ],
     )
 
 

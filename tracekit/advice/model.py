@@ -5,7 +5,7 @@ The dataclasses here are the JSON of `tracekit advise --json`, key for key.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SCHEMA = "tracekit/advice/1"
@@ -25,6 +25,24 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class AdvisedPlace:
+    """One of the places of a change."""
+
+    where: str
+    """A Python line, module, operator or kernel."""
+    detail: str | None
+    """What about it, such as a size."""
+    count: int
+    """How many calls or GPU ops of the window it changes there."""
+    saves_ns: int
+    """What it saves there alone."""
+    share: float
+    """saves_ns over the window's length without one-off events."""
+    change: str
+    """The change as `tracekit whatif` takes it."""
+
+
+@dataclass(frozen=True)
 class Advice:
     """A change to the program at one place, and what it would save alone."""
 
@@ -36,14 +54,15 @@ class Advice:
     """The cause of time that it lessens (tracekit/causes.py); of several, the one whose removal
     gains most in the window."""
     where: str | None
-    """A Python line, module, operator or kernel; None: the run as a whole."""
+    """A Python line, module, operator or kernel, of several the one that saves most; None: the run
+    as a whole."""
     detail: str | None
     """What about it, such as a size."""
     count: int
     """How many calls, GPU ops or events of the window it changes."""
     saves_ns: int
-    """The window's length less its length in a replay with this change alone; of a one-off event,
-    its excess."""
+    """The window's length less its length in a replay with this change alone, at all of its places;
+    of a one-off event, its excess."""
     share: float | None
     """saves_ns over the window's length without one-off events; None: it is saved once."""
     once: bool
@@ -56,6 +75,8 @@ class Advice:
     """What makes its price doubtful."""
     change: str | None
     """The change as `tracekit whatif` takes it."""
+    places: list[AdvisedPlace] = field(default_factory=list)
+    """Of a change at several places, those that save most alone."""
 
 
 @dataclass(frozen=True)

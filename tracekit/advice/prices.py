@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from tracekit.replay.simulator import Scale
 
 
+# The batch by which a batch's query prices it.
+_TWICE = 2
+
+
 @dataclass(frozen=True)
 class Place:
-    """A remedy at one place of the program."""
+    """A remedy at one place of the program, or at all of its places together."""
 
     remedy: Remedy
     where: str | None
@@ -30,6 +34,8 @@ class Place:
     at_most_ns: int
     """An upper bound of the time that it takes away, on any thread or device; of changes that also
     take away what is not in their rows, none: the window's length."""
+    parts: tuple[Place, ...] = ()
+    """If it stands for several places, those with most time."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ class Priced:
 
     place: Place
     saves_ns: int
+    parts: tuple[Priced, ...] = ()
+    """What it saves at each of its places alone, most first: those where it saves anything."""
 
 
 class Prices:
@@ -52,9 +60,18 @@ class Prices:
         self.window = gains.window(kind, number)
         self.window_ns = gains.gains(kind, number).window_ns
 
-    def alone(self, place: Place) -> Priced:
-        """What a remedy saves at one place."""
-        return Priced(place, self.window_ns - self._length(self._with(self._plain(), place)))
+    def alone(self, place: Place, least_ns: float = 0) -> Priced:
+        """What a remedy saves at a place; from `least_ns` on, also at each of its parts."""
+        saves_ns = self._saved(place)
+        if saves_ns < least_ns:
+            return Priced(place, saves_ns)
+        parts = (Priced(each, self._saved(each)) for each in place.parts)
+        worth = sorted((each for each in parts if each.saves_ns > 0), key=_by_price)
+        return Priced(place, saves_ns, tuple(worth))
+
+    def _saved(self, place: Place) -> int:
+        length = self._length(self._with(self._plain(), place))
+        return self.window_ns - (round(length / _TWICE) if place.remedy.is_batch else length)
 
     def larger_batch(self, remedy: Remedy, growth: float) -> Priced | None:
         """The largest batch that the host's slack gives away: as many times larger (a power of two)
@@ -138,7 +155,8 @@ class Prices:
 
 
 def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
-    """The places at which a remedy could save most in a window, at most `most` of them."""
+    """What a remedy changes in a window: all of its places together, with at most `most` of them;
+    of one whose places have a cause each, these places."""
     start = np.ma.filled(rows["start_ns"], start_ns)
     inside = (start < end_ns) & (start + np.ma.filled(rows["dur_ns"], 0) >= start_ns)
     chosen = {name: rows[name][inside] for name in ("place", "detail", "target", "event_id")}
@@ -148,9 +166,9 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
     dur = np.ma.filled(rows["dur_ns"], 0)[inside]
     factor = np.ma.filled(rows["factor"], 1.0)[inside].astype(np.float64)
     saved = np.bincount(place, dur * (1 - factor), len(number))
-    if set(chosen["target"].tolist()) & {"call", "cuda-graph"}:
-        saved = np.maximum(saved, end_ns - start_ns)
-    counts = _distinct_of(place, np.ma.filled(chosen["event_id"], -1).astype(np.int64), len(number))
+    whole_window = set(chosen["target"].tolist()) & {"call", "cuda-graph"}
+    event_id = np.ma.filled(chosen["event_id"], -1).astype(np.int64)
+    counts = _distinct_of(place, event_id, len(number))
     first = np.unique(place, return_index=True)[1]
     found = [
         Place(
@@ -159,11 +177,30 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
             str(chosen["detail"][first[at]]) or None,
             int(counts[at]),
             f"remedy:{remedy.name}:{name}" if name else f"remedy:{remedy.name}",
-            int(saved[at]),
+            end_ns - start_ns if whole_window or remedy.is_batch else int(saved[at]),
         )
         for name, at in number.items()
     ]
-    return sorted(found, key=_by_potential)[:most]
+    found.sort(key=_by_potential)
+    if len(found) < 2 or remedy.is_by_place:
+        return found[:most]
+    # A place without a name has no change of its own.
+    parts = tuple(each for each in found[:most] if each.where)
+    return [
+        Place(
+            remedy,
+            found[0].where,
+            found[0].detail,
+            len(np.unique(event_id)),
+            f"remedy:{remedy.name}",
+            sum(each.at_most_ns for each in found),
+            parts,
+        )
+    ]
+
+
+def _by_price(priced: Priced) -> int:
+    return -priced.saves_ns
 
 
 def _by_potential(place: Place) -> tuple[int, bool, str]:

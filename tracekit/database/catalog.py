@@ -32,6 +32,7 @@ VOCABULARY = (
     "peaks",
     "graphs",
     "work",
+    "serving",
     "grids",
     "collectives",
     "runs",

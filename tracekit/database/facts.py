@@ -7,6 +7,7 @@ the rows are made of:
 -- needs: other facts that its rows read
 -- of: such facts, too; where one of them has no rows, this one has none, and nothing is planned
 -- when: a condition on the table slice_label: where it holds for no name, there are no rows
+-- into: another fact, which gets the rows
 -- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
 -- scope: all: a row may be about several traces
 
@@ -26,7 +27,7 @@ import duckdb
 
 from tracekit.database import catalog, constants
 
-_HEAD = re.compile(r"^-- (fact|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
+_HEAD = re.compile(r"^-- (fact|into|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
 _SCRATCH = "scratch."
 _END_OF_TABLE = "\n);\n"
 # What the conditions of the other facts are asked of.
@@ -41,7 +42,9 @@ class Fact:
     row: str
     """What a row is."""
     table: str
-    """The statement that creates the empty table; empty: `rows` creates it."""
+    """The statement that creates the empty table; empty: `rows` creates it, or it is another's."""
+    into: str
+    """The other fact that gets the rows; empty: none."""
     rows: str
     """The SQL of its rows; empty: the walk writes them all."""
     needs: tuple[str, ...]
@@ -53,8 +56,8 @@ class Fact:
 
     @property
     def place(self) -> str:
-        """Its table, with the schema."""
-        return f"{_SCRATCH}{self.name}" if self.is_scratch else self.name
+        """The table that gets the rows, with its schema."""
+        return self.into or (f"{_SCRATCH}{self.name}" if self.is_scratch else self.name)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -66,11 +69,13 @@ def parse_fact(name: str, text: str) -> Fact:
     """Reads a file of queries/facts."""
     head = {key: value.replace("\n--     ", " ") for key, value in _HEAD.findall(text)}
     sql = constants.with_thresholds(text)
-    table, end, rows = sql.rpartition(_END_OF_TABLE)
+    into = head.get("into", "")
+    table, end, rows = ("", "", sql) if into else sql.rpartition(_END_OF_TABLE)
     return Fact(
         name,
         head["fact"],
         table + end,
+        into,
         rows.strip(),
         _names(head.get("needs", "")),
         _names(head.get("of", "")),
@@ -152,7 +157,7 @@ class Builder:
 
     def _count(self, fact: Fact) -> int:
         """Fills a table; returns the number of its rows."""
-        sql = f"INSERT INTO {fact.place}\n{fact.rows}" if fact.table else fact.rows
+        sql = f"INSERT INTO {fact.place}\n{fact.rows}" if fact.table or fact.into else fact.rows
         counts: list[tuple[int]] = []
         self._until_done(lambda: counts.extend(self._connection.execute(sql).fetchall()))
         return counts[0][0]

@@ -106,10 +106,27 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
         cause = graph.number(what)
         for rates in (scale.host, scale.op, scale.fixed):
             rates.scale_cause(cause, factor)
+        if what == "copy":
+            scale.host.scale(factor, _staging(graph))
         if factor == 0:
             # A thread that does not make the call does not wait in it either.
             waits = (edges.kind == EdgeKind.SYNC) | (edges.kind == EdgeKind.LOADER)
             scale.dropped |= waits & (edges.fixed_cause == cause)
+
+
+def _staging(graph: Graph) -> Flags:
+    """The host's work in calls that copy from pageable memory: they return shortly before their
+    copy ends, and are no launches."""
+    device, host = graph.device, graph.host
+    is_copy = device.cause == graph.number("copy")
+    long = device.call_end - device.start > device.ns // 2
+    op = np.flatnonzero(is_copy & device.linked & ~device.is_blocking & long)
+    begin = host.key(device.thread[op], host.origin_ns + device.call[op])
+    end = host.key(device.thread[op], host.origin_ns + device.call_end[op])
+    calls = Intervals.of(begin, end, np.zeros(len(op)))
+    within: Flags = host.within(calls.begin, calls.end)
+    called: Flags = within & (host.cause == graph.number("launch"))
+    return called
 
 
 def _scale_named(

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.advice.catalogue import Remedy
-from tracekit.advice.model import Advice, FixList, Together
+from tracekit.advice.model import Advice, AdvisedPlace, FixList, Together
 from tracekit.reporters.page import clipped, console, section
 from tracekit.reporters.parts import is_of_recording, lists_of
 from tracekit.text import duration, percent, printable
@@ -69,7 +69,9 @@ def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
         line = f"{saved:>6}  {duration(each.saves_ns):>7}  {each.title}"
         aside = _aside(each, bottleneck) if each is first else ""
         room = out.width - len(line) - len(aside) - 2
-        if each.where and room > _SHORTEST:
+        if len(each.places) > 1:
+            line += f": {len(each.places)} places"
+        elif each.where and room > _SHORTEST:
             line += f": {_end(each.where, room)}"
         out.print(Text(line + aside), no_wrap=True, overflow="ellipsis")
 
@@ -87,7 +89,8 @@ def _aside(advice: Advice, bottleneck: str | None) -> str:
 
 
 def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
-    """Prints a line for each piece of advice: what it saves alone, and what to do where.
+    """Prints a line for each piece of advice: what it saves alone, and what to do where; of several
+    places, a line for each beneath it.
 
     The first line on what recurs tells if it is not against the verdict's bottleneck.
     """
@@ -103,18 +106,27 @@ def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
         if each is first:
             line.append(_aside(each, bottleneck))
         rows.add_row(saved, duration(each.saves_ns), line, f"{each.effort} effort")
+        for place in each.places if len(each.places) > 1 else []:
+            beneath = Text(f"  {_end(place.where)}", "dim")
+            beneath.append(f" [{percent(place.share)}; {', '.join(_details(place))}]")
+            rows.add_row("", "", beneath, "")
     out.print(rows)
 
 
 def _line(advice: Advice) -> Text:
     line = Text(advice.title)
+    if len(advice.places) > 1:
+        line.append(f" [{advice.remedy}; {advice.count:,} times]", "dim")
+        return line
     if advice.where:
         line.append(f": {_end(advice.where)}")
-    details = [clipped(advice.detail, _PLACE)] if advice.detail else []
-    if advice.count > 1:
-        details.append(f"{advice.count:,} times")
-    line.append(f" [{advice.remedy}{'; ' if details else ''}{', '.join(details)}]", "dim")
+    line.append(f" [{'; '.join([advice.remedy, *_details(advice)])}]", "dim")
     return line
+
+
+def _details(advice: Advice | AdvisedPlace) -> list[str]:
+    details = [clipped(advice.detail, _PLACE)] if advice.detail else []
+    return [*details, f"{advice.count:,} times"] if advice.count > 1 or not details else details
 
 
 def _end(where: str, width: int = _PLACE) -> str:

@@ -1,0 +1,74 @@
+-- question: Where does a step call one module again and again on inputs too small for the device?
+-- title: Process the items of the loop in one batch
+-- causes: dispatch, python, launch, latency
+-- when: has(traits, 'step')
+-- effort: medium
+-- needs: Items that do not depend on each other, of one shape or padded to it, and memory for all of them.
+-- caveat: The loop is taken for one over items because the same module runs on the same thread each time.
+--     Kernels that fill part of the device are taken to do several items in the time of one.
+-- blind: no_runtime_calls, no_stacks
+-- before:
+--     for crop in crops:
+--         outputs.append(model(crop[None]))
+-- after:
+--     outputs = model(torch.stack(crops))
+-- risks: Where batches vary in size, compiled code and graphs may be made again for each. Batch norms in
+--     training mode see other statistics.
+-- check: tracekit query module_time after.json; tracekit diff before.json after.json
+-- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
+--     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- params trace
+-- columns trace_id
+-- column place (text): the module
+-- column detail (text): how often a step calls it
+-- column target (text): host: a call after the step's first one; op: a GPU op that a call launched
+-- columns event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): of a later call and its ops, nothing; of the first call's ops,
+--     as many times as their blocks fill the device then
+-- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
+-- Cells of recurrent networks, and decoding token by token, depend on the call before.
+WITH frame AS (
+    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
+    WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+root AS (FROM outermost('frame') WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')),
+sequential AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM python_frames
+    WHERE trace_id IN (SELECT trace_id FROM root)
+        AND regexp_matches(name, '(?i)\): \w*(generate|greedy|beam|decode|sample|rollout|denoise)\w*$')
+),
+called AS (
+    SELECT r.*, s.event_id AS step_id,
+           row_number() OVER same AS number, count(*) OVER whole AS calls
+    FROM root AS r ASOF JOIN steps AS s ON r.trace_id = s.trace_id AND r.start_ns >= s.start_ns
+    WHERE r.start_ns < s.end_ns AND NOT EXISTS (FROM sequential AS q WHERE q.trace_id = r.trace_id
+        AND q.pid = r.pid AND q.tid = r.tid AND r.start_ns BETWEEN q.start_ns AND q.end_ns)
+    WINDOW same AS (PARTITION BY r.trace_id, s.event_id, r.pid, r.tid, r.name ORDER BY r.start_ns),
+        whole AS (PARTITION BY r.trace_id, s.event_id, r.pid, r.tid, r.name)
+),
+loop AS (FROM called WHERE calls >= thresholds().fewest_batched),
+item AS (
+    SELECT * FROM launched_inside('loop')
+    WINDOW same AS (PARTITION BY trace_id, step_id, name)
+    -- The device is mostly idle, and each call launches the same.
+    QUALIFY sum(gpu_ns) OVER same < (1 - thresholds().most_share) * sum(dur_ns) OVER same
+        AND min(kernels) OVER same = max(kernels) OVER same AND min(kernels) OVER same > 0
+),
+told AS (SELECT *, calls || ' calls a step' AS detail FROM item),
+op AS (
+    SELECT i.trace_id, i.name, i.detail, g.event_id, i.pid, i.tid, g.start_ns, g.dur_ns, i.number,
+           CASE WHEN g.dur_ns > thresholds().launch_floor_ns
+               THEN calls * least(1, coalesce(TRY_CAST(e.args->>'blocks per SM' AS DOUBLE), 1)) END AS times
+    FROM gpu_op_launch AS l ASOF JOIN told AS i
+      ON l.trace_id = i.trace_id AND l.pid = i.pid AND l.tid = i.tid AND l.launch_start_ns >= i.start_ns
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
+    WHERE l.launch_start_ns < i.end_ns
+)
+SELECT trace_id, name AS place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM told WHERE number > 1
+UNION ALL
+SELECT trace_id, name, detail, 'op', event_id, pid, tid, start_ns, dur_ns,
+       if(number = 1, greatest(1, times), 0)
+FROM op
+ORDER BY trace_id, place, start_ns, target

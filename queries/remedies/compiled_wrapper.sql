@@ -1,0 +1,50 @@
+-- question: What does the code that a compiler wrote around its kernels cost the host?
+-- title: Let the compiler write its wrapper in C++
+-- causes: python, dispatch, launch
+-- when: compiled IN ('wrapper', 'generated')
+-- in_loops: true
+-- effort: low
+-- needs: TorchInductor as the backend, and a C++ compiler.
+-- caveat: C++ is taken to need 8 us for each launch. mode="reduce-overhead" saves more where the step can be a
+--     CUDA graph.
+-- blind: no_runtime_calls
+-- before:
+--     model = torch.compile(model)
+-- after:
+--     torch._inductor.config.cpp_wrapper = True
+--     model = torch.compile(model)
+-- risks: Compilation takes longer. Some operators fall back to Python.
+-- check: tracekit query compile_overhead after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/tutorials/prototype/inductor_cpp_wrapper_tutorial.html
+--     https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html
+-- params trace
+-- columns trace_id
+-- column place (text): NULL: all compiled code
+-- column detail (text): how many launches there are in it
+-- column target (text): overhead: the host's work in compiled code
+-- columns event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): what is left of it: a launch that finds its device idle, each
+-- doubts: no_gpu_ops, no_runtime_calls, no_compiled_code
+-- Compiled code that launches kernels which Inductor generated; that of graphs is a replay.
+WITH named AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
+    WHERE compiled IN ('wrapper', 'generated') AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+region AS (FROM outermost('named')),
+inside AS (
+    SELECT r.*, l.is_graph, starts_with(g.name, 'triton_') AS is_generated, launch_id
+    FROM gpu_op_launch AS l ASOF JOIN region AS r
+      ON l.trace_id = r.trace_id AND l.pid = r.pid AND l.tid = r.tid AND l.launch_start_ns >= r.start_ns
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    WHERE l.launch_start_ns < r.end_ns
+),
+single AS (
+    SELECT trace_id, event_id, count(DISTINCT launch_id) AS launches FROM inside
+    GROUP BY ALL HAVING NOT bool_or(is_graph) AND bool_or(is_generated)
+)
+SELECT trace_id, NULL AS place, format('{} launches', sum(launches) OVER (PARTITION BY trace_id)) AS detail,
+       'overhead' AS target, event_id, pid, tid, start_ns, dur_ns,
+       launches * thresholds().launch_floor_ns / dur_ns AS factor
+FROM region JOIN single USING (trace_id, event_id)
+WHERE factor <= thresholds().compiled_overhead
+ORDER BY trace_id, start_ns

@@ -1,0 +1,74 @@
+-- question: Which tensors are made or filled on the CPU only to be copied to a device?
+-- title: Create tensors on the device
+-- causes: input, dispatch, copy
+-- when: kind = 'cpu_op' AND regexp_matches(name, '^aten::(rand|normal|uniform|random_|bernoulli|zeros|ones|full|fill_|zero_|arange|linspace|eye|tril|triu)')
+-- effort: low
+-- needs: Values that do not come from outside the program. Random numbers of the device differ from the CPU's
+--     for the same seed.
+-- caveat: What the device takes to make them is not counted.
+-- blind: no_runtime_calls
+-- before:
+--     noise = torch.randn(shape).to("cuda")
+--     mask = torch.zeros(n, n).half().cuda()
+-- after:
+--     noise = torch.randn(shape, device="cuda")
+--     mask = torch.zeros(n, n, device="cuda", dtype=torch.half)
+-- risks: The device's memory holds it all the time. What is the same in every step is better made once.
+-- check: tracekit query copies after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#create-tensors-directly-on-the-target-device
+-- params trace
+-- columns trace_id
+-- column place (text): the Python line that makes the tensor; without stacks, the module or operator
+-- column detail (text): the operators there that make, change and copy it
+-- column target (text): host: an operator on the CPU; call: the copy
+-- columns event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): what is left of it: of what makes the tensor, a launch
+-- doubts: no_runtime_calls, no_stacks
+-- Between a launch and the copy to the device that is its thread's next, an operator makes a tensor. What
+-- other operators do there, they do to it.
+WITH launched AS (
+    SELECT trace_id, pid, tid, launch_id, launch_start_ns, event_id AS op_id,
+           lag(launch_start_ns, 1, -thresholds().late_time_ns)
+               OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS since_ns
+    FROM gpu_op_launch WHERE NOT is_graph AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+copy AS (
+    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns, coalesce(outer_op_id, launch_id) AS copying_id
+    FROM launched AS l JOIN memcpys AS m ON l.trace_id = m.trace_id AND op_id = m.event_id
+    LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
+    WHERE copy_kind = 'HtoD'
+        -- What is copied after a fetch is the batch.
+        AND NOT EXISTS (FROM slices AS f WHERE f.trace_id = l.trace_id AND f.activity = 'input'
+            AND f.pid = l.pid AND f.start_ns BETWEEN since_ns AND launch_start_ns)
+),
+-- Operators outside all others, but those around the copy itself.
+operator AS (
+    SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns, copying_id,
+           o.event_id = copying_id AS is_copying,
+           regexp_matches(o.name, '^aten::(rand|normal|uniform|random_|bernoulli|zeros|ones|full|fill_|zero_|arange|linspace|eye|tril|triu)')
+               AND NOT is_copying AS makes
+    FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
+        AND s.outer_op_id = o.event_id
+    ASOF JOIN copy AS c ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid
+        AND o.start_ns <= c.launch_start_ns
+    WHERE o.start_ns > c.since_ns
+),
+at_place AS (FROM placed('operator')),
+made AS (
+    SELECT * EXCLUDE place, arg_min(place, start_ns) FILTER (makes) OVER whole AS place,
+           list(name) FILTER (NOT is_copying) OVER whole AS names,
+           row_number() OVER (PARTITION BY trace_id, copying_id, makes ORDER BY start_ns) AS number
+    FROM at_place
+    WINDOW whole AS (PARTITION BY trace_id, copying_id)
+    QUALIFY bool_or(makes) OVER whole
+),
+told AS (
+    SELECT *, array_to_string(list_sort(list_distinct(first(names) OVER here))[:4], ', ') AS detail
+    FROM made WINDOW here AS (PARTITION BY trace_id, place)
+)
+SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns,
+       if(makes AND number = 1, least(1, thresholds().launch_floor_ns / nullif(dur_ns, 0)), 0) AS factor
+FROM told WHERE NOT is_copying
+UNION ALL
+SELECT trace_id, place, detail, 'call', event_id, pid, tid, start_ns, dur_ns, 0 FROM told WHERE is_copying
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,33 @@
+-- question: Which steps generate for so few requests that reading the weights takes most of the time?
+-- title: Decode more requests at once
+-- causes: memory-bandwidth, latency
+-- when: has(traits, 'server_step')
+-- is_batch: true
+-- effort: low
+-- needs: Requests enough to fill the batch, and memory for their caches.
+-- caveat: Priced is twice the batch: products that read the same weights take as long as before, all else on
+--     the device twice as long. A mixture of experts reads more experts' weights for more tokens.
+-- before:
+--     vllm serve MODEL --max-num-seqs 16
+-- after:
+--     vllm serve MODEL --max-num-seqs 64            # sglang: --max-running-requests, --cuda-graph-max-bs
+--     # Where one user's latency counts: speculative decoding checks several guessed tokens for one
+--     # reading of the weights.
+-- risks: A token takes longer to come, though more come in all. Graphs have to be captured for the larger
+--     batch, too.
+-- check: tracekit query inference_steps after.json
+-- sources: https://docs.vllm.ai/en/latest/configuration/optimization.html
+--     https://arxiv.org/abs/2211.17192
+-- params trace
+-- columns trace_id
+-- column place (text): NULL: the run as a whole
+-- column detail (text): how many tokens a step generates, and up to how many weights bound it
+-- columns target, event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): of a batch twice as large
+-- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
+WITH op AS (FROM decoded_ops() WHERE 2 * tokens <= most_tokens)
+SELECT trace_id, NULL AS place,
+       format('{} tokens a step; weights bound it up to {:.0f}', tokens, most_tokens) AS detail,
+       'op' AS target, event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, 2 AS factor
+FROM op WHERE NOT is_product
+ORDER BY trace_id, start_ns

@@ -1,0 +1,68 @@
+-- question: Where are weights copied for each token or row before a batched product, as in a mixture of experts?
+-- title: Multiply groups of tokens instead of gathering weights
+-- causes: memory-bandwidth, math
+-- when: work = 'bmm'
+-- effort: medium
+-- needs: Tokens that can be sorted by expert, so that each expert's weights meet all of its tokens at once.
+-- caveat: The grouped product is taken to read each weight once, as fast as the batched one reads its copies;
+--     sorting the tokens is not counted.
+-- blind: no_shapes
+-- before:
+--     w = weights[expert_of_token]                       # copies a matrix for each token
+--     y = torch.bmm(x[:, None], w)
+-- after:
+--     order = expert_of_token.argsort()                  # tokens of one expert side by side
+--     y = torch._grouped_mm(x[order], weights, offs=ends_of_experts)
+--     # or, with few experts: for e in range(experts): y[mask[e]] = x[mask[e]] @ weights[e]
+-- risks: Sums are taken in another order, so results differ in the last bits. A loop over experts that selects
+--     by a mask makes the host wait for sizes; the grouped product does not.
+-- check: tracekit query roofline after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
+--     https://arxiv.org/abs/2211.15841
+-- params trace
+-- columns trace_id
+-- column place (text): the Python line around the product; without stacks, the module or operator
+-- column detail (text): the shape of the weights, and how many copies are made
+-- columns target, event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): what is left: of the copy, nothing; of the product, reading each
+--     weight once, or a launch
+-- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
+-- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
+WITH product AS (
+    SELECT trace_id, event_id, device_id, stream, first_ns, busy_ns, gpu_op_ids, shapes_of(dims)[2] AS b
+    FROM operator_time WHERE kind = 'bmm' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+gather AS (
+    SELECT o.trace_id, o.event_id, l.device_id, l.stream, min(g.start_ns) AS first_ns,
+           list(g.event_id ORDER BY g.event_id) AS gpu_op_ids, any_value(shapes_of(o.input_dims)[1]) AS weights
+    FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.cpu_op_id
+    JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    WHERE o.name IN ('aten::index', 'aten::index_select', 'aten::embedding', 'aten::gather')
+        AND o.trace_id IN (SELECT trace_id FROM product) AND len(shapes_of(o.input_dims)[1]) = 3
+    GROUP BY o.trace_id, o.event_id, l.device_id, l.stream
+),
+pair AS (
+    SELECT p.trace_id, p.event_id, p.busy_ns, p.gpu_op_ids AS product_ids, g.gpu_op_ids AS gather_ids,
+           g.weights, p.b[1] AS copies, p.b[2:] <> g.weights[2:] AS is_turned
+    FROM gather AS g JOIN product AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
+        AND g.stream = p.stream AND p.first_ns > g.first_ns
+        AND list_sort(p.b[2:]) = list_sort(g.weights[2:])
+    -- Each copy belongs to the product after it, and each product to the copy before it.
+    QUALIFY row_number() OVER (PARTITION BY g.trace_id, g.event_id ORDER BY is_turned, p.first_ns) = 1
+        AND row_number() OVER (PARTITION BY p.trace_id, p.event_id ORDER BY is_turned, g.first_ns DESC) = 1
+),
+changed AS (
+    SELECT trace_id, event_id, weights, copies, unnest(gather_ids) AS gpu_op_id, 0.0 AS factor FROM pair
+    UNION ALL
+    SELECT trace_id, event_id, weights, copies, unnest(product_ids),
+           greatest(least(weights[1] / copies, 1), thresholds().launch_floor_ns / busy_ns)
+    FROM pair
+),
+op AS (
+    SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns,
+           format('{} copies of {}', copies, weights[2:]::VARCHAR) AS told
+    FROM changed AS c JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
+    WHERE factor < 1
+)
+FROM changed_ops('op') ORDER BY trace_id, place, start_ns

@@ -1,0 +1,48 @@
+-- question: Which products, convolutions and attention run on the CPU beside a device?
+-- title: Move this part of the model to the device
+-- causes: dispatch, python
+-- when: kind = 'cpu_op' AND work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
+-- effort: low
+-- needs: Memory on the device for its weights; inputs that are there or can be copied ahead.
+-- caveat: An upper bound: each operator is taken to become a launch. What the device takes for it, and for
+--     copies of its inputs, is not counted.
+-- blind: no_runtime_calls
+-- before:
+--     features = encoder(images)            # still on the CPU
+--     logits = head(features.to("cuda"))
+-- after:
+--     encoder.to("cuda")
+--     logits = head(encoder(images.to("cuda", non_blocking=True)))
+-- risks: What is small, or needs its result on the host at once, may be faster where it is.
+-- check: tracekit query top_cpu_ops after.json; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html
+--     https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to
+-- params trace
+-- columns trace_id
+-- column place (text): the Python line around the operator; without stacks, the module or operator
+-- column detail (text): the operator that takes most time
+-- column target (text): host: an operator that launches nothing
+-- columns event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): what is left of it: a launch
+-- doubts: no_gpu_ops, no_runtime_calls, no_stacks
+WITH named AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
+    WHERE work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
+),
+product AS (FROM outermost('named')),
+-- What launches, or is recorded by a capture, works on the device. A product of microseconds is no work.
+working AS (
+    SELECT * EXCLUDE (gpu_ops, kernels, gpu_ns), dur_ns AS ns, name AS told FROM launched_inside('product')
+    WHERE gpu_ops = 0 AND dur_ns >= thresholds().late_launch_ns
+),
+own AS (
+    FROM working AS w WHERE NOT EXISTS (FROM launches AS l WHERE l.trace_id = w.trace_id AND l.pid = w.pid
+        AND l.tid = w.tid AND l.start_ns BETWEEN w.start_ns AND w.end_ns)
+),
+at_place AS (FROM placed('own'))
+SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns,
+       thresholds().launch_floor_ns / dur_ns AS factor
+FROM detailed('at_place')
+ORDER BY trace_id, place, start_ns

@@ -1,0 +1,31 @@
+-- question: Which products of 16-bit weights take as long as reading these, in steps that generate?
+-- title: Quantize the weights
+-- causes: memory-bandwidth
+-- when: has(traits, 'server_step')
+-- effort: medium
+-- needs: A checkpoint with 8-bit weights, and kernels for them on this device; answers that stay good enough.
+-- caveat: Weights of 8 bits are taken to be read in half the time. With 4 bits it is up to a quarter; kernels
+--     that convert them on the way reach less.
+-- before:
+--     vllm serve MODEL
+-- after:
+--     vllm serve MODEL --quantization fp8           # or a checkpoint with int8 or 4-bit weights
+-- risks: Compare answers on the tasks that count. Large batches gain less: they compute more for each weight.
+-- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
+-- sources: https://docs.vllm.ai/en/latest/features/quantization/index.html
+--     https://arxiv.org/abs/2211.10438
+-- params trace
+-- columns trace_id
+-- column place (text): NULL: the run as a whole
+-- column detail (text): how many tokens a step generates
+-- columns target, event_id, pid, tid, start_ns, dur_ns
+-- column factor (fraction of the time taken): half, but not less than a short kernel takes
+-- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
+-- A kernel's name tells if it reads fewer bits already: fp8, int8, fp4.
+SELECT trace_id, NULL AS place, format('{} tokens a step', tokens) AS detail, 'op' AS target, event_id,
+       NULL AS pid, NULL AS tid, start_ns, dur_ns,
+       greatest(0.5, least(1, thresholds().launch_floor_ns / nullif(dur_ns, 0))) AS factor
+FROM decoded_ops()
+WHERE is_product AND dur_ns > thresholds().launch_floor_ns
+    AND NOT regexp_matches(name, '(?i)fp8|_f8|_b8|e4m3|e5m2|int8|_i8|fp4|e2m1|int4|awq|gptq|marlin')
+ORDER BY trace_id, start_ns

@@ -1,0 +1,28 @@
+"""Tokens multiply copies of their experts' weights; in the twin, each weight is read once."""
+
+from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+
+PLACE = "moe.py(12): forward"
+EXPERTS, TOKENS, IN, OUT = 8, 64, 1024, 2048
+_GATHER = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*)"
+_SHAPES = [[TOKENS, 1, IN], [TOKENS, IN, OUT]]
+
+
+def _program(gather_ns, product_ns):
+    product = Op("math", product_ns, "nvjet_sm103_tst_512x8_64x3_2x1_v_bz_NNT")
+    copy = (Launch(5 * US, (Op("memory-bandwidth", gather_ns, _GATHER),)),) if gather_ns else ()
+    experts = line(
+        PLACE,
+        operator("aten::index", 9 * US, *copy, shapes=[[EXPERTS, IN, OUT], []]),
+        operator("aten::bmm", 9 * US, Launch(5 * US, (product,)), shapes=_SHAPES),
+    )
+    rest = [operator("aten::mm", 9 * US, Launch(4 * US, (("math", 30 * US),)))] * 4
+    return [step(n, experts, *rest, Work(5 * US)) for n in range(5)] + [Sync(2 * US)]
+
+
+def faulty():
+    return _program(500 * US, 400 * US)
+
+
+def fixed():
+    return _program(0, 400 * US * EXPERTS // TOKENS)

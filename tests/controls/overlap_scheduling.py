@@ -1,0 +1,22 @@
+"""A server prepares each step after the last one; in the twin, while the device works on it."""
+
+from tests.atoms import US, Launch, Op, Slice, Sync, Work, operator
+
+PLACE = None
+STEPS, LAYERS = 6, 20
+NAME = "step[DECODE bs=40]"
+
+
+def _program(before, after):
+    kernels = (Op("math", 30 * US, "void paged_attention_v1_kernel<bf16>"),) * LAYERS
+    graph = operator("graph", US, Launch(9 * US, kernels, name="cudaGraphLaunch"))
+    turn = (*before, Slice(NAME, "user_annotation", (graph, *after)), Sync(2 * US))
+    return turn * STEPS
+
+
+def faulty():
+    return _program([Work(300 * US)], [])
+
+
+def fixed():
+    return _program([], [Work(300 * US)])
