@@ -340,10 +340,11 @@ class Thresholds:
         "seconds between ranks: https://github.com/AMD-AGI/Hyperloom/pull/1292",
     )
     arrival_ratio: float = _stored(
-        20.0, "if it also takes this many times as long as the other collectives usually do"
+        20.0, "if it also takes this many times as long as nearly all other collectives"
     )
+    nearly_all: float = _stored(0.9, "the quantile of their durations that this is held against")
     fewest_lost: int = _stored(
-        3, "fewer launches or collectives than this do not tell what the recorder left out"
+        3, "fewer launches, collectives or calls than this do not tell what the recorder left out"
     )
     few_launches: int = _stored(
         20, "with fewer launches and fewer operators than this, a trace shows no work of a model"
