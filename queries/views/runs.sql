@@ -51,13 +51,6 @@ CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE
 SELECT side, r.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id)
 JOIN run_steps AS r USING (trace_id);
 
--- The windows of two runs that can be compared: the median steps where both have steps, else the GPU-active
--- spans.
-CREATE OR REPLACE MACRO compared_windows(a, b) AS TABLE
-SELECT side, w.*
-FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id) JOIN run_windows AS w USING (trace_id)
-QUALIFY kind = if(count(*) FILTER (kind = 'step') OVER () = 2, 'step', 'gpu_active');
-
 -- A figure of side `which` from rows of both sides; 0 if that side has no row.
 CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);
 
