@@ -103,3 +103,14 @@ def test_a_loop_over_items_in_a_function_is_no_loop_over_steps_or_tokens(calling
     atoms = [line("train.py(9): main", *(around if calling else ()), *items)]
     found = rows("batch_items", atoms, tmp_path)
     assert len([each for each in found if each["target"] == "host"]) == calls
+
+
+@pytest.mark.parametrize(
+    ("name", "share"), [("ampere_sgemm_128x64_tn", 0.5), ("s1688gemm_tf32", 0)]
+)
+def test_products_of_a_graph_are_priced_without_their_shapes(name, share, tmp_path):
+    kernels = (Op("math", 200 * US, name), Op("memory-bandwidth", 20 * US, "add_kernel")) * 10
+    graph = operator("graph", 9 * US, Launch(9 * US, kernels, name="cudaGraphLaunch"))
+    found = rows("tensor_cores", [graph] * 4, tmp_path)
+    saved_ns = sum(row["dur_ns"] * (1 - row["factor"]) for row in found)
+    assert saved_ns == 4 * 10 * 200 * US * share
