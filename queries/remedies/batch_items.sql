@@ -26,7 +26,8 @@
 -- column factor (fraction of the time taken): of a later call and its ops, nothing; of the first call's ops,
 --     as many times as their blocks fill the device then
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
--- Cells of recurrent networks, and decoding token by token, depend on the call before.
+-- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps, a
+-- function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
 WITH frame AS (
     SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
     WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
@@ -50,16 +51,28 @@ called AS (
         AND q.pid = r.pid AND q.tid = r.tid AND r.start_ns BETWEEN q.start_ns AND q.end_ns)
 ),
 loop AS (FROM called WHERE calls >= thresholds().fewest_batched),
-item AS (
-    SELECT i.*, calls || if(step_id IS NULL, ' calls in a row', ' calls a step') AS detail
-    FROM launched_inside('loop') AS i
+-- What a function's loop covers, from its first call to the end of its last.
+whole AS (
+    SELECT trace_id, pid, tid, around_id, name, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+    FROM loop GROUP BY ALL
+),
+covered AS (
+    SELECT w.trace_id, w.around_id, w.name FROM launched_inside('whole') AS w
     JOIN (SELECT trace_id, count(*) AS launches FROM gpu_op_launch GROUP BY ALL) AS l USING (trace_id)
+    WHERE gpu_ops < thresholds().own_share * launches
+),
+learning AS (
+    SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE has(traits, 'backward')
+),
+item AS (
+    SELECT *, calls || if(step_id IS NULL, ' calls in a row', ' calls a step') AS detail
+    FROM launched_inside('loop')
+    WHERE step_id IS NOT NULL OR (trace_id, around_id, name) IN (SELECT (trace_id, around_id, name) FROM covered)
+        AND trace_id NOT IN (FROM learning)
     WINDOW same AS (PARTITION BY trace_id, around_id, name)
-    -- The device is mostly idle, and each call launches the same. A function that launches all there is may be
-    -- the loop over steps.
+    -- The device is mostly idle, and each call launches the same.
     QUALIFY sum(gpu_ns) OVER same < (1 - thresholds().most_share) * sum(dur_ns) OVER same
         AND min(kernels) OVER same = max(kernels) OVER same AND min(kernels) OVER same > 0
-        AND (step_id IS NOT NULL OR sum(gpu_ops) OVER same < thresholds().own_share * launches)
 ),
 op AS (
     SELECT i.trace_id, i.name, i.detail, g.event_id, i.pid, i.tid, g.start_ns, g.dur_ns, i.number,
