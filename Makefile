@@ -14,18 +14,20 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo wheels browser shells checks test test-all answers bench docs gpu-check clean
+.PHONY: demo wheels browser shells checks test test-all answers bench diagnosis docs gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
 
 test: .venv/installed browser checks
 
+# Types are checked while the tests run; what is wrong with them is printed after the tests.
 checks:
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	@mkdir -p build; $(BIN)/mypy --no-error-summary --pretty >build/types.txt 2>&1 & types=$$!; \
+	  $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
+	  wait $$types || { echo 'wrong types:'; cat build/types.txt; exit 1; } >&2; exit $$tested
 
 # A browser for the tests of pages: they are skipped where there is none.
 browser:
@@ -57,6 +59,21 @@ answers: .venv/installed
 bench: build/bench/installed .venv/installed
 	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
 	@$(BIN)/python -m tests.bench.remedies
+
+# Asks tracekit and its peers why runs are slow, and prints how often each is right:
+# tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that in their name, and says
+# what is wrong. Takes minutes.
+diagnosis: build/diagnosis/installed .venv/installed
+	@$(BIN)/python -m tests.bench.diagnosis $(if $(NAME),--failures $(NAME))
+
+# Each peer in a folder of its own: two of them have modules of one name.
+PEERS := gpu-idle traceinsight
+build/diagnosis/installed: Makefile
+	@rm -rf $(@D)
+	@for each in $(PEERS); do \
+	  $(PYTHON) -m pip install --disable-pip-version-check -qq --no-deps -c constraints.txt --target $(@D)/$$each $$each || exit; \
+	done
+	@touch $@
 
 build/bench/installed: pyproject.toml constraints.txt $(NATIVE)
 	@rm -rf build/bench

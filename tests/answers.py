@@ -4,7 +4,7 @@
 
 analyzes the shared real traces, those of tests/data, the simulated controls and the runs of several
 ranks, or those whose names contain a NAME, and prints how their answers differ. With `--accept`, it
-also commits them to the file, and renews the cells of tests/bench/ADVICE.md.
+also commits them to the file, and renews tests/bench/VERDICTS.md and tests/bench/ADVICE.md.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def controls() -> dict[str, tuple[Simulation, dict[str, Any]]]:
 
 def main(arguments: Iterable[str]) -> None:
     """Prints how the answers differ from those committed; with `--accept`, commits them."""
-    from tests.bench.advice import renew
+    from tests.bench.diagnosis.pages import renew
 
     wanted = [each for each in arguments if each != "--accept"]
     known = committed() if FILE.exists() else {}

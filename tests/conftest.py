@@ -10,14 +10,18 @@ os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / "build" / "cache"
 # Before anything imports triton.
 os.environ["TRITON_INTERPRET"] = "1" if os.environ["TRACEKIT_TEST_DEVICE"] == "cpu" else "0"
 
+import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
+import duckdb
 import pytest
 from filelock import FileLock
 from hypothesis import settings
@@ -79,23 +83,44 @@ def trace_file(name: str) -> Path:
     return path
 
 
+def _loaded_traces() -> Path:
+    """The folder of databases that this version of the package has made: a later run of `make test`
+    finds them there. Folders of versions before the last one are removed."""
+    package = Path(tracekit.__file__).parent
+    digest = hashlib.sha256(duckdb.__version__.encode())
+    for folder in (package, Path(str(files("tracekit.queries")))):
+        for file in sorted(folder.rglob("*.*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(file.read_bytes())
+    versions = Path(os.environ["XDG_CACHE_HOME"]) / "traces"
+    made = versions / digest.hexdigest()[:16]
+    made.mkdir(parents=True, exist_ok=True)
+    made.touch()
+    for old in sorted(versions.iterdir(), key=lambda each: -each.stat().st_mtime)[2:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return made
+
+
 @pytest.fixture(scope="session")
 def shared_database(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str], tracekit.Database]]:
     """Opens a trace of tests/data or a shared one by its file name.
 
-    Each is loaded once, for all workers.
+    Each is loaded once, for all workers and for later runs; in `make test-all`, in each run.
     """
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
+    if IS_ALL:
+        folder = tmp_path_factory.getbasetemp()
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            folder = folder.parent
+    else:
+        folder = _loaded_traces()
     opened: dict[str, tracekit.Database] = {}
 
     def get(name: str) -> tracekit.Database:
         path = trace_file(name)
         if name not in opened:
-            made = folder / f"{name}.duckdb"
+            made = folder / f"{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}-{name}.duckdb"
             with FileLock(f"{made}.lock"):
                 if not made.exists():
                     tracekit.load(path, made).close()
@@ -171,9 +196,11 @@ def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPr
 # -- the run ---------------------------------------------------------------------------------------
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Runs slow tests first, so that none is left alone at the end; `make test` leaves out the
-    thorough ones, and of sampled ones all cases but each nth."""
+    """Runs slow tests and groups first, so that none is left alone at the end; tests that share a
+    fixture of their module are a group. `make test` leaves out the thorough ones, and of sampled
+    ones all cases but each nth."""
     if not IS_ALL:
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         LEFT_OUT.update(item.nodeid for item in left_out)
@@ -181,25 +208,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         leave = set(left_out)
         items[:] = [item for item in items if item not in leave]
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    for item in items:
+        if not item.get_closest_marker("xdist_group") and _shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(Path(item.location[0]).stem))
+    items.sort(
+        key=lambda item: [item.get_closest_marker(m) is None for m in ("slow", "xdist_group")]
+    )
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    """Whether the test reads what is made once for its module."""
+    made = item._fixtureinfo.name2fixturedefs
+    return any(each[-1].scope == "module" for each in made.values())
 
 
 def _not_sampled(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The cases of sampled tests that `make test` does not try."""
-    cases: Counter[str] = Counter()
-    tried: Counter[str] = Counter()
-    left_out = []
+    """The cases of sampled tests that `make test` does not try: none where cases were added."""
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if sampled := item.get_closest_marker("sampled"):
-            test = item.nodeid.partition("[")[0]
-            if cases[test] % sampled.args[0]:
-                left_out.append(item)
-            else:
-                tried[test] += 1
-            cases[test] += 1
-    LEFT_OUT.update(
-        f"{test}: {tried[test]} of {count} tried" for test, count in cases.items() if count > 1
-    )
+        if item.get_closest_marker("sampled"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = []
+    for test, its_items in cases.items():
+        sampled = its_items[0].get_closest_marker("sampled")
+        assert sampled is not None
+        (each_nth,), known = sampled.args, sampled.kwargs["of"]
+        if len(its_items) <= known:
+            left_out += [item for place, item in enumerate(its_items) if place % each_nth]
+            tried = len(its_items[::each_nth])
+            LEFT_OUT.add(f"{test}: {tried} of {len(its_items)} tried")
     return left_out
 
 

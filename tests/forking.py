@@ -22,7 +22,24 @@ TRACEKIT = Path(sys.executable).parent / "tracekit"
 # The modules that have a program's `main`.
 MAIN = {"tracekit": "tracekit.commands", "pytest": "pytest"}
 LIMIT_S = 300
-IMPORTED = ["tracekit.commands", "tracekit.run", "duckdb", "numpy", "rich.console"]
+# What most commands import when they are first needed.
+IMPORTED = [
+    "tracekit.commands.analyze",
+    "tracekit.lake.opening",
+    "tracekit.reporters.console",
+    "tracekit.reporters.page",
+    "tracekit.reporters.rows",
+    "tracekit.run",
+    "tracekit.trace.recovery",
+    "tracekit.trace.unpacking",
+    "duckdb",
+    "isal.igzip_lib",
+    "numpy.ma",
+    "rich.padding",
+    "rich.table",
+    "tarfile",
+    "zstandard",
+]
 # The profiler imports torch._inductor when it starts.
 WITH_TORCH = [
     "tracekit.commands",
@@ -99,6 +116,15 @@ def _read(descriptor: int) -> bytes:
         return file.read()
 
 
+def _read_files() -> None:
+    """Reads what a process reads once of the package's own files."""
+    from tracekit.advice.catalogue import catalogue
+    from tracekit.database import catalog, facts
+
+    for read in (catalog.queries, catalog.remedies, catalogue, facts.facts):
+        read()
+
+
 def _serve(control: socket.socket) -> None:
     """Forks for each request; returns in the children."""
     while True:
@@ -131,5 +157,7 @@ if __name__ == "__main__":
         # Keeps the shared objects out of garbage collection, which would copy PyTorch's objects in
         # each command. With DuckDB imported, its objects would be reported as leaked at the end.
         gc.freeze()
+    else:
+        _read_files()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.exit(import_module(MAIN[Path(sys.argv[0]).name]).main())

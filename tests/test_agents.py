@@ -186,6 +186,7 @@ def test_a_link_that_stays_inside_is_followed(agent, folder):
     assert len(agent.told("load", path="simulated-2-ranks*.json.gz")["answer"]["rows"]) == 2
 
 
+@pytest.mark.sampled(5, of=19)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -225,6 +226,7 @@ LONG = "SELECT levenshtein(repeat('ab', 1000000), repeat('ba', 1000000))"
 DEEP = "(" * 3_200
 
 
+@pytest.mark.sampled(4, of=9)
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
@@ -265,6 +267,7 @@ def tools(folder):
     made.close()
 
 
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 @pytest.mark.parametrize("number", ["SIGSEGV", "SIGKILL", "SIGABRT"])
 def test_a_statement_that_ends_its_process_is_an_error_and_the_server_goes_on(number, tools):
@@ -313,7 +316,7 @@ def test_a_call_that_is_cancelled_ends_its_statement(limited):
     async def cancelled():
         asked = {"path": "many.duckdb", "statement": LONG}
         call = asyncio.ensure_future(limited.session.call_tool("sql", asked))
-        await asyncio.sleep(3)
+        await asyncio.sleep(1)
         call.cancel()
         await asyncio.wait([call])
         return call.cancelled()
@@ -360,6 +363,7 @@ def raw(folder):
 NAMES = ", ".join(f"1 AS column_with_a_rather_long_name_{i}" for i in range(900))
 
 
+@pytest.mark.sampled(3, of=9)
 @pytest.mark.parametrize(
     ("tool", "asked"),
     [
@@ -442,6 +446,7 @@ def test_a_folder_that_is_none_is_refused(run, folder):
     assert (done.returncode, done.stdout) == (2, "") and "is not a folder" in done.stderr
 
 
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_though_its_input_stays_open(number, folder):

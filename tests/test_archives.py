@@ -193,7 +193,7 @@ def test_a_long_name_of_any_size_takes_no_memory(kind, tmp_path):
     assert "is too large" in errors[0]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize(
     "extra",
     [
@@ -273,6 +273,7 @@ def test_the_damage_of_a_member_says_that_it_is_cut_off(tmp_path):
     assert "damaged archive" in errors[0]
 
 
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_an_archive_of_zeros_is_stopped(pack, tmp_path, monkeypatch, spooled):
     monkeypatch.setattr(sources, "_BOMB_BYTES", 48 << 20)

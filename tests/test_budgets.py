@@ -116,7 +116,7 @@ def test_a_step_that_takes_as_much_as_before_or_less_passes(tried):
     assert tried(TESTS, operators=2)[1] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_tests_of_one_name_in_two_files_keep_figures_of_their_own(tried, tmp_path):
     """Also where two workers store them at once."""
     pytest.importorskip("torch")

@@ -26,7 +26,7 @@ def operators(tmp_path, name: str) -> dict[str, int]:
     return dict(rows)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=8)
 @pytest.mark.parametrize("name", ["matmul-add", "linear", "mlp-eager", "mlp-triton"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_a_workload_is_captured_with_its_facts(name, dtype, run, tmp_path):
@@ -88,7 +88,7 @@ def test_a_small_product_is_overhead_bound_and_a_large_one_compute_bound(run, tm
         assert steps.count(regime) > len(steps) / 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize(
     ("name", "bottleneck"), [("input-bound", "input"), ("python-bound", "python")]
 )

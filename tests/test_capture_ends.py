@@ -141,6 +141,7 @@ def record(request, here):
     return RECORDERS[request.param]
 
 
+@pytest.mark.sampled(2, of=2)
 def test_a_recording_is_written_as_its_name_ends(record, here):
     for output, begins in (
         ("t.json", b'{"tracekit"'),
@@ -157,6 +158,7 @@ def test_a_recording_is_written_as_its_name_ends(record, here):
             ]
 
 
+@pytest.mark.sampled(2, of=2)
 def test_a_recording_replaces_neither_its_program_nor_a_loaded_database(record, here):
     record("t.json.gz"), record("recorded.duckdb")
     tracekit.load("t.json.gz", "loaded.duckdb").close()

@@ -73,7 +73,7 @@ REGIMES = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=12)
 @pytest.mark.parametrize("cause", CONTROLS)
 def test_what_bounds_a_run_is_found(cause, tmp_path):
     simulation = Simulation(CONTROLS[cause])
@@ -110,7 +110,7 @@ REAL = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=7)
 @pytest.mark.parametrize("name", REAL)
 def test_what_bounds_a_real_run_is_found(name, shared_verdict):
     assert shared_verdict(f"{name}.json.gz").verdict.bottleneck == REAL[name]

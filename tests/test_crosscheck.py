@@ -196,7 +196,7 @@ QUIRKS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=12)
 @needs_hta
 @pytest.mark.parametrize("events", QUIRKS.values(), ids=list(QUIRKS))
 def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):

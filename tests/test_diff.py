@@ -102,6 +102,7 @@ def test_a_condition_is_evaluated_on_the_numbers_of_both_runs(two):
     assert not fails(two, "b.kernels > a.kernels")
 
 
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize(
     "expression", ["b.nothing > 1", "1); DROP TABLE event; --", "", "NULL", "a.span_ns = '", "a"]
 )
@@ -148,7 +149,7 @@ def test_a_condition_that_holds_exits_with_1_and_is_named(tmp_path, run):
     assert (passed.returncode, passed.stderr) == (0, "")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -9,17 +9,18 @@ import pytest
 
 import tracekit
 from tests.atoms import US, BlockingCopy, Fetch, Launch, Op, Slice, Sync, Work, line, operator, step
+from tests.evidenced import WINDOW
 from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice, FixList, Together
+from tracekit.examine import examine
 from tracekit.replay.changes import Remedies
 from tracekit.reporters.advise import _bound_then, render
 from tracekit.reporters.parts import ONCE, lists_of
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import list_notes
-from tracekit.verdict.analyze import examined
 from tracekit.verdict.model import Verdict
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -86,7 +87,7 @@ def faulty_trace(seed, planted, folder):
     return write(folder / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=8)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_path):
     rng = random.Random(seed)
@@ -94,8 +95,9 @@ def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_pat
     faulty_ns, fixed_ns = span(seed, planted, planted), span(seed, planted, [])
     trace = write(tmp_path / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
     with tracekit.load(trace) as run:
-        fixes = run.advise()
-        together = run.whatif(*(f"remedy:{name}" for name in planted))
+        fixes = run.advise(window="gpu_active")
+        changes = (f"remedy:{name}" for name in planted)
+        together = run.whatif(*changes, window="gpu_active")
     saved_ns = together.window_ns - together.predicted_ns
     assert saved_ns == pytest.approx(faulty_ns - fixed_ns, rel=0.05), planted
     # Of a fault that costs something while the others are gone, the list tells.
@@ -157,7 +159,8 @@ def test_what_bounds_the_run_after_the_changes_is_told_only_where_it_is_known(pa
 
 
 def test_a_share_of_the_peak_of_next_to_none_of_the_work_is_not_told():
-    limits, verdict = Thresholds(), Verdict("compute-bound", "math", "high", {}, [], [], 0.4, [])
+    limits = Thresholds()
+    verdict = Verdict("", "compute-bound", "math", "high", WINDOW, {}, [], [], 0.4, [])
     empty = FixList("t", "the span", 1000, "math", [], None, [], [])
     for counted, notes in ((0.002, 1), (0.8, 2)):
         row = {"share_of_peak": 0.3, "share_counted": counted}
@@ -236,7 +239,7 @@ def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat
     assert "profiler-cost" in caveats and "profiler-cost" not in recurring + once
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(8, of=32)
 @pytest.mark.parametrize("name", sorted(catalogue()))
 def test_how_to_apply_each_remedy_is_printed(name, run):
     printed = run("advise", "--how", name).stdout
@@ -284,4 +287,4 @@ def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(tmp_path):
     with tracekit.load([path, path]) as run, pytest.raises(tracekit.TracekitError, match="choose"):
         run.advise()
     with tracekit.load([path, path]) as run:
-        assert run.advise(trace=2).advice == examined(run, 2)[0].advice
+        assert run.advise(trace=2).advice == examine(run, 2).analysis.advice

@@ -158,6 +158,7 @@ def other_itt() -> None:
         torch.ones(2).sin()
 
 
+@pytest.mark.sampled(4, of=21)
 @pytest.mark.parametrize("at", [2, 3, 4, 6, 7, 8, 9])
 @pytest.mark.parametrize("other", [other_profiler, other_autograd, other_itt])
 def test_another_profiler_that_starts_is_complete_and_ends_this_one(other, at, output):

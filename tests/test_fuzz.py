@@ -99,7 +99,7 @@ def account(data: bytes, file, ingest) -> None:
     assert not lost, (sorted(lost), rejected, damage)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=8)
 @pytest.mark.parametrize("seed", range(8))
 def test_no_event_of_a_damaged_trace_disappears(seed, ingest, tmp_path):
     rng = random.Random(seed)
@@ -132,7 +132,7 @@ REAL = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=7)
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_trace_cut_at_every_997th_byte_keeps_its_whole_events(name, ingest, tmp_path):
     whole = gzip.decompress(trace_file(f"{name}.json.gz").read_bytes())

@@ -296,6 +296,7 @@ def test_without_a_gpu_it_says_so_in_one_line(tmp_path):
 # -- the tests that run on a GPU -------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_on_a_gpu_every_kernel_dtype_and_tile_is_tested_and_sanitized(tmp_path):
     from tracekit.workloads.kernels import gate_up
 

@@ -62,7 +62,7 @@ print(max(int(line.split()[1]) for line in open("/proc/self/status") if line.sta
 """
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7, of=14)
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("kind", LARGE)
 def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, tmp_path):

@@ -21,7 +21,7 @@ def causes_of(folder, host_events) -> dict[str, int]:
 LAUNCH = {"launch": 4_000, "launch_latency": 6_000}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=17)
 @pytest.mark.parametrize(
     ("category", "name", "cause"),
     [
@@ -162,7 +162,7 @@ def test_a_step_on_two_threads_is_one_window_and_borders_count_once(tmp_path):
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize(
     ("name", "dur_us", "launches", "cause"),
     [

@@ -115,7 +115,7 @@ def test_every_activation_is_computed_with_its_gradients(activation, dtype):
 
 # 131 rows reach the tiles of 64 rows and more.
 @every_dtype
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=60)
 @pytest.mark.parametrize("rows", [1, 15, 17, 64, 131])
 @pytest.mark.parametrize(("hidden", "dim"), [(1, 1), (33, 65), (64, 64), (130, 70)])
 def test_products_hold_for_any_size_of_rows_and_features(rows, hidden, dim, dtype):
@@ -143,7 +143,7 @@ def test_kernels_read_any_strides():
 
 
 @every_dtype
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=21)
 @pytest.mark.parametrize("tile", gate_up_module._CONFIGS, ids=str)
 def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
     torch.manual_seed(0)
@@ -164,7 +164,7 @@ def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
     close(out, inner, max(LIMIT[dtype], 2e-6))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("tile", gate_up_module._DESCRIPTOR_CONFIGS, ids=str)
 def test_every_tile_read_by_descriptors_gives_the_same_answer(tile):
     if DEVICE.type == "cuda" and torch.cuda.get_device_capability() < (9, 0):

@@ -267,7 +267,7 @@ def judged(tmp_path_factory):
     return folder
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize(
     ("table", "changed", "command"),
     [

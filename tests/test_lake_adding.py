@@ -304,7 +304,7 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(3 * 18,)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8, of=9)
 @pytest.mark.parametrize("name", ["a b", "ä/é", "NULL", "", "x" * 300, "..", "%2F", "it's", "a=b"])
 def test_any_text_may_name_a_run(tmp_path, name):
     lake = tmp_path / "lake"
@@ -357,7 +357,7 @@ def work_folders(folder):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=4)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_command_that_started_them(many_ranks, tmp_path, number):
     temp_dir = tmp_path / "work"

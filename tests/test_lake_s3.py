@@ -194,6 +194,7 @@ def test_a_store_that_fails_at_times_or_is_slow_costs_only_time(store, bucket, t
     assert set(faults.values()) <= set(answered)
 
 
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("failing", ["/traces/in", "/traces/lake/tables", "/traces/lake/manifests"])
 def test_a_store_that_fails_for_good_is_one_line_and_shows_no_half_of_a_rank(
     store, bucket, tmp_path, monkeypatch, run, failing

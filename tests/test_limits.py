@@ -85,7 +85,7 @@ def test_a_grid_that_fills_little_of_the_device_is_limited_by_latency(tmp_path):
 OPEN, BYTES = ("math-or-memory", None), ("memory-bandwidth", "tokens")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=11)
 @pytest.mark.parametrize(
     ("step", "name", "limit"),
     [

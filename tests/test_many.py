@@ -246,6 +246,7 @@ def test_a_partial_result_that_is_open_elsewhere_is_not_resumed(folder, tmp_path
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_two_loads_at_once_do_not_harm_each_other(folder, tmp_path):
     failed: list[BaseException] = []
 

@@ -142,7 +142,7 @@ def parts_add_up(run: tracekit.Database) -> int:
     return len(rows)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("run", ["threads", "busy_threads", "steps_of_threads"], indirect=True)
 def test_threads_that_launch_in_turns_hand_nothing_over(run, n):
     analysis = run.verdict()
@@ -304,7 +304,7 @@ def random_events(seed: int, n_devices: int) -> Events:
     return events
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=12)
 @pytest.mark.parametrize("n_devices", [1, 5, 70])
 @pytest.mark.parametrize("seed", range(4))
 def test_sums_along_the_timeline_equal_a_join_for_every_window(seed, n_devices, tmp_path):

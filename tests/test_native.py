@@ -57,7 +57,7 @@ def timed(number: str) -> tuple[int | None, int | None, str]:
     return found["ts_ns"], found["dur_ns"], found["raw"]
 
 
-@settings(max_examples=sample("times as JSON allows them", 500, 100))
+@settings(max_examples=sample("times as JSON allows them", 500, 60))
 @given(
     st.decimals(-(10**17), 10**17, allow_nan=False).map(lambda n: str(n).lower())
     | st.builds("{}e{}".format, st.integers(-(10**20), 10**20), st.integers(-30, 30))

@@ -14,7 +14,7 @@ def without_category(event):
     return {key: value for key, value in event.items() if key != "cat"}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(6, of=18)
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -66,7 +66,7 @@ def test_what_has_a_device_a_stream_and_a_correlation_is_a_kernel(tmp_path):
     assert found["count"] == 1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("name", ["simulated-overhead-bound", "simulated-compute-bound"])
 def test_the_verdict_is_the_same_without_categories(tmp_path, name):
     path = trace_file(f"{name}.json.gz")

@@ -22,9 +22,7 @@ from tracekit.native import ranks
 from tracekit.replay.graph.recording import recording_of
 from tracekit.replay.graph.waits import waits_of
 from tracekit.replay.whatif import what_if
-from tracekit.text import duration
 from tracekit.thresholds import Thresholds, is_settable
-from tracekit.verdict.analyze import gather
 from tracekit.verdict.regime import REGIMES
 
 # -- the main device -------------------------------------------------------------------------------
@@ -51,7 +49,7 @@ def several_devices(*devices: list[tuple[int, int, int, str]]) -> list[dict]:
     return events
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize(
     "devices",
     [
@@ -67,8 +65,8 @@ def test_all_that_speak_of_one_device_speak_of_the_one_with_most_kernel_time(dev
         analysis = run.verdict()
         spans = {
             "verdict": analysis.window.span_ns,
-            "gains": analysis.causal.gains.window_ns,
-            "whatif": what_if(run, [], 1).window_ns,
+            "gains": analysis.windows[0].gains.window_ns,
+            "whatif": what_if(run, [], 1, "gpu_active").window_ns,
             "run_metrics": run.ask("run_metrics")[0]["active_ns"],
             "crosscheck": _own_figures(run)["temporal"]["kernel"],
         }
@@ -99,7 +97,7 @@ def test_of_devices_without_kernels_the_main_one_has_most_to_do(tmp_path):
     copies = [[(10, 50, 7, "gpu_memcpy")], [(10, 90, 7, "gpu_memcpy")]]
     with traces.load(tmp_path, several_devices(*copies)) as run:
         assert run.verdict().gpu.device_id == 1
-        assert what_if(run, [], 1).window_ns == 90_000
+        assert what_if(run, [], 1, "gpu_active").window_ns == 90_000
         assert run.ask("run_metrics")[0]["active_ns"] == 90_000
 
 
@@ -116,34 +114,21 @@ def steps_that_run_ahead() -> list[dict]:
     return events
 
 
-def test_every_share_of_a_printed_row_is_of_the_length_that_the_row_gives(run, tmp_path):
+def test_a_step_has_one_length_whoever_tells_it(run, tmp_path):
     path = traces.write(tmp_path / "t.json", steps_that_run_ahead())
     with tracekit.load(path) as database:
         analysis = database.verdict()
-    assert [each.window.span_ns for each in analysis.steps] == [10_000, 10_000]
-    assert [each.gains.window_ns for each in analysis.steps] == [105_000, 100_000]
-    sections = run("analyze", "t.json").stdout.split("\n\n")
-    (shares,) = [each for each in sections if "host late" in each]
-    (gained,) = [each for each in sections if "half host" in each]
-    assert shares != gained
-    assert "steps as the host ran them" in shares
-    assert "steps from one completion to the next" in gained
-    for found in analysis.steps:
-        lengths = [
-            " ".join(line.split()[1:3])
-            for section in (shares, gained)
-            for line in section.splitlines()
-            if line.startswith(found.window.name)
-        ]
-        assert lengths == [duration(found.window.span_ns), duration(found.gains.window_ns)]
-
-
-def test_a_step_is_said_to_be_shorter_than_its_time_from_completion_to_completion(tmp_path):
-    with traces.load(tmp_path, steps_that_run_ahead()) as database:
-        (analysis,) = gather(database, window="ProfilerStep#2")
-    busy, gained = analysis.verdict.why[:2]
-    assert busy == "The GPU was busy for 100.0 % of ProfilerStep#2 (10 us of 10 us)."
-    assert "ProfilerStep#2 (100 us, from the previous step's completion to its own)" in gained
+        whatif = database.whatif("host*1", "steady")
+    lengths = [105_000, 100_000]
+    assert [each.window.span_ns for each in analysis.steps] == lengths
+    assert [each.gains.window_ns for each in analysis.steps] == lengths
+    assert [each.window_ns for each in whatif.steps] == lengths
+    # The step of median length is the verdict's window, and that of a prediction.
+    judged = analysis.judged.window
+    assert (judged, judged.name) == (analysis.verdict.window, whatif.window)
+    assert (judged.span_ns, whatif.window_ns) == (100_000, 100_000)
+    printed = run("analyze", "t.json").stdout
+    assert f"of {judged.name} (100 us of 100 us)" in printed
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -163,7 +148,7 @@ MARKS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
 def test_all_that_count_steps_count_one_that_is_marked_twice_once(marks, tmp_path):
     events = [*marks, marked(2, 100, 80), marked(2, 180, 20)]
@@ -186,7 +171,7 @@ def test_all_that_count_steps_count_one_that_is_marked_twice_once(marks, tmp_pat
     assert all(each.gains is not None for each in analysis.steps)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
 def test_a_trace_without_gpu_ops_has_the_same_steps(marks, tmp_path):
     with traces.load(tmp_path, [*marks, traces.operator("aten::mm", 20, 50)]) as run:
@@ -230,7 +215,7 @@ def test_at_the_flip_the_other_side_gains_more(shared_database):
 # -- the launch queue ------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("room", [500, 511, 512, 600, 1_024, 1_500])
 def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, tmp_path):
     limits, launches = Thresholds(), 4_000

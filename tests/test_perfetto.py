@@ -62,7 +62,7 @@ def added(path):
     return [each for each in events if each.get("cat") == "tracekit"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4, of=7)
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -96,7 +96,7 @@ def test_the_original_text_is_untouched_and_loads_as_before(tmp_path, name, text
         assert again.read_bytes() == written
 
 
-@pytest.mark.sampled(22)
+@pytest.mark.sampled(45, of=60)
 @pytest.mark.parametrize("name", trace_names())
 def test_annotated_real_traces_load_as_before_and_keep_to_the_format(
     tmp_path, name, shared_database

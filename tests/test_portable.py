@@ -67,7 +67,7 @@ def load_commands(library: bytes) -> dict[int, tuple[int, ...]]:
     return commands
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("name", LINKED)
 def test_a_library_exports_what_python_calls_and_runs_where_its_wheel_says(name, cache, tmp_path):
     target, tag = PLATFORMS[name]
@@ -90,7 +90,7 @@ def test_a_library_exports_what_python_calls_and_runs_where_its_wheel_says(name,
         assert b"GLIBC_" not in library
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=4)
 @pytest.mark.parametrize("name", COMPILED)
 def test_names_clash_with_no_system_header(name, cache, tmp_path):
     is_windows = name.startswith("win-")

@@ -13,7 +13,7 @@ import pytest
 import tracekit
 from tests import traces
 from tracekit import files
-from tracekit.database import prepared, stored
+from tracekit.database import packaged, prepared, stored
 
 TRACE = json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]})
 
@@ -57,7 +57,7 @@ def test_a_database_from_the_copy_has_the_rows_of_one_from_sql(
     assert contents[0]["gpu_timeline"] and contents[0]["operator_time"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4, of=5)
 @pytest.mark.parametrize(
     "damage", ["none", "empty", "text", "folder is a file", "others may write"]
 )
@@ -98,6 +98,36 @@ def test_a_database_that_holds_something_is_left_alone(cache: Path) -> None:
         assert [each.name for each in stored.entries(connection, "memory")] == ["a"]
 
 
+@pytest.mark.parametrize("damage", ["none", "no text", "no object", "others may write", "a folder"])
+def test_texts_are_those_of_the_files_whatever_the_cache_holds(cache: Path, damage: str) -> None:
+    files = [*packaged.root().glob("*.csv"), *packaged.root().glob("*/*.[sc][qs][lv]")]
+    whole = {each.relative_to(packaged.root()).as_posix(): each.read_text() for each in files}
+    assert packaged.texts.__wrapped__() == whole
+    (kept,) = cache.glob("queries-*.json")
+    if damage == "others may write":
+        kept.write_text(json.dumps(dict.fromkeys(whole, "DROP TABLE event")))
+        kept.chmod(0o666)
+    elif damage == "a folder":
+        kept.unlink()
+        kept.mkdir()
+    elif damage != "none":
+        kept.write_text("" if damage == "no text" else "[1]")
+    assert packaged.texts.__wrapped__() == whole
+
+
+def test_texts_are_read_from_the_cache_until_a_file_changes(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged.texts.__wrapped__()
+    (kept,) = cache.glob("queries-*.json")
+    kept.write_text(json.dumps({"host/a.sql": "-- kept"}))
+    assert packaged.texts.__wrapped__() == {"host/a.sql": "-- kept"}
+    path, size, changed = packaged.stamps()[0]
+    monkeypatch.setattr(packaged, "stamps", lambda: ((path, size, changed + 1),))
+    assert list(packaged.texts.__wrapped__()) == [path]
+    assert [*cache.glob("queries-*.json")] != [kept]
+
+
 @pytest.fixture
 def script(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
     """The page's script, as a new process gets it; bundling takes no time."""
@@ -108,6 +138,7 @@ def script(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
     return page.vega.__wrapped__
 
 
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.skipif(os.name != "posix", reason="on Windows, user folders are private")
 @pytest.mark.parametrize("others", ["write the file", "own the file", "own the folder"])
 def test_what_others_can_have_written_is_not_read_from_the_cache(

@@ -131,7 +131,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=4)
 @pytest.mark.parametrize("kernel_us", [5, 300])
 @pytest.mark.parametrize("synced", [False, True])
 def test_predictions_are_what_the_changed_program_does(kernel_us, synced, tmp_path):
@@ -338,7 +338,7 @@ def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
     assert json.loads(json.dumps(found.as_dict()))["judgement"]["device"]["high"] == 0.03
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=9)
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

@@ -64,7 +64,7 @@ def test_a_damaged_file_touches_every_answer(tmp_path, run):
     assert "error: trace 1: the end is missing" in done.stderr
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=11)
 @pytest.mark.parametrize(
     ("question", "reason"),
     [

@@ -37,7 +37,7 @@ def test_copies_tell_their_memory_their_caller_and_whether_they_block(tmp_path):
     assert (inner["host_memory"], inner["bytes"], inner["cpu_op"]) == (None, None, None)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=3)
 @pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
 def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_database):
     count, size, total = Counter(), Counter(), Counter()
@@ -76,7 +76,7 @@ def test_bandwidth_over_time_is_that_of_the_copies_in_progress(tmp_path):
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
 def test_bandwidth_over_time_adds_up_to_the_bytes_copied(name, shared_database):
     rows = shared_database(f"{name}.json.gz").ask("copy_bandwidth")

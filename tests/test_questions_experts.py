@@ -27,7 +27,7 @@ def exchange(start_us, dur_us, sent, received, *, name=SENDRECV):
     return event
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(6, of=21)
 @pytest.mark.parametrize(
     ("name", "part"),
     [

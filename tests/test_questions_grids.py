@@ -24,7 +24,7 @@ def kernel(start_us, dur_us, blocks, threads, registers, shared_bytes, sms=108, 
     return event
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize(
     ("threads", "registers", "shared_bytes", "resident"),
     [

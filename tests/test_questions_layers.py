@@ -52,7 +52,7 @@ def test_kernels_that_do_not_repeat_are_no_layers(tmp_path):
         assert run.ask("repeated_layers") == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize(
     ("name", "layers", "length"),
     [

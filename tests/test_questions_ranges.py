@@ -138,7 +138,7 @@ def test_phases_are_those_of_the_recorded_events(name, shared_database):
     assert total["optimizer"] > 0
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=10)
 @pytest.mark.parametrize(
     ("name", "phase", "requests", "tokens"),
     [

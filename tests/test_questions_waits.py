@@ -80,7 +80,7 @@ def test_an_operators_kernels_wait_from_its_start(tmp_path):
     assert none == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("name", ["v100-dlrm-rank0", "h100-bert-small", "b200-vllm-eager"])
 def test_delays_are_those_of_the_recorded_events(name, shared_database):
     events = recorded(trace_file(f"{name}.json.gz"))

@@ -145,7 +145,7 @@ def test_a_copy_over_the_bus_is_not_held_against_the_memory(tmp_path):
             assert len(run.ask("roofline")) == rows
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, of=36)
 @pytest.mark.parametrize(("name", "shapes", "concrete", "flops", "read", "written"), CASES)
 def test_work_follows_from_shapes(name, shapes, concrete, flops, read, written, tmp_path):
     types = [BF16 if shape else "Scalar" for shape in shapes]
@@ -169,7 +169,7 @@ def test_matrix_products_count_as_pytorch_counts_them(tmp_path):
     assert roof["flops"] == counter.get_total_flops()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize(
     ("name", "shapes", "types"),
     [

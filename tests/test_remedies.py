@@ -14,8 +14,8 @@ from tests.simulator import Machine, Simulation
 from tracekit.advice.catalogue import EFFORTS, catalogue
 from tracekit.causes import CAUSES
 from tracekit.database.catalog import queries
+from tracekit.examine import examine
 from tracekit.replay.changes import COLUMNS, TARGETS, query_of
-from tracekit.verdict.analyze import examined
 
 QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}
 # A price is this close to what the twin gains.
@@ -32,12 +32,12 @@ def fixes(control: ModuleType, program: list[Any], folder):
     simulation = Simulation(program, machine)
     path = write(folder / "trace.json", simulation, **getattr(control, "METADATA", {}))
     with tracekit.load(path) as run:
-        analysis, found, _ = examined(run, 1)
-    assert found is not None
-    return found.advice, analysis, simulation.span_ns
+        found = examine(run, 1, "gpu_active")
+    assert found.fixes is not None
+    return found.fixes.advice, found.analysis, simulation.span_ns
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10, of=28)
 @pytest.mark.parametrize("name", sorted(QUERIES))
 def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
     known = control(name)
@@ -85,7 +85,7 @@ def test_a_query_returns_parts(name):
     assert any(f"'{target}' AS target" in queries()[name].sql for target in TARGETS)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize(("kernel_us", "times"), [(2, 8), (4, 4), (40, None)])
 def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, times, tmp_path):
     def program(batch):

@@ -34,7 +34,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize(("call", "cause"), CALLS)
 def test_a_call_that_goes_on_after_the_device_fell_idle_works(call, cause, tmp_path):
     # The call waits until 107 us, then works for another 400 us.

@@ -59,7 +59,7 @@ def there_and_back(folder, *texts: str) -> list[str]:
     return copies
 
 
-@settings(max_examples=sample("random traces, loaded and exported", 120, 25))
+@settings(max_examples=sample("random traces, loaded and exported", 120, 12))
 @given(
     st.builds(lambda first, rest: [first, *rest], events, st.lists(events | values, max_size=6)),
     st.dictionaries(names, values, max_size=3),

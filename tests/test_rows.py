@@ -129,6 +129,7 @@ def test_an_empty_result_is_valid_in_every_format(form, folder, sql):
         ]
 
 
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_an_endless_result_stops_when_its_reader_does(form, folder):
     command = f"{' '.join(TRACEKIT)} sql good.duckdb 'FROM range(1e10::BIGINT)' --format {form}"
@@ -173,7 +174,7 @@ SLOW = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("slow", SLOW)
 def test_a_query_ends_at_its_timeout(slow, folder, sql):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
@@ -187,7 +188,7 @@ def test_a_query_ends_at_its_timeout(slow, folder, sql):
     assert not (folder / "slow.csv").exists()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("slow", SLOW)
 def test_ctrl_c_ends_a_query(slow, folder):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []

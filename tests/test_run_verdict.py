@@ -74,6 +74,7 @@ def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
         assert (joined.measured.wait_ns == joined.members.wait_ns).all()
 
 
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize(
     ("job", "cause", "place"),
     [

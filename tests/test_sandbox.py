@@ -105,6 +105,7 @@ def database(request, folder):
         yield opened
 
 
+@pytest.mark.sampled(4, of=270)
 @pytest.mark.parametrize("explained", PREFIXES)
 @pytest.mark.parametrize("statement", [*STATEMENTS.values(), *MORE_STATEMENTS])
 def test_a_statement_that_does_more_than_read_is_refused(statement, explained, database, folder):
@@ -180,6 +181,7 @@ def test_a_database_on_disk_cannot_be_written_even_through_the_connection(folder
     assert not path.with_name("good.duckdb.wal").exists()
 
 
+@pytest.mark.sampled(3, of=186)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -262,7 +264,7 @@ def test_brackets_in_texts_and_comments_do_not_count(database):
     assert database.sql(sql).item() == "(" * 100
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9, of=16)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
     path = hostile.made(tmp_path, attempt)
@@ -274,7 +276,7 @@ def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9, of=16)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_only_the_rows_of_another_database_are_copied(attempt, tmp_path):
     path, copy = hostile.made(tmp_path, attempt), tmp_path / "copy.duckdb"

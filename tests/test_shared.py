@@ -9,14 +9,14 @@ from tests.atoms import MS
 from tests.ranks_simulated import Job
 from tracekit.database.shared import is_about_each
 from tracekit.errors import TracekitError
-from tracekit.verdict.analyze import analyze, gather
+from tracekit.examine import examine, examine_all
 
 
 def test_verdicts_of_several_traces_are_those_of_each(tmp_path):
     ranks_simulated.write(tmp_path, Job(data=2, steps=1, late={1: 2 * MS}))
     with tracekit.load(tmp_path) as run:
-        together = gather(run)
-        alone = [analyze(run, each) for each in run.trace_ids()]
+        together = examine_all(run)
+        alone = [examine(run, each).analysis for each in run.trace_ids()]
         assert [each.as_dict() for each in together] == [each.as_dict() for each in alone]
         rows = [run.ask("partition", trace=each) for each in run.trace_ids()]
         kernels = [run.ask("top_kernels", trace=each, top=2) for each in run.trace_ids()]
@@ -42,11 +42,7 @@ def test_a_question_with_a_limit_is_asked_about_each_trace():
     assert not is_about_each("event_sites", {"trace": 1, "events": "4"})
 
 
-def test_work_on_several_traces_keeps_their_order_and_the_first_error(tmp_path):
+def test_a_window_that_a_trace_lacks_is_an_error(tmp_path):
     ranks_simulated.write(tmp_path, Job(data=4, steps=1))
-    with tracekit.load(tmp_path) as run:
-        ids = run.trace_ids()
-        rows = [run.ask("partition", trace=each) for each in ids]
-        assert run.each(lambda each: run.ask("partition", trace=each), ids) == rows
-        with pytest.raises(TracekitError, match="no window"):
-            gather(run, window="ProfilerStep#99")
+    with tracekit.load(tmp_path) as run, pytest.raises(TracekitError, match="no window"):
+        examine_all(run, window="ProfilerStep#99")

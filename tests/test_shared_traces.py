@@ -73,7 +73,7 @@ def test_answers_are_the_committed_ones(name, shared_verdict):
     assert differing(name.removesuffix(".json.gz"), answer) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=60)
 @every_trace
 def test_the_partition_adds_up_to_every_window(name, shared_database):
     database = shared_database(name)
@@ -103,7 +103,7 @@ def test_host_time_adds_up_on_every_thread(name, shared_database):
         assert empty == 0
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=22)
 @pytest.mark.parametrize("name", EXPORTED)
 def test_export_equals_import(name, shared_database, tmp_path):
     shared_database(name).export(tmp_path / "again.json.gz")
@@ -111,7 +111,7 @@ def test_export_equals_import(name, shared_database, tmp_path):
         assert json.load(source) == json.load(copy)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=6)
 @pytest.mark.parametrize("name", ASKED)
 def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
     from tracekit.database import catalog
@@ -184,7 +184,7 @@ def test_gpu_ops_are_traced_back_to_module_and_line(shared_database):
     assert rows == [(61, 61, 61, 61, 61)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize(
     "name", ["h100-bert-small", "h100-timesformer", "mi300x-sglang-graph-decode"]
 )

@@ -167,6 +167,7 @@ def test_a_mistyped_command_is_corrected(run):
     assert "No such command 'anlyze'" in done.stderr and "analyze" in done.stderr
 
 
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize(
     ("environment", "is_styled"),
     [({}, False), ({"NO_COLOR": "1"}, False), ({"FORCE_COLOR": "1"}, True)],

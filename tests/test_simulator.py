@@ -17,7 +17,7 @@ from tracekit.replay.graph.arrays import Rates
 from tracekit.replay.simulator import Scale
 from tracekit.replay.whatif import Replay
 
-PROGRAMS = sample("programs of the replay in Python", range(8), range(3))
+PROGRAMS = sample("programs of the replay in Python", range(8), range(2))
 FACTORS = st.sampled_from([0.0, 0.25, 0.5, 1.0, 1 / 3, 7.0]) | st.floats(0, 100)
 
 
@@ -95,7 +95,7 @@ def test_a_replay_is_to_the_nanosecond_what_its_edges_say(replays, number, seed,
     assert run.work.tolist() == work_until(replay, scale, replay.simulator.points)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_loops_stay_within_their_arrays_whatever_the_numbers(seed, tmp_path):
     run = [str(sanitized.compiled("fuzz_replay", tmp_path)), str(seed), "100000"]

@@ -86,6 +86,7 @@ def test_frames_that_overlap_share_the_time_around_them():
     assert sum(_within([7, 7, 7], 10)) == 10
 
 
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("name", ["v100-compiled-ddp.json.gz", "h100-bert-small.json.gz"])
 @pytest.mark.parametrize("weight", ["host", "gpu"])
 def test_the_stacks_add_up_to_the_time_that_the_report_shows(name, weight, shared_database):

@@ -233,7 +233,7 @@ def test_the_tables_can_be_pasted_as_markdown(run):
     assert all(line.rstrip().endswith("|") for line in table)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=12)
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

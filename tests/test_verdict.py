@@ -5,36 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests import traces
+from tests.evidenced import MS, WINDOW, evidence, host_evidence, judge
 from tracekit.errors import TracekitError
-from tracekit.replay.gains import Causal, Gains
+from tracekit.evidence.model import Evidence, Idle, Launch, OneOffEvent, Period, Window
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.judge import judge as judge_by
-from tracekit.verdict.model import Facts, Finding, Gpu, HostThread, Idle, Launch, Window
-
-MS = 1_000_000
-SPAN = Window("gpu_active", "GPU-active span", 0, 100 * MS, 100 * MS)
-
-
-def facts(busy=50, late=50, ops=1000):
-    """A window of 100 ms in which the device works or waits for the host."""
-    assert busy + late == 100
-    idle = Idle(late * MS, 0, 0, 0, 0, {"python": late * MS}, late * MS)
-    gpu = Gpu(0, ops, ops, ops, busy * MS, busy * MS, 0, 0, late * MS)
-    return Facts(SPAN, gpu, idle, Launch(ops, 6000, 9000, 6000, 5000, 1, 10_000), None)
-
-
-def causal(
-    host=0.0, device=0.0, unknown=0.0, flip=2.0, work=None, undilated=None, shift=0, **removed
-):
-    """The gains of replays of that window."""
-    removed = {name.replace("_", "-"): gain for name, gain in removed.items()}
-    ranked = dict(sorted(removed.items(), key=lambda item: -item[1]))
-    gains = Gains(100 * MS, host, device, ranked, host, unknown, work or {})
-    return Causal(gains, flip, undilated, {"python": 1.0}, [], shift, 0)
-
-
-def judge(given, health=(), found=None, steps=()):
-    return judge_by(given, list(health), found, Thresholds(), steps)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +16,7 @@ def judge(given, health=(), found=None, steps=()):
     ["launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "copy"],
 )
 def test_a_run_that_gains_by_a_faster_host_is_blamed_on_what_the_host_does(cause):
-    verdict = judge(facts(10, 90), found=causal(host=0.45, latency=0.99, **{cause: 0.8}))
+    verdict = judge(evidence(busy=0.1, host_gain=0.45, removed={"latency": 0.99, cause: 0.8}))
     assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", cause)
     assert verdict.confidence == "high"
     assert verdict.margin == pytest.approx(-0.45)
@@ -54,44 +28,46 @@ def test_a_run_that_gains_by_a_faster_host_is_blamed_on_what_the_host_does(cause
     ["communication", "copy", "memory_bandwidth", "math", "math_or_memory", "latency", "sync"],
 )
 def test_a_run_that_gains_by_a_faster_device_is_bound_by_what_that_does(cause):
-    verdict = judge(facts(95, 5), found=causal(device=0.45, python=0.9, **{cause: 0.5}))
+    verdict = judge(
+        evidence(busy=0.95, device_gain=0.45, removed={"python": 0.9, cause.replace("_", "-"): 0.5})
+    )
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", cause.replace("_", "-"))
 
 
 def test_a_busy_device_does_not_make_a_run_compute_bound():
     # The host dispatches without a pause: faster kernels gain nothing.
-    verdict = judge(facts(86, 14), found=causal(host=0.2, device=0.0, dispatch=0.2))
+    verdict = judge(evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}))
     assert verdict.regime == "overhead-bound"
     assert any("By time alone" in why and "compute-bound" in why for why in verdict.why)
 
 
 def test_where_neither_half_gains_the_accounting_decides_and_the_host_has_no_slack():
-    tied = causal(host=0.01, device=0.02, work={"math": 60, "memory-bandwidth": 40})
-    verdict = judge(facts(99, 1), found=tied)
+    tied = {"host_gain": 0.01, "device_gain": 0.02, "work": {"math": 60, "memory-bandwidth": 40}}
+    verdict = judge(evidence(busy=0.99, **tied))
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math")
     assert any("no slack" in why for why in verdict.why)
     assert verdict.confidence != "high"
-    assert judge(facts(20, 80), found=tied).regime == "overhead-bound"
+    assert judge(evidence(busy=0.2, **tied)).regime == "overhead-bound"
 
 
 def test_waits_that_could_turn_the_verdict_leave_it_open():
-    assert judge(facts(), found=causal(host=0.1, device=0.05, unknown=0.5)).regime == "unknown"
+    assert judge(evidence(host_gain=0.1, device_gain=0.05, unknown=0.5)).regime == "unknown"
     # The waits could not turn it: even if the host caused them, the device's work outweighs them.
-    sure = judge(facts(70, 30), found=causal(host=0.02, device=0.35, unknown=0.25))
+    sure = judge(evidence(busy=0.7, host_gain=0.02, device_gain=0.35, unknown=0.25))
     assert sure.regime == "compute-bound"
     assert any("does not explain" in why for why in sure.why)
 
 
 def test_a_close_call_is_said_to_be_one():
-    verdict = judge(facts(), found=causal(host=0.24, device=0.20, python=0.3))
+    verdict = judge(evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}))
     assert verdict.confidence != "high"
     assert any("close call" in why for why in verdict.why)
 
 
 def test_how_far_the_verdict_is_from_flipping_is_said():
-    said = judge(facts(10, 90), found=causal(host=0.4, flip=2.3)).why
+    said = judge(evidence(busy=0.1, host_gain=0.4, flip=2.3)).why
     assert any("2.3 times faster" in why for why in said)
-    said = judge(facts(10, 90), found=causal(host=0.4, flip=None)).why
+    said = judge(evidence(busy=0.1, host_gain=0.4, flip=None)).why
     assert not any("faster" in why for why in said)
 
 
@@ -106,66 +82,58 @@ def test_how_far_the_verdict_is_from_flipping_is_said():
     ],
 )
 def test_a_doubtful_trace_lowers_the_confidence(code):
-    doubt = [Finding(code, "warning", "something", 1)]
-    sure, doubted = (judge(facts(10, 90), found, causal(host=0.45)) for found in ([], doubt))
+    sure, doubted = (
+        judge(evidence(busy=0.1, health=found, host_gain=0.45)) for found in ([], [code])
+    )
     assert (sure.confidence, doubted.confidence) == ("high", "medium")
     assert len(doubted.why) == len(sure.why) + 1
 
 
 def test_a_mended_clock_is_said_and_lowers_the_confidence():
-    verdict = judge(facts(10, 90), found=causal(host=0.45, shift=3_000))
+    verdict = judge(evidence(busy=0.1, host_gain=0.45, shift_ns=3_000))
     assert verdict.confidence == "medium"
     assert any("3 us were added to the device's times" in why for why in verdict.why)
 
 
 def test_dilation_by_the_profiler_matters_only_to_overhead():
-    slowed = [Finding("profiler_dilation", "warning", "2 times", 1)]
-    assert judge(facts(10, 90), slowed, causal(host=0.45)).confidence == "medium"
-    assert judge(facts(95, 5), slowed, causal(device=0.45)).confidence == "high"
+    slowed = ["profiler_dilation"]
+    assert judge(evidence(busy=0.1, health=slowed, host_gain=0.45)).confidence == "medium"
+    assert judge(evidence(busy=0.95, health=slowed, device_gain=0.45)).confidence == "high"
 
 
 def test_what_the_run_would_be_without_the_profiler_is_said_where_it_differs():
     for gains in ((0.1, 0.4), (0.01, 0.0)):
-        turned = judge(facts(10, 90), found=causal(host=0.45, undilated=gains))
+        turned = judge(evidence(busy=0.1, host_gain=0.45, undilated=gains))
         assert any("Without the profiler's cost" in why for why in turned.why)
-    same = judge(facts(10, 90), found=causal(host=0.45, undilated=(0.4, 0.1)))
+    same = judge(evidence(busy=0.1, host_gain=0.45, undilated=(0.4, 0.1)))
     assert not any("Without the profiler's cost" in why for why in same.why)
 
 
 def test_few_ops_are_an_anecdote():
-    assert judge(facts(90, 10, ops=3), found=causal(device=0.45)).confidence == "low"
+    assert judge(evidence(busy=0.9, ops=3, device_gain=0.45)).confidence == "low"
 
 
 def test_thresholds_can_be_set_and_nothing_else():
-    close = causal(host=0.24, device=0.20, python=0.3)
+    close = evidence(busy=0.1, host_gain=0.24, device_gain=0.20, removed={"python": 0.3})
     strict = Thresholds().updated(["close_margin=0.01", "plain_margin=0.02"])
-    assert judge_by(facts(10, 90), [], close, strict).confidence == "high"
+    assert judge(close, strict).confidence == "high"
     with pytest.raises(TracekitError, match="no threshold is named 'small'"):
         Thresholds().updated(["small=1"])
     with pytest.raises(TracekitError, match="wait_ns is an integer"):
         Thresholds().updated(["wait_ns=much"])
 
 
-def host(compute, dispatch=0, python=0, untraced=0, launches=0):
-    return Facts(
-        SPAN, None, None, None,
-        HostThread(
-            50, launches, compute * MS, dispatch * MS, 0, python * MS, 0, 0, 0, untraced * MS
-        ),
-    )  # fmt: skip
-
-
 def test_a_cpu_only_trace_is_judged_on_its_operators():
-    assert judge(host(90, untraced=10)).regime == "compute-bound"
-    overhead = judge(host(20, dispatch=50, python=30))
+    assert judge(host_evidence(90, untraced=10)).regime == "compute-bound"
+    overhead = judge(host_evidence(20, dispatch=50, python=30))
     assert (overhead.regime, overhead.bottleneck) == ("overhead-bound", "dispatch")
 
 
 def test_a_trace_that_cannot_tell_gets_no_verdict():
-    assert judge(host(0, untraced=100)).regime == "unknown"
+    assert judge(host_evidence(0, untraced=100)).regime == "unknown"
     # The host launched work on a device, but the device was not recorded.
-    assert judge(host(90, untraced=10, launches=5)).regime == "unknown"
-    assert judge(Facts(SPAN, None, None, None, None)).regime == "unknown"
+    assert judge(host_evidence(90, untraced=10, launches=5)).regime == "unknown"
+    assert judge(Evidence(window=WINDOW)).regime == "unknown"
 
 
 def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
@@ -187,7 +155,7 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(tmp_path):
     assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize("lead_us", [3, 3.5, 4, 4.5, 5])
 def test_a_host_that_launches_back_to_back_into_an_idle_gpu_is_the_limit(lead_us, tmp_path):
     # Each call takes 4 of 6 us, each kernel 2 us. Half a microsecond decides whether the call began
@@ -228,14 +196,14 @@ def test_a_launch_delay_is_near_the_floor_or_a_queue_only_where_it_is(
     delay_us, call_us, depth, said
 ):
     launch = Launch(1000, 0, 0, 1000 * delay_us, 1000 * call_us, depth, None)
-    why = judge(replace(facts(10, 90), launch=launch), found=causal(host=0.45)).why
+    why = judge(evidence(busy=0.1, host_gain=0.45, launch=launch)).why
     assert any(said in each for each in why)
 
 
 def test_the_floor_that_a_launch_delay_is_held_against_is_the_one_that_judges():
     slow = Thresholds().updated(["launch_floor_ns=20000"])
-    given = replace(facts(10, 90), launch=Launch(1000, 0, 0, 15_000, 9_000, 1, None))
-    why = judge_by(given, [], causal(host=0.45), slow).why
+    launch = Launch(1000, 0, 0, 15_000, 9_000, 1, None)
+    why = judge(evidence(busy=0.1, host_gain=0.45, launch=launch), slow).why
     assert any("(floor: up to 20 us)" in each for each in why)
 
 
@@ -255,28 +223,29 @@ def test_a_graph_of_many_kernels_is_one_launch_in_the_median_delay(tmp_path):
 
 
 def test_a_busy_side_whose_halving_gains_nothing_does_not_bound_the_run():
-    found = causal(host=0.03, device=0.0, python=0.02, work={"math": 90, "python": 50})
-    verdict = judge(facts(95, 5), found=found)
+    work = {"math": 90, "python": 50}
+    verdict = judge(evidence(busy=0.95, host_gain=0.03, work=work, removed={"python": 0.02}))
     assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", "python")
     assert verdict.confidence == "low"
     assert "Half the host's work" in verdict.why[0]
 
 
 def test_a_gain_below_nothing_is_none():
-    why = judge(facts(10, 90), found=causal(host=0.4, device=-0.03, python=0.4)).why
+    why = judge(evidence(busy=0.1, host_gain=0.4, device_gain=-0.03, removed={"python": 0.4})).why
     assert any("half the device's, no shorter" in each for each in why)
 
 
+@pytest.mark.sampled(3, of=6)
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("passes", [1, 3])
 def test_a_single_pass_is_never_judged_with_high_confidence(passes, steps, tmp_path):
     kernels = ["embed", *["layer"] * 10, "head", "loss"] * passes
     events = [traces.launch(place, 0.5, place + 1) for place, _ in enumerate(kernels)]
     events += [
-        traces.gpu_op(200 + 100 * place, 99, place + 1, name=name)
+        traces.gpu_op(5 + 100 * place, 99, place + 1, name=name)
         for place, name in enumerate(kernels)
     ]
-    events += [traces.step(number, 2000.0 * number, 1900) for number in range(steps)]
+    events += [traces.step(number, 100.0 * number, 90) for number in range(steps)]
     with traces.load(tmp_path, events) as database:
         verdict = database.verdict().verdict
     assert verdict.regime == "compute-bound"
@@ -299,12 +268,16 @@ def test_nor_is_a_single_pass_without_a_device(passes, tmp_path):
 
 
 def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
-    health = [
-        Finding(code, "warning", "", 1)
-        for code in ("truncated", "unlinked_gpu_ops", "starts_before_launch", "rejected_events")
-    ]
-    found = causal(host=0.24, device=0.2, unknown=0.06, shift=1000, python=0.3)
-    why = judge(facts(5, 95), health, found).why
+    found = evidence(
+        busy=0.05,
+        host_gain=0.24,
+        device_gain=0.2,
+        unknown=0.06,
+        shift_ns=1000,
+        removed={"python": 0.3},
+        health=["truncated", "unlinked_gpu_ops", "starts_before_launch", "rejected_events"],
+    )
+    why = judge(found).why
     assert len(why) == 6
     assert any("Removing python" in each for each in why)
     assert any("close call" in each for each in why)
@@ -312,8 +285,11 @@ def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
 
 def test_a_cause_that_gains_next_to_nothing_is_no_bottleneck():
     # Copies are on the critical path by chance; the device spends its time on math.
-    found = causal(host=0.01, device=0.02, copy=0.001, work={"math": 90 * MS, "copy": 1 * MS})
-    verdict = judge(facts(95, 5), found=found)
+    work = {"math": 90 * MS, "copy": 1 * MS}
+    found = evidence(
+        busy=0.95, host_gain=0.01, device_gain=0.02, work=work, removed={"copy": 0.001}
+    )
+    verdict = judge(found)
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math")
 
 
@@ -331,11 +307,86 @@ def test_a_cause_that_gains_next_to_nothing_is_no_bottleneck():
     ],
 )
 def test_the_margin_has_the_sign_of_the_regime(busy, host, device, regime, margin):
-    verdict = judge(facts(busy, 100 - busy), found=causal(host=host, device=device))
+    verdict = judge(evidence(busy=busy / 100, host_gain=host, device_gain=device))
     assert (verdict.regime, verdict.margin) == (regime, pytest.approx(margin))
 
 
 def test_a_faster_host_gains_no_more_than_the_idle_time():
-    verdict = judge(facts(97, 3), found=causal(host=0.3, device=0.1, math=0.2, python=0.4))
+    verdict = judge(
+        evidence(busy=0.97, host_gain=0.3, device_gain=0.1, removed={"math": 0.2, "python": 0.4})
+    )
     assert verdict.regime == "compute-bound"
     assert any("idle for only 3.0 %" in why for why in verdict.why)
+
+
+# -- the first sentence ----------------------------------------------------------------------------
+
+
+def period(kind, regime, span_ns=50 * MS):
+    """Another window of the trace, judged."""
+    window = Window(kind, kind, 0, span_ns, span_ns)
+    return Period(window, None, None, None, None, regime, "math")
+
+
+def test_the_first_sentence_says_what_holds_the_run_up():
+    found = evidence(busy=0.1, host_gain=0.45, removed={"input": 0.8})
+    assert judge(found).headline == (
+        "The host holds this run up: it loads and prepares input while the GPU waits."
+    )
+    found = evidence(busy=0.95, device_gain=0.45, removed={"copy": 0.8})
+    assert judge(found).headline == "Copies hold this run up."
+
+
+def test_two_sides_that_take_turns_are_said_to_and_what_overlap_would_save():
+    found = evidence(busy=0.47, host_gain=0.26, device_gain=0.23, removed={"input": 0.5})
+    verdict = judge(found)
+    assert (verdict.regime, verdict.confidence) == ("overhead-bound", "low")
+    assert "take turns (53.0 % and 47.0 % of the time): input is prepared" in verdict.headline
+    assert "save at most 47.0 %" in verdict.headline
+    # What the first piece of advice is against tells why.
+    advised = judge(replace(found, advised="sync"))
+    assert "the host waits for the GPU" in advised.headline
+
+
+@pytest.mark.parametrize(
+    ("host", "device"), [(0.45, 0.04), (0.3, 0.15), (0.04, 0.03)], ids=["one", "far", "neither"]
+)
+def test_sides_far_apart_take_no_turns(host, device):
+    verdict = judge(evidence(busy=0.4, host_gain=host, device_gain=device, removed={"python": 0.5}))
+    assert "turns" not in verdict.headline
+
+
+def test_windows_that_disagree_are_said_first_and_nothing_is_sure():
+    step = replace(WINDOW, kind="step", name="ProfilerStep#3")
+    found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8}, window=step)
+    assert judge(replace(found, windows=[period("gpu_active", "overhead-bound")])).confidence == (
+        "high"
+    )
+    verdict = judge(replace(found, windows=[period("gpu_active", "compute-bound")]))
+    assert verdict.confidence == "low"
+    assert "The GPU-active span alone would be compute-bound, by math" in verdict.headline
+
+
+def test_python_that_nobody_recorded_is_a_guess():
+    idle = Idle(90 * MS, 0, 0, 0, 0, {"python": 20 * MS, "untraced": 70 * MS}, 90 * MS)
+    found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8})
+    sure, guessed = judge(found), judge(replace(found, idle=idle))
+    assert (sure.confidence, guessed.confidence) == ("high", "medium")
+    assert any("70 ms of it nothing was recorded" in each for each in guessed.doubts)
+
+
+def test_a_flip_beyond_its_meaning_is_not_told():
+    near, far = (judge(evidence(busy=0.1, host_gain=0.4, flip=flip)).why for flip in (2.3, 47.0))
+    assert any("2.3 times faster" in each for each in near)
+    assert not any("times faster" in each for each in far)
+
+
+def test_a_window_that_mostly_happened_once_says_so_before_the_rest_is_judged():
+    load = OneOffEvent(0, 90 * MS, 80 * MS, "stretch", "host", "launch", "cudaLaunchKernel", None)
+    found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8}, one_offs=[load])
+    gains = replace(found.causal.gains, window_ns=20 * MS, one_offs_ns=80 * MS)
+    said = judge(replace(found, causal=replace(found.causal, gains=gains))).headline
+    assert said.startswith(
+        "80.0 % of the GPU-active span happened once, led by cudaLaunchKernel of 80 ms. "
+        "In the other 20 ms, the host holds this run up"
+    )

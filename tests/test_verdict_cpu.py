@@ -24,7 +24,7 @@ def products(count=20, dur_us=900.0, **more):
 # -- a GPU that was not recorded -------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize(
     ("sign", "metadata"),
     [
@@ -56,7 +56,7 @@ def test_a_file_that_is_cut_off_is_to_be_made_whole_before_anything_else(tmp_pat
     assert "its end is missing" in advice[0]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -82,7 +82,7 @@ def test_the_shared_trace_without_gpu_events_is_of_a_gpu_job(shared_verdict):
 # -- other ranks -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize(
     "wait",
     [

@@ -11,7 +11,7 @@ def scalar(database, query: str):
     return database.fetch(query)[1][0][0]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, of=19)
 @pytest.mark.parametrize(
     ("category", "view"),
     [
@@ -32,7 +32,7 @@ def test_views_accept_every_spelling_of_a_category(category, view, tmp_path):
         assert scalar(database, f"SELECT count(*) FROM {view} WHERE name = 'thing'") == 1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=16)
 @pytest.mark.parametrize(
     "name",
     [
@@ -53,7 +53,7 @@ def test_other_calls_are_not_launches(name, tmp_path):
         assert scalar(database, "SELECT count(*) FROM launches") == 0
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, of=13)
 @pytest.mark.parametrize(
     ("name", "kernel_class"),
     [

@@ -19,8 +19,8 @@ from tests import traces
 from tests.sampling import sample
 from tracekit import files
 
-KILLS = sample("writers that are killed", 200, 8)
-PAIRS = sample("pairs of writers", 50, 3)
+KILLS = sample("writers that are killed", 200, 4)
+PAIRS = sample("pairs of writers", 50, 1)
 TRACEKIT = [sys.executable, "-m", "tracekit"]
 
 
@@ -79,6 +79,7 @@ def test_an_unfinished_new_load_is_not_resumed_as_an_append(tmp_path, load):
     assert complete_traces(tmp_path / "run.duckdb") == ["b.json"]
 
 
+@pytest.mark.thorough
 def test_an_append_resumes_only_if_the_database_has_not_changed(tmp_path, load):
     trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
     assert load("a.json").returncode == 0
@@ -189,7 +190,7 @@ KILLED = [[], ["--append", "--resume"], ["--append"], ["--resume"]]
 KILLED = sample("options of loads that are killed", KILLED, KILLED[:2])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("options", KILLED)
 def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path, load):
     chance = random.Random(len(options) * 7 + ("--resume" in options))
@@ -232,6 +233,7 @@ def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path, lo
     assert hidden == []
 
 
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("options", [[], ["--append"], ["--append", "--resume"]])
 def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path, load):
     """As on a full disk, a write fails: a file may not grow beyond a limit."""

@@ -147,19 +147,20 @@ class Database(Reader):
             TracekitError: when there is no such trace or window, or a stored verdict cannot be
                 read.
         """
-        from tracekit.verdict.analyze import gather
+        from tracekit.examine import examine, examine_all
 
         chosen = self.trace_ids() if trace is None else [self.only(trace)]
         texts: dict[int, object] = {}
         if window is None and thresholds in (None, Thresholds()):
             texts = dict(self.fetch("SELECT trace_id, analysis FROM verdict WHERE is_main")[1])
         if not texts:
-            return gather(self, trace, window, thresholds)
+            return examine_all(self, chosen, window, thresholds)
         from tracekit.verdict.rows import read
 
         try:
             return [
-                read(texts[each]) if each in texts else gather(self, each)[0] for each in chosen
+                read(texts[each]) if each in texts else examine(self, each).analysis
+                for each in chosen
             ]
         except ValueError as error:
             raise TracekitError(f"{self.name}: a stored verdict cannot be read: {error}") from error
@@ -189,13 +190,11 @@ class Database(Reader):
         Raises:
             TracekitError: when the traces are not the ranks of one run.
         """
-        from tracekit.verdict.analyze import gather
-        from tracekit.verdict.run_verdict import NoRun, asking_ahead, judge_run
+        from tracekit.examine import examine_all
+        from tracekit.verdict.run_verdict import NoRun, judge_run
 
         with self.judging(thresholds or Thresholds()), self.sharing():
-            with asking_ahead(self):
-                analyses = gather(self, thresholds=thresholds)
-            found = judge_run(self, analyses, thresholds)
+            found = judge_run(self, examine_all(self, thresholds=thresholds), thresholds)
         if isinstance(found, NoRun):
             raise TracekitError(f"{self.name}: not the ranks of one run: {found.reason}")
         return found
@@ -226,13 +225,13 @@ class Database(Reader):
             TracekitError: when there are several traces and `trace` does not choose one, when there
                 is no such trace or window, or when the trace cannot be replayed.
         """
-        from tracekit.verdict.analyze import examined
+        from tracekit.examine import examine
 
-        analysis, fixes, _ = examined(self, self.only(trace), window, thresholds, combine=True)
-        if fixes is None:
-            reason = "; ".join(analysis.verdict.why) or "it has no events that last"
-            raise TracekitError(f"{analysis.trace.path}: nothing can be advised: {reason}")
-        return fixes
+        found = examine(self, self.only(trace), window, thresholds, combine=True)
+        if found.fixes is None:
+            reason = "; ".join(found.analysis.verdict.why) or "it has no events that last"
+            raise TracekitError(f"{found.analysis.trace.path}: no advice: {reason}")
+        return found.fixes
 
     @property
     def plot(self) -> Any:

@@ -17,6 +17,7 @@ from tracekit.errors import TracekitError
 _OURS = "ours"
 _SKIP = "SKIP measures 4 to 8 us on today's machines, https://arxiv.org/abs/2504.11750"
 _HTA = "HTA's default, https://github.com/facebookresearch/HolisticTraceAnalysis"
+_COST = "PyTorch 2.13 on a virtual AMD EPYC: python -m tests.bench.recorder_cost"
 _TUKEY = "Tukey, Exploratory Data Analysis, 1977: 3 ranges are 'far out'"
 
 
@@ -63,6 +64,15 @@ class Thresholds:
         0.05, "communication or copies that no kernel covers are reported from this share on"
     )
     close_margin: float = _limit(0.10, "a margin under this is a close call")
+    turn_gain: float = _limit(
+        0.10, "host and device take turns if halving either gains this, and the margin is close"
+    )
+    told_flip: float = _limit(
+        10.0, "how much faster a side would have to be is told up to this many times"
+    )
+    unrecorded_share: float = _limit(
+        0.5, "a bottleneck is doubtful if nothing was recorded for this share of its time"
+    )
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
@@ -323,6 +333,50 @@ class Thresholds:
 
     # -- what a database stores --------------------------------------------------------------------
 
+    unseen_share: float = _stored(
+        0.5, "from this share on, launches without kernels leave open what the run did"
+    )
+    lost_share: float = _stored(
+        0.05, "from this share of the launches on, those without kernels are a loss of the recorder"
+    )
+    waiting_share: float = _stored(
+        0.5, "a host that waits for the device this long tells that the device is likely the limit"
+    )
+    arrival_ns: int = _stored(
+        10_000_000,
+        "a first collective this long waits for ranks that begin to record later",
+        "seconds between ranks: https://github.com/AMD-AGI/Hyperloom/pull/1292",
+    )
+    arrival_ratio: float = _stored(
+        20.0, "if it also takes this many times as long as the other collectives usually do"
+    )
+    fewest_lost: int = _stored(
+        3, "fewer launches or collectives than this do not tell what the recorder left out"
+    )
+    few_launches: int = _stored(
+        20, "with fewer launches and fewer operators than this, a trace shows no work of a model"
+    )
+    recorder_gap_ns: int = _stored(
+        20_000,
+        "equal gaps between the ops of a graph's replay that are shorter may be the recorder's",
+        "26 % of a decoding step on MI300X: https://github.com/AMD-AGI/TraceLens/issues/728",
+    )
+    even_share: float = _stored(
+        0.8, "gaps are equal if this share of their time is in gaps up to twice the median"
+    )
+    gap_share: float = _stored(0.05, "such gaps are reported from this share of the span on")
+    cost_share: float = _stored(
+        0.05, "what recording costs the host is reported from this share of its time on"
+    )
+    recorded_operator_ns: int = _stored(400, "what recording an operator costs the host", _COST)
+    recorded_shapes_ns: int = _stored(450, "what its inputs' shapes cost beside that", _COST)
+    recorded_memory_ns: int = _stored(100, "what allocations cost for each operator", _COST)
+    recorded_frame_ns: int = _stored(350, "what recording a Python frame costs the host", _COST)
+    outlived_ns: int = _stored(
+        1_000,
+        "a Python frame that ends this much later than its caller has no end of its own",
+        "Kineto wrote whole microseconds until 2023",
+    )
     late_time_ns: int = _stored(
         4_000_000_000_000_000_000, "a timestamp above this, or below its negative, is invalid"
     )

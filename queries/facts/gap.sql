@@ -1,13 +1,10 @@
 -- fact: An idle interval with the op that ended it and its launch.
--- needs: device_interval, gpu_op_launch
+-- needs: device_interval, gpu_op_launch, crowded_trace
 -- The join is by order and then checks the match:
 -- a sort can spill to disk when memory is short, a hash table of all launches cannot.
--- A trace with more than thresholds().stepped_devices has too many simultaneous gaps to store the host's time
--- for each. There, late gaps have no class in this table and one row without a cause in the timeline
--- (see gpu_timeline_by_cause).
+-- Late gaps of a crowded trace have no class in this table and one row without a cause in the timeline (see
+-- gpu_timeline_by_cause).
 CREATE TABLE scratch.gap AS
-WITH crowded AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id
-    HAVING count(DISTINCT device_id) > thresholds().stepped_devices)
 SELECT
     i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id,
     CASE WHEN is_match THEN launch_id END AS launch_id,
@@ -18,7 +15,7 @@ SELECT
     CASE WHEN next_id IS NULL THEN 'after_last_op'
          WHEN NOT is_match THEN 'unlinked'
          WHEN NOT is_late THEN 'device'
-         WHEN trace_id NOT IN (FROM crowded) THEN 'host_late' END::idle_class AS idle_class
+         WHEN trace_id NOT IN (FROM scratch.crowded_trace) THEN 'host_late' END::idle_class AS idle_class
 FROM (
     SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call,
            coalesce(l.event_id = next_id, FALSE) AS is_match

@@ -1,5 +1,14 @@
 -- fact: An operator with its work.
--- of: operator_call, operator_name
+-- needs: matrix_work, convolution_work, attention_work, tensor_work, triton_work
+-- of: operator_call, operator_input
+-- FLOPs (a multiply-add is two) and bytes that must be read and written at least once, from the shapes and
+-- types of the inputs.
+-- Matrix products and convolutions count as torch.utils.flop_counter does
+-- (https://github.com/pytorch/pytorch/blob/main/torch/utils/flop_counter.py). Attention is its two products,
+-- halved where it is causal; its backward pass 2.5 times that (FlashAttention-2,
+-- https://arxiv.org/abs/2307.08691, section 4.1).
+-- Elementwise work and reductions count one operation an element, softmax 5, normalization 8, twice that
+-- backward: a convention without effect on what limits them, which is bytes.
 CREATE TABLE operator_work (
     trace_id      INTEGER, -- the trace
     event_id      BIGINT,  -- the operator's event
@@ -12,13 +21,22 @@ CREATE TABLE operator_work (
     read_bytes    BIGINT,  -- at least
     written_bytes BIGINT   -- at least
 );
-WITH shape AS (
-    SELECT * FROM (SELECT DISTINCT name, kind, dims, types, concrete FROM scratch.operator_call)
-    JOIN scratch.operator_name USING (name, kind)
-),
-work AS (
-    SELECT *, peak_name(type) AS peak FROM shape_work('shape')
-    WHERE read_bytes IS NOT NULL AND written_bytes IS NOT NULL
+-- Empty tensors give no work.
+WITH work AS (
+    SELECT *, peak_name(type) AS peak, TRY_CAST(read AS BIGINT) AS read_bytes,
+           TRY_CAST(written AS BIGINT) AS written_bytes
+    FROM (
+        FROM scratch.matrix_work
+        UNION ALL
+        FROM scratch.convolution_work
+        UNION ALL
+        FROM scratch.attention_work
+        UNION ALL
+        FROM scratch.tensor_work
+        UNION ALL
+        FROM scratch.triton_work
+    )
+    WHERE isfinite(flops) AND read_bytes IS NOT NULL AND written_bytes IS NOT NULL
 )
 SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, c.dims, c.types,
        is_matrix, peak, flops, read_bytes, written_bytes

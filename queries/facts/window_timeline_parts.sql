@@ -1,5 +1,5 @@
 -- fact: A window's time in one activity, idle class and cause.
--- needs: gpu_timeline, thread_segment, host_thread, gpu_op_launch
+-- needs: gpu_timeline, whole_wait_part
 -- of: windows
 CREATE TABLE window_timeline_parts (
     trace_id INTEGER, -- the trace
@@ -7,4 +7,5 @@ CREATE TABLE window_timeline_parts (
     activity device_activity, idle_class idle_class, cause idle_cause, ns BIGINT,
     gaps     BIGINT   -- late gaps that contain it
 );
-FROM parts_of('windows')
+WITH whole_wait_part AS (FROM scratch.whole_wait_part)
+FROM parts_of('windows', 'whole_wait_part')

@@ -1,9 +1,10 @@
 -- fact: A time window over which shares are computed, of one device.
--- needs: steps, trace_span
+-- needs: steps, trace_span, gpu_op_launch
 -- of: gpu_ops
 --   gpu_active  start of the first GPU op to end of the last one
---   step        a profiler step, as the host ran it; only for the first thresholds().stepped_devices
---               of ranked_devices
+--   step        a profiler step: begins when the host has begun it and all devices have finished what was
+--               launched before, and ends when the host has left it and they have finished what was launched
+--               so far; only for the first thresholds().stepped_devices of ranked_devices
 --   trace       the start of the first host slice or GPU op to the end of the last one
 CREATE TABLE windows (
     trace_id INTEGER, -- the trace
@@ -13,11 +14,26 @@ CREATE TABLE windows (
 );
 WITH active AS (
     SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM gpu_ops GROUP BY ALL
+),
+finished AS (
+    SELECT trace_id, launch_start_ns AS at_ns,
+           max(end_ns) OVER (PARTITION BY trace_id ORDER BY launch_start_ns) AS end_ns
+    FROM gpu_op_launch JOIN gpu_ops USING (trace_id, event_id)
+    WHERE trace_id IN (SELECT trace_id FROM steps)
+),
+begun AS (
+    SELECT s.*, greatest(s.start_ns, coalesce(f.end_ns, s.start_ns)) AS begin_ns
+    FROM steps AS s ASOF LEFT JOIN finished AS f ON s.trace_id = f.trace_id AND s.start_ns > f.at_ns
+),
+step AS (
+    SELECT s.trace_id, s.name, s.begin_ns AS start_ns,
+           greatest(s.end_ns, coalesce(f.end_ns, s.end_ns)) AS end_ns
+    FROM begun AS s ASOF LEFT JOIN finished AS f ON s.trace_id = f.trace_id AND s.end_ns > f.at_ns
 )
 SELECT trace_id, device_id, 'gpu_active' AS kind, 'GPU-active span' AS name, start_ns, end_ns FROM active
 UNION ALL
-SELECT trace_id, device_id, 'step', steps.name, steps.start_ns, steps.end_ns
-FROM steps JOIN ranked_devices USING (trace_id) WHERE place <= thresholds().stepped_devices
+SELECT trace_id, device_id, 'step', name, start_ns, end_ns
+FROM step JOIN ranked_devices USING (trace_id) WHERE place <= thresholds().stepped_devices
 UNION ALL
 SELECT trace_id, device_id, 'trace', 'whole trace', s.start_ns, s.end_ns
 FROM trace_span AS s JOIN active USING (trace_id)

@@ -23,7 +23,7 @@ WITH linked AS (
     SELECT l.*, o.dur_ns, launch_end_ns - launch_start_ns AS call_ns,
            l.kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
                AS is_fusable,
-           o.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'inductor')) AS is_compiled
+           o.name IN (SELECT name FROM slice_label WHERE has(traits, 'inductor')) AS is_compiled
     FROM gpu_op_launch AS l JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
@@ -52,8 +52,10 @@ delay AS (
     FROM linked GROUP BY ALL
 ),
 dispatch AS (
-    SELECT trace_id, sum(end_ns - start_ns) FILTER (activity = 'dispatch') AS dispatch_ns
-    FROM host_segment WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM linked) GROUP BY ALL
+    SELECT trace_id, sum(s.end_ns - s.start_ns) AS dispatch_ns
+    FROM (FROM host_thread SEMI JOIN linked USING (trace_id, pid, tid))
+    JOIN thread_segment AS s USING (thread)
+    WHERE activity_code = enum_code('dispatch'::host_activity) GROUP BY trace_id
 )
 SELECT d.trace_id, d.device_id, launches, d.n AS gpu_ops, percentile(delays, 50) AS delay_p50_ns,
        percentile(delays, 90) AS delay_p90_ns, percentile(first_delays, 50) AS first_delay_p50_ns,

@@ -7,7 +7,7 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 -- facts/gpu_timeline.sql defines gaps and whether the host was late for them, facts/thread_segment.sql
 -- what the launching thread did at each instant, the tables in queries/names the activity of a slice by
--- its name, and views/parts.sql the share of each window.
+-- its name, and views/windows.sql the share of each window.
 -- `launch` is the call that launched the op which ended the gap, `launch_latency` the time from its return
 -- to the op's start. `untraced`: the thread's innermost open slice was a range that the user annotated, or no
 -- slice was open: Python or native code that the profiler did not record (with_stack=True records Python).

@@ -10,13 +10,9 @@
 --     tokens (the step's name), grid (it fills too little of the device); NULL: nothing does
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
 WITH bound AS (
-    SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
-           math_roof_ns(flops, p.flop_per_s, peak, is_matrix)::BIGINT AS math_ns,
-           memory_roof_ns(read_bytes + written_bytes, p.memory_bytes_per_s)::BIGINT AS memory_ns,
-           roof_bound(math_ns, memory_ns, busy_ns,
+    SELECT trace_id, event_id, roof_bound(math_ns, memory_ns, busy_ns,
                coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS roof
-    FROM all_work() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
-    WHERE w.trace_id = coalesce(getvariable('trace'), w.trace_id)
+    FROM gpu_op_roof WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name, roof,
@@ -32,17 +28,23 @@ op AS MATERIALIZED (
     WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
 ),
 -- With the roof of other launches of the kernel on the same grid, where they agree.
+unknown AS (SELECT DISTINCT trace_id, device_id, name FROM op WHERE known_by IS NULL),
 gridded AS (
-    SELECT op.*, e.args->>'grid' AS grid, TRY_CAST(e.args->>'blocks per SM' AS DOUBLE) AS blocks_per_sm,
-           min(op.dur_ns) FILTER (roof IS NOT NULL) OVER alike AS least_ns,
-           max(op.dur_ns) FILTER (roof IS NOT NULL) OVER alike AS most_ns,
-           CASE WHEN min(roof) OVER alike = max(roof) OVER alike AND grid IS NOT NULL
-                   AND op.dur_ns * thresholds().sibling_ratio >= least_ns
-                   AND op.dur_ns <= most_ns * thresholds().sibling_ratio
-               THEN min(roof) OVER alike END AS sibling_roof
-    FROM op SEMI JOIN (FROM op WHERE known_by IS NULL) AS unknown USING (trace_id, device_id, name)
-    JOIN event_row AS e ON op.trace_id = e.trace_id AND op.event_id = e.event_id
-    WINDOW alike AS (PARTITION BY op.trace_id, op.device_id, name, grid)
+    SELECT *, CASE WHEN one_roof = other_roof AND grid IS NOT NULL
+               AND dur_ns * thresholds().sibling_ratio >= least_ns
+               AND dur_ns <= most_ns * thresholds().sibling_ratio THEN one_roof END AS sibling_roof
+    FROM (
+        SELECT *, min(roof) OVER alike AS one_roof, max(roof) OVER alike AS other_roof,
+               min(CASE WHEN roof IS NOT NULL THEN dur_ns END) OVER alike AS least_ns,
+               max(CASE WHEN roof IS NOT NULL THEN dur_ns END) OVER alike AS most_ns
+        FROM (
+            SELECT op.*, args->>'grid' AS grid, TRY_CAST(args->>'blocks per SM' AS DOUBLE) AS blocks_per_sm
+            FROM (FROM op SEMI JOIN unknown USING (trace_id, device_id, name)) AS op
+            JOIN event_row USING (trace_id, event_id)
+        )
+        WINDOW alike AS (PARTITION BY trace_id, device_id, name, grid)
+    )
+    WHERE known_by IS NULL
 ),
 server_step AS (
     SELECT trace_id, pid, tid, start_ns, end_ns, prompt_tokens(name) AS prompt,
@@ -65,7 +67,6 @@ found AS (
     LEFT JOIN device_peaks AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
     ASOF LEFT JOIN server_step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
-    WHERE known_by IS NULL
 )
 SELECT op.trace_id, op.event_id,
        CASE coalesce(known_by, found_by) WHEN 'kind' THEN op.activity::VARCHAR

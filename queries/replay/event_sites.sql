@@ -5,9 +5,9 @@
 -- columns python_line
 -- doubts: no_stacks, no_modules, unlinked_gpu_ops
 WITH given AS (
-    SELECT trace_id, event_id, name, event_kind(category, name) AS kind
-    FROM event
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT e.trace_id, event_id, l.name, kind
+    FROM event_row AS e JOIN label AS l USING (label_id) LEFT JOIN slice_label USING (label_id)
+    WHERE e.trace_id = coalesce(getvariable('trace'), e.trace_id)
       AND event_id IN (SELECT TRY_CAST(unnest(string_split(coalesce(getvariable('events'), ''),
           ',')) AS BIGINT))
 ),

@@ -21,13 +21,13 @@ WITH clipped AS MATERIALIZED (
         AND device_id = coalesce(getvariable('device'), device_id)
 ),
 the_interval AS MATERIALIZED (FROM clipped WHERE start_ns < end_ns),
-part AS MATERIALIZED (FROM parts_of('the_interval')),
+whole AS (FROM whole_waits_of('the_interval')),
+part AS MATERIALIZED (FROM parts_of('the_interval', 'whole')),
 late AS (
-    SELECT trace_id, device_id, map_from_entries(list((cause::VARCHAR, ns) ORDER BY ns DESC)) AS causes
+    SELECT trace_id, device_id, map_from_entries(list((cause::VARCHAR, ns) ORDER BY ns DESC, cause)) AS causes
     FROM part WHERE idle_class = 'host_late' GROUP BY trace_id, device_id
 ),
-partitioned AS (FROM partition_of('part')),
-counted AS (FROM with_ops('partitioned'))
+partitioned AS (FROM partition_of('part'))
 SELECT c.* EXCLUDE (kind, name), coalesce(causes, MAP {}) AS causes
-FROM counted AS c LEFT JOIN late USING (trace_id, device_id)
+FROM partitioned AS c LEFT JOIN late USING (trace_id, device_id)
 ORDER BY trace_id, device_id

@@ -4,8 +4,8 @@
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation, but for the
 --     profiler's steps, with all inside), capture (of a graph, to its instantiation), compilation, allocation
 --     (all of it, if it ends in the first half of the launches), op (a communicating kernel), copies
---     (between host and device, many in a row on a thread) or unended (a stretch in Python until recording
---     stopped: when its frames returned, the trace does not tell)
+--     (between host and device, many in a row on a thread) or unended (a stretch in a slice until recording
+--     stopped: when it ended, the trace does not tell)
 -- column event_id (id): the slice or kernel; NULL: none was recorded
 -- column pid (id): the process; of a kernel, NULL
 -- column tid (id): the thread; of a kernel, NULL
@@ -21,8 +21,8 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run (by
 -- launches), or twice at the same place of the program after the run's first quarter. A trace of one or two
--- steps has no stretches and no kernels here: it does not tell what each step repeats. A trace of few
--- launches has captures alone. Copies in a row are weights or a checkpoint; with steps, the step tells.
+-- steps does not tell what each step repeats: it has no stretches here, and no kernels but the first collective
+-- of ranks that begin to record at different times. A trace of few launches has captures alone. Copies in a row are weights or a checkpoint; with steps, the step tells.
 WITH span AS (
     SELECT trace_id, end_ns - start_ns AS ns FROM windows JOIN main_device USING (trace_id, device_id)
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
@@ -45,7 +45,7 @@ thread AS (
 ),
 segment AS NOT MATERIALIZED (
     SELECT s.*, trace_id, pid, tid, ns, host_activity_of(activity_code) AS activity,
-           s.start_ns > t.start_ns AND (s.end_ns < t.end_ns OR activity = 'python') AS is_within
+           s.start_ns > t.start_ns AND (s.end_ns < t.end_ns OR s.event_id IS NOT NULL) AS is_within
     FROM thread_segment AS s JOIN thread AS t USING (thread)
 ),
 -- Stretches.
@@ -70,7 +70,7 @@ named AS (
 ),
 stretch AS (
     SELECT trace_id, 'stretch' AS kind, event_id, pid, tid, start_ns, end_ns, activity, usual_ns,
-           own.name AS name, folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, ''))
+           own.name AS name, own.kind AS slice_kind, folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, ''))
                AS place,
            CASE WHEN own.name IS NULL OR own.kind = 'annotation' THEN place
                ELSE folded_name(own.name) END AS alike,
@@ -172,13 +172,17 @@ copies AS (
 -- Communicating kernels.
 op AS (
     SELECT trace_id, 'op' AS kind, event_id, start_ns, end_ns, 'communication' AS activity,
-           median(dur_ns) OVER like_it AS usual_ns, name, name AS alike, event_id::VARCHAR AS place
-    FROM gpu_ops JOIN span USING (trace_id) LEFT JOIN stepped USING (trace_id)
+           coalesce(dur_ns - skew_ns, median(dur_ns) OVER like_it) AS usual_ns, name, name AS alike,
+           event_id::VARCHAR AS place
+    FROM gpu_ops JOIN span USING (trace_id) LEFT JOIN stepped USING (trace_id) LEFT JOIN (
+        SELECT trace_id, event_id, time_ns AS skew_ns FROM recorder_finding WHERE code = 'arrival_skew'
+    ) USING (trace_id, event_id)
     WHERE activity = 'communication'
-        AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
+        AND (skew_ns IS NOT NULL OR coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike)
     WINDOW like_it AS (PARTITION BY trace_id, device_id, name)
-    QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= thresholds().long_share * ns
-        AND dur_ns >= thresholds().one_off_ratio * usual_ns
+    QUALIFY dur_ns >= thresholds().long_share * ns
+        AND (skew_ns IS NOT NULL OR (count(*) OVER like_it >= thresholds().fewest_alike
+            AND dur_ns >= thresholds().one_off_ratio * usual_ns))
 ),
 candidate AS (
     SELECT c.* REPLACE (coalesce(is_far, TRUE) AS is_far), coalesce(p.done, 0) AS done, s.number AS step,
@@ -201,14 +205,15 @@ counted AS (
            at_place AS (PARTITION BY trace_id, kind, alike, place)
 ),
 once AS (
-    SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name FROM counted
+    SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name, slice_kind
+    FROM counted
     WHERE is_far AND (times_at_place = 1 OR last_at_place < thresholds().early_share)
         AND CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with < steps
                  ELSE quarters_with < thresholds().recurring_quarters END
     UNION ALL BY NAME
     -- What recurs, but took far longer once.
     SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_at_place_ns AS usual_ns, activity,
-           name, at_place
+           name, slice_kind, at_place
     FROM counted
     WHERE kind = 'stretch' AND times_at_place >= thresholds().fewest_alike
         AND end_ns - start_ns >= thresholds().one_range_ratio * usual_at_place_ns
@@ -217,8 +222,10 @@ once AS (
     (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies)
 )
 SELECT o.trace_id,
-       CASE WHEN o.kind = 'stretch' AND o.activity = 'python'
-                AND o.end_ns >= t.end_ns - thresholds().unended_ns THEN 'unended' ELSE o.kind END AS kind,
+       -- A call of the runtime is recorded when it returns: only at the trace's very end, its end is in doubt.
+       CASE WHEN o.kind = 'stretch' AND slice_kind IS NOT NULL
+                AND o.end_ns >= t.end_ns - if(slice_kind IN ('runtime', 'driver'), 0, thresholds().unended_ns)
+            THEN 'unended' ELSE o.kind END AS kind,
        o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
        o.usual_ns::BIGINT AS usual_ns,
        CASE o.activity WHEN 'communication' THEN 'communication' ELSE host_cause(o.activity) END AS cause,

@@ -6,13 +6,8 @@
 -- column gpu_ops (count): kernels, copies and fills that start in it
 -- columns linked
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
--- The partition is defined in facts/gpu_timeline.sql (the instants) and views/parts.sql (window_partition),
--- the ops of a window in views/devices.sql (with_ops).
-WITH part AS (
-    FROM window_partition
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
-),
-counted AS (FROM with_ops('part'))
-SELECT trace_id, rank, c.* EXCLUDE trace_id
-FROM counted AS c JOIN trace USING (trace_id)
+-- The partition is defined in facts/gpu_timeline.sql (the instants) and views/windows.sql (partition_of).
+SELECT trace_id, rank, p.* EXCLUDE trace_id
+FROM window_partition AS p JOIN trace USING (trace_id)
+WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
 ORDER BY trace_id, device_id, kind, start_ns, end_ns

@@ -7,6 +7,7 @@
 --     recording would tell more)
 -- column message (text): what was found, and what it means
 -- columns count
+-- column time_ns (ns): the time that it concerns; NULL: none, or not known
 WITH broken AS (
     SELECT trace_id, event_id, text FROM rejected
     WHERE NOT regexp_matches(reason, ', not (an event|events)$') AND reason <> 'after the trace''s end'
@@ -62,20 +63,15 @@ timed AS (
     FROM event_row AS e JOIN label USING (label_id) LEFT JOIN slice_label USING (label_id)
     GROUP BY e.trace_id
 ),
-graph AS (
-    SELECT c.trace_id, count(*) AS unseen
-    FROM runtime_calls AS c
-    ANTI JOIN gpu_op_launch AS l ON c.trace_id = l.trace_id AND c.event_id = l.launch_id
-    WHERE call = 'launch_graph' GROUP BY ALL
-),
 step AS (
     SELECT trace_id, count(*) AS steps, arg_min(dur_ns, start_ns) / nullif(median(dur_ns), 0) AS first_ratio
     FROM steps GROUP BY trace_id
 ),
 dilated AS (
-    SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS DOUBLE)
-               / nullif(TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE), 0) AS dilation
-    FROM trace
+    SELECT *, profiled_ns / nullif(plain_ns, 0) AS dilation FROM (
+        SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT) AS profiled_ns,
+               TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS plain_ns
+        FROM trace)
 ),
 cold AS (
     SELECT trace_id, count(DISTINCT launch_id) AS cold_launches, any_value(loads) AS loads
@@ -100,17 +96,23 @@ found AS (
         ('no_events', 'error',
             (events = 0 AND (metadata->'tracekit'->'sweep'->>'reason') IS NULL)::BIGINT,
             'the trace has no events')
-    ]) AS finding
+    ]) AS finding, NULL::BIGINT AS time_ns
     FROM trace LEFT JOIN (
         SELECT trace_id, count(*) AS cut_off FROM shared JOIN broken USING (trace_id) GROUP BY trace_id
     ) USING (trace_id)
+    UNION ALL
+    SELECT trace_id, (code, severity, count, message), time_ns FROM recorder_finding
+    UNION ALL
+    SELECT trace_id, ('profiler_dilation', 'warning', (dilation > thresholds().dilation_ratio)::BIGINT,
+               'profiling made a step ' || round(dilation, 2) || ' times as long, ' || duration_text(profiled_ns)
+               || ' instead of ' || duration_text(plain_ns) || ': the host looks slower than it is'),
+           profiled_ns - plain_ns
+    FROM dilated
     UNION ALL
     SELECT trace_id, unnest([
         ('unlinked_gpu_ops', 'warning', unlinked,
             'GPU ops have no launch in the trace (' || round(100.0 * unlinked / ops, 1)
             || ' % of all): idle time that they end is not attributed'),
-        ('graph_without_kernels', 'warning', unseen,
-            'graph launches have no GPU op in the trace: their work is not seen'),
         ('negative_duration', 'warning', negative,
             'events have a negative duration and are left out of all sums'),
         ('no_time', 'warning', untimed,
@@ -143,17 +145,15 @@ found AS (
             if(loads >= thresholds().cold_loads AND cold_launches >= thresholds().fewest_alike,
                 cold_launches, 0),
             'launches take a millisecond or more each, and ' || loads
-            || ' calls load code or ask about it: a first run, record a warm one'),
-        ('profiler_dilation', 'warning', (dilation > thresholds().dilation_ratio)::BIGINT,
-            'profiling made a step ' || round(dilation, 2)
-            || ' times as long: the host looks slower than it is')
-    ])
-    FROM trace JOIN dilated USING (trace_id) LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
-    LEFT JOIN graph USING (trace_id) LEFT JOIN step USING (trace_id)
+            || ' calls load code or ask about it: a first run, record a warm one')
+    ]), NULL
+    FROM trace LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
+    LEFT JOIN step USING (trace_id)
     LEFT JOIN cold USING (trace_id)
     WHERE coalesce(getvariable('severity'), '') <> 'error'
 )
-SELECT trace_id, finding[1] AS code, finding[2] AS severity, finding[4] AS message, finding[3] AS count
+SELECT trace_id, finding[1] AS code, finding[2] AS severity, finding[4] AS message, finding[3] AS count,
+       time_ns
 FROM found
 WHERE count > 0 AND trace_id = coalesce(getvariable('trace'), trace_id)
   AND severity = coalesce(getvariable('severity'), severity)

@@ -48,24 +48,3 @@ CREATE OR REPLACE MACRO copies_and_fills() AS TABLE
 SELECT trace_id, event_id, copy_kind, device_id, start_ns, end_ns, dur_ns, bytes FROM memcpys
 UNION ALL
 SELECT trace_id, event_id, 'memset', device_id, start_ns, end_ns, dur_ns, bytes FROM memsets;
-
--- The windows of a relation (with trace_id, device_id, kind, start_ns and end_ns, by its name) with the ops
--- of their device that start in them: `gpu_ops`, the `kernels` among them, and those with a launch
--- (`linked`). An op on a border belongs to the window that it opens; the GPU-active span also has one that
--- begins as it ends.
-CREATE OR REPLACE MACRO with_ops(some_windows) AS TABLE
-WITH so_far AS (
-    SELECT trace_id, o.device_id, o.start_ns, count(*) OVER up_to AS gpu_ops,
-           count(*) FILTER (o.kind = 'kernel') OVER up_to AS kernels, count(l.event_id) OVER up_to AS linked
-    FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    WINDOW up_to AS (PARTITION BY trace_id, o.device_id ORDER BY o.start_ns)
-)
-SELECT w.*, coalesce(u.kernels, 0) - coalesce(f.kernels, 0) AS kernels,
-       coalesce(u.gpu_ops, 0) - coalesce(f.gpu_ops, 0) AS gpu_ops,
-       coalesce(u.linked, 0) - coalesce(f.linked, 0) AS linked
-FROM query_table(some_windows) AS w
-ASOF LEFT JOIN so_far AS f
-  ON w.trace_id = f.trace_id AND w.device_id = f.device_id AND w.start_ns > f.start_ns
-ASOF LEFT JOIN so_far AS u
-  ON w.trace_id = u.trace_id AND w.device_id = u.device_id
-    AND w.end_ns + (w.kind = 'gpu_active')::INTEGER > u.start_ns;

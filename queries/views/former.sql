@@ -1,10 +1,7 @@
 -- Names that facts had before they were tables.
 CREATE OR REPLACE VIEW gpu_op_link AS FROM gpu_op_launch;
 CREATE OR REPLACE VIEW gpu_op_host AS FROM launch_site;
-CREATE OR REPLACE MACRO worked_operators() AS TABLE FROM operator_work;
 CREATE OR REPLACE MACRO measured_work() AS TABLE FROM operator_time;
-CREATE OR REPLACE MACRO fusable_pairs() AS TABLE FROM fusable_pair;
 CREATE OR REPLACE MACRO graph_sites() AS TABLE FROM graph_site;
-CREATE OR REPLACE MACRO timed_collectives() AS TABLE FROM collective;
 CREATE OR REPLACE MACRO collectives() AS TABLE
 SELECT * EXCLUDE (exposed_ns, alike_count, wait_ns) FROM collective;

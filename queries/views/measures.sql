@@ -1,4 +1,4 @@
--- Percentiles, conditional sums, and nanoseconds as text.
+-- Percentiles, conditional sums, and numbers as text.
 
 -- The value below which `per_cent` of the values lie: element n * per_cent // 100 of the n sorted ones,
 -- counted from 0. The result is always a measured value, never an interpolated one. Where n * per_cent is a
@@ -16,3 +16,11 @@ CREATE OR REPLACE MACRO microseconds(ns) AS
          WHEN ns % 1000 = 0 THEN (ns // 1000)::VARCHAR
          ELSE concat(CASE WHEN ns < 0 THEN '-' END, abs(ns) // 1000, '.',
                      rtrim(lpad((abs(ns) % 1000)::VARCHAR, 3, '0'), '0')) END;
+
+-- Nanoseconds as people read them: 1760 is 1.76 us.
+CREATE OR REPLACE MACRO duration_text(ns) AS
+    CASE WHEN ns >= 1e9 THEN format('{:.3g} s', ns / 1e9) WHEN ns >= 1e6 THEN format('{:.3g} ms', ns / 1e6)
+         WHEN ns >= 1e3 THEN format('{:.3g} us', ns / 1e3) ELSE format('{:.0f} ns', ns::DOUBLE) END;
+
+-- A part of a whole in percent: share_text(1, 8) is 12.5 %.
+CREATE OR REPLACE MACRO share_text(part, whole) AS format('{:.1f} %', 100 * part / whole);

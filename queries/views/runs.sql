@@ -38,7 +38,7 @@ thread AS (
 ),
 copies AS (SELECT trace_id, sum(bytes)::BIGINT AS copied_bytes FROM memcpys GROUP BY trace_id)
 SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns,
-       host_late_ns, active_ns, kernels, kernel_ns, coalesce(launches, 0) AS launches,
+       host_late_ns, active_ns, ops.kernels, kernel_ns, coalesce(launches, 0) AS launches,
        coalesce(operators, 0) AS operators,
        coalesce(dispatch_ns, 0) AS dispatch_ns, coalesce(sync_ns, 0) AS sync_ns,
        coalesce(copied_bytes, 0) AS copied_bytes

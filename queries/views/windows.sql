@@ -1,3 +1,7 @@
+-- Time inside windows. A relation of windows, given by its name, has trace_id, device_id, kind, name,
+-- start_ns and end_ns. Windows may overlap: what is in one is a running sum up to its end less that up to its
+-- start.
+
 -- The timeline cut to each window. A window finds its intervals by their places, so the cost grows with the
 -- number of intervals found and not with windows times intervals.
 CREATE OR REPLACE VIEW window_timeline AS
@@ -38,3 +42,140 @@ SELECT w.trace_id, w.device_id, w.place, greatest(s.start_ns, w.start_ns), least
        s.event_id
 FROM whole_wait AS w JOIN thread_segment AS s ON w.thread = s.thread AND s.end_ns > w.start_ns
     AND s.start_ns < w.end_ns;
+
+-- These gaps, cut at the borders of the windows of a relation, so that a window has all of a row or nothing:
+-- the thread's time in each activity meanwhile, `ns`.
+CREATE OR REPLACE MACRO whole_waits_of(some_windows) AS TABLE
+WITH gap AS (
+    SELECT * REPLACE (lead(start_ns, 1, end_ns) OVER later AS end_ns)
+    FROM (
+        SELECT DISTINCT h.* REPLACE (greatest(h.start_ns, at_ns) AS start_ns)
+        FROM (SELECT trace_id, device_id, unnest([NULL, start_ns, end_ns]) AS at_ns
+            FROM query_table(some_windows)) AS w
+        JOIN whole_wait AS h USING (trace_id, device_id) WHERE coalesce(at_ns, h.start_ns) < h.end_ns
+    )
+    WINDOW later AS (PARTITION BY trace_id, device_id, place ORDER BY start_ns)
+),
+done AS MATERIALIZED (
+    SELECT thread, activity_code, start_ns, end_ns,
+           coalesce(sum(end_ns - start_ns) OVER earlier, 0) AS before_ns
+    FROM thread_segment SEMI JOIN gap USING (thread)
+    WINDOW earlier AS (
+        PARTITION BY thread, activity_code ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+)
+SELECT g.trace_id, g.device_id, host_activity_of(g.activity_code)::VARCHAR::idle_cause AS cause, g.op_id,
+       g.start_ns, g.end_ns,
+       coalesce(l.before_ns + least(l.end_ns, g.end_ns) - l.start_ns, 0)
+       - coalesce(f.before_ns + least(f.end_ns, g.start_ns) - f.start_ns, 0) AS ns
+FROM (FROM gap JOIN (SELECT DISTINCT thread, activity_code FROM done) USING (thread)) AS g
+ASOF LEFT JOIN done AS l
+  ON g.thread = l.thread AND g.activity_code = l.activity_code AND g.end_ns >= l.start_ns
+ASOF LEFT JOIN done AS f
+  ON g.thread = f.thread AND g.activity_code = f.activity_code AND g.start_ns >= f.start_ns;
+
+-- The parts of each window, one row per activity, idle class and cause: its time `ns`, and `gaps`, the number
+-- of late gaps that contain it. `some_waits` is whole_waits_of(some_windows), by its name.
+CREATE OR REPLACE MACRO parts_of(some_windows, some_waits) AS TABLE
+WITH piece AS (
+    SELECT *, enum_code(activity)::INTEGER * 10000 + coalesce(enum_code(idle_class)::INTEGER + 1, 0) * 100
+           + coalesce(enum_code(cause)::INTEGER + 1, 0) AS part
+    FROM (
+        SELECT trace_id, device_id, activity, idle_class, cause, op_id, start_ns, end_ns,
+               end_ns - start_ns AS ns
+        FROM gpu_timeline WHERE idle_class IS DISTINCT FROM 'host_late' OR cause IS NOT NULL
+        UNION ALL
+        SELECT trace_id, device_id, 'idle'::device_activity, 'host_late'::idle_class, cause, op_id, start_ns,
+               end_ns, ns
+        FROM query_table(some_waits) WHERE ns > 0
+    )
+),
+-- A gap may have several pieces of one part: the first counts, and each knows where the next begins.
+counted AS (
+    SELECT * EXCLUDE op_id, CASE WHEN idle_class = 'host_late'
+               AND (lag(op_id) OVER () = op_id AND lag(part) OVER () = part) IS NOT TRUE THEN 1 ELSE 0 END
+               AS gap,
+           CASE WHEN lead(op_id) OVER () = op_id AND lead(part) OVER () = part THEN lead(start_ns) OVER () END
+               AS next_ns
+    FROM (FROM piece ORDER BY trace_id, device_id, part, start_ns)
+),
+-- Sums run over all parts of all devices: DuckDB computes them in one pass.
+so_far AS MATERIALIZED (
+    SELECT *, sum(ns) OVER by_then - ns AS before_ns, sum(gap) OVER by_then AS gaps FROM counted
+    WINDOW by_then AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+),
+known AS (
+    SELECT trace_id, device_id, part, activity, idle_class, cause, min(before_ns) AS none_ns,
+           min(gaps - gap) AS no_gaps
+    FROM so_far GROUP BY ALL
+),
+edge AS (
+    SELECT trace_id, device_id, kind, name, start_ns AS window_start_ns, end_ns AS window_end_ns,
+           part, activity, idle_class, cause, none_ns, no_gaps,
+           unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
+    FROM query_table(some_windows) JOIN known USING (trace_id, device_id)
+),
+reached AS (
+    SELECT e.*, s.end_ns, s.next_ns, coalesce(s.gaps, no_gaps) AS gaps,
+           coalesce(s.before_ns + least(s.ns, at_ns - s.start_ns), none_ns) AS ns
+    FROM edge AS e ASOF LEFT JOIN so_far AS s
+      ON e.trace_id = s.trace_id AND e.device_id = s.device_id AND e.part = s.part AND e.at_ns > s.start_ns
+)
+SELECT
+    trace_id, device_id, kind, name, window_start_ns, window_end_ns, activity, idle_class, cause,
+    sum(sign * ns)::BIGINT AS ns,
+    -- A gap that the window's start cuts counts if more of it follows.
+    (sum(sign * gaps) + count(*) FILTER (sign < 0 AND idle_class = 'host_late'
+        AND (end_ns > at_ns OR next_ns < window_end_ns)))::BIGINT AS gaps
+FROM reached GROUP BY ALL
+HAVING sum(sign * ns) > 0;
+
+-- How long each window's device computed, communicated, copied and was idle, out of such parts (by their
+-- name): these four add up to the window, and the classes of idle time add up to `idle_ns`.
+-- `device_in_launch_ns` is the part of `device_ns` during which the op's launch call was in progress: nothing
+-- was queued. `waits_for_host_ns` is the idle time that would not be there if the host had been ready: late
+-- gaps until the launch call returned, device gaps in which the call was in progress, and the time after the
+-- last op. And the ops that start in the window: `gpu_ops`, the `kernels` among them, and those with a launch
+-- (`linked`). An op on a border belongs to the window that it opens; the GPU-active span also has one that
+-- begins as it ends.
+CREATE OR REPLACE MACRO partition_of(some_parts) AS TABLE
+WITH part AS (
+    SELECT
+        trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
+        window_end_ns - window_start_ns AS span_ns,
+        sum_where(ns, activity = 'compute') AS compute_ns,
+        sum_where(ns, activity = 'communication') AS exposed_comm_ns,
+        sum_where(ns, activity = 'copy') AS exposed_memcpy_ns,
+        sum_where(ns, activity = 'idle') AS idle_ns,
+        sum_where(ns, idle_class = 'host_late') AS host_late_ns,
+        sum_where(ns, idle_class = 'device') AS device_ns,
+        sum_where(ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
+        sum_where(ns, idle_class = 'unlinked') AS unlinked_ns,
+        sum_where(ns, idle_class = 'after_last_op') AS after_last_op_ns,
+        sum_where(ns, activity <> 'idle') AS busy_ns,
+        sum_where(ns, idle_class = 'host_late' AND cause IS DISTINCT FROM 'launch_latency'
+            OR idle_class = 'device' AND cause IS NOT NULL OR idle_class = 'after_last_op')
+            AS waits_for_host_ns
+    FROM query_table(some_parts)
+    GROUP BY ALL
+),
+so_far AS MATERIALIZED (
+    SELECT trace_id, device_id, start_ns, sum(kernels) OVER up_to AS kernels, sum(ops) OVER up_to AS gpu_ops,
+           sum(linked) OVER up_to AS linked
+    FROM (
+        SELECT trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
+               count(*) AS ops, count(l.event_id) AS linked
+        FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
+        GROUP BY ALL
+    )
+    WINDOW up_to AS (PARTITION BY trace_id, device_id ORDER BY start_ns)
+)
+SELECT p.*, coalesce(u.kernels - coalesce(f.kernels, 0), 0)::BIGINT AS kernels,
+       coalesce(u.gpu_ops - coalesce(f.gpu_ops, 0), 0)::BIGINT AS gpu_ops,
+       coalesce(u.linked - coalesce(f.linked, 0), 0)::BIGINT AS linked
+FROM part AS p
+ASOF LEFT JOIN so_far AS f
+  ON p.trace_id = f.trace_id AND p.device_id = f.device_id AND p.start_ns > f.start_ns
+ASOF LEFT JOIN so_far AS u
+  ON p.trace_id = u.trace_id AND p.device_id = u.device_id
+    AND p.end_ns + (p.kind = 'gpu_active')::INTEGER > u.start_ns;

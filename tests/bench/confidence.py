@@ -1,7 +1,7 @@
 """How often verdicts are right, by the confidence that they state.
 
 Judges random programs with planted one-offs, waiting threads, captures, shifted clocks and missing
-events, whose steady regime the simulator knows, and the real traces of tests/bench/VERDICTS.md:
+events, whose steady regime the simulator knows:
 
     python -m tests.bench.confidence 1000
 """
@@ -15,17 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import tracekit
-from tests.conftest import SHARED_TRACES
 from tests.planted import is_right, planted
-
-TABLE = Path(__file__).with_name("VERDICTS.md")
-
-
-def expected() -> dict[str, dict[str, str]]:
-    """The table of real traces: by name, each column's text."""
-    lines = [line for line in TABLE.read_text().splitlines() if line.startswith("| ")]
-    heads, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
-    return {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
 
 
 def of_program(seed: int) -> tuple[int, str, str, bool]:
@@ -41,23 +31,16 @@ def of_program(seed: int) -> tuple[int, str, str, bool]:
 
 def main(programs: int) -> None:
     """Prints the table."""
-    right: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
+    right: defaultdict[str, list[bool]] = defaultdict(list)
     with ProcessPoolExecutor() as pool:
         for seed, confidence, regime, fits in pool.map(of_program, range(programs), chunksize=10):
-            right["programs", confidence].append(fits)
+            right[confidence].append(fits)
             if not fits:
                 print(f"seed {seed}: {confidence} {regime}", file=sys.stderr)
-    for name, row in expected().items():
-        file = SHARED_TRACES / f"{name}.json.gz"
-        if file.exists():
-            with tracekit.load(file) as database:
-                verdict = database.verdict().verdict
-            right["real traces", verdict.confidence].append(verdict.regime == row["regime"])
     print("| | high | medium | low | no regime |\n|---|---|---|---|---|")
-    for kind in ("programs", "real traces"):
-        cells = [right[kind, level] for level in ("high", "medium", "low", "none")]
-        said = " | ".join(f"{sum(each)} of {len(each)}" for each in cells)
-        print(f"| {kind} | {said} |")
+    cells = [right[level] for level in ("high", "medium", "low", "none")]
+    said = " | ".join(f"{sum(each)} of {len(each)}" for each in cells)
+    print(f"| programs | {said} |")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def _promised(remedy: str, trace: Path) -> Advice | None:
     return found[0] if found else None
 
 
-class _Images(Dataset[Tensor]):
+class Images(Dataset[Tensor]):
     """Images that take a while to load."""
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class _Images(Dataset[Tensor]):
 
 def _training(workers: int) -> Callable[[], object]:
     weight = torch.randn(64, 64)
-    loader: Iterator[Tensor] = iter(DataLoader(_Images(), batch_size=4, num_workers=workers))
+    loader: Iterator[Tensor] = iter(DataLoader(Images(), batch_size=4, num_workers=workers))
 
     def step() -> Tensor:
         x = next(loader)
@@ -76,7 +76,7 @@ def _training(workers: int) -> Callable[[], object]:
     return step
 
 
-def _with_python(spins: int) -> Callable[[], object]:
+def spinning(spins: int) -> Callable[[], object]:
     weight = torch.randn(64, 64)
 
     def parse() -> int:
@@ -97,7 +97,7 @@ def _with_python(spins: int) -> Callable[[], object]:
 # By remedy, a step with the fault and the same without it, and whether the trace needs stacks.
 REAL = {
     "dataloader-workers": (partial(_training, 0), partial(_training, 2), False),
-    "python-lines": (partial(_with_python, 200_000), partial(_with_python, 0), True),
+    "python-lines": (partial(spinning, 200_000), partial(spinning, 0), True),
 }
 
 

@@ -12,7 +12,8 @@ from tracekit.causes import OF_DEVICE, OF_HOST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.replay.gains import Gains, WindowGains
+    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.model import Gains
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.whatif import Replay
     from tracekit.thresholds import Thresholds
@@ -79,10 +80,12 @@ def find(
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {code: message for code, severity, message in findings if severity != "info"}
     listed = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
-    once = _once(replay.one_offs, least_ns)
+    # Once in the whole run, whose length what happens once is held against.
+    whole_ns = gains.gains("trace", 0).window_ns
+    once = _once(replay.one_offs, max(1, thresholds.advised_gain * whole_ns))
     if is_cold:
         once = [_warm(replay, once), *(each for each in once if each.remedy != _WARM)]
-    is_start = is_cold or sum(each.saves_ns for each in once) > prices.window_ns
+    is_start = is_cold or sum(each.saves_ns for each in once) > whole_ns
     return FixList(
         trace=replay.database.name,
         window=judged.name,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
-from threading import Thread
 from typing import Any
 
 import click
@@ -19,6 +17,7 @@ from tracekit.lake.opening import analyses_of, open_given, verdict_together
 @click.option(
     "--explain", is_flag=True, help="Also print the critical path, the arithmetic and the SQL."
 )
+@click.option("--full", is_flag=True, help="Print all reasons, windows, kernels and caveats.")
 @click.option("--trace-id", type=int, help="Which trace of a database.  [default: all]")
 @window_option
 @threshold_option
@@ -27,23 +26,22 @@ def analyze(
     trace: str,
     as_json: bool,
     explain: bool,
+    full: bool,
     trace_id: int | None,
     window: str | None,
     thresholds: tuple[str, ...],
     **limits: Any,
 ) -> None:
-    """Tell whether overhead or compute bounds a run, and why.
+    """Tell whether overhead or compute bounds a run, and why, on one screen.
 
     TRACE may also be a DB.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.reporters import console, several
+    from tracekit.reporters import console, first_screen, several
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import SCHEMA
 
     judged = Thresholds().updated(thresholds)
-    # NumPy and the replay, while DuckDB loads the trace.
-    Thread(target=import_module, args=["tracekit.replay.gains"]).start()
     with (
         open_given(trace, Resources(**limits)) as database,
         database.judging(judged),
@@ -58,7 +56,7 @@ def analyze(
                 listed["no_run"] = no_run
             click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
         elif len(analyses) == 1:
-            console.render(analyses[0])
+            (console if full or explain else first_screen).render(analyses[0])
         else:
             if run is not None:
                 several.render_run(run)

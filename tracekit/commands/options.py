@@ -129,5 +129,5 @@ threshold_option = click.option(
 window_option = click.option(
     "--window",
     help="gpu_active, trace, a step's name, or the name of annotated ranges (the one of median "
-    "length; NAME@2: the second).  [default: gpu_active]",
+    "length; NAME@2: the second).  [default: the step of median length; without steps, gpu_active]",
 )

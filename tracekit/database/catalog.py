@@ -7,13 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from itertools import takewhile
-from pathlib import Path
 from string import Template
 
-from tracekit.database import constants
+from tracekit.database import constants, packaged
 from tracekit.errors import TracekitError
 
 Value = str | int | float | bool | None
@@ -38,7 +35,6 @@ VOCABULARY = (
     "serving",
     "grids",
     "collectives",
-    "parts",
     "runs",
     "hta",
     "former",
@@ -63,20 +59,9 @@ TOPICS = {
 }
 
 
-def _folder() -> Traversable:
-    return files("tracekit.queries")
-
-
-def files_of(*topics: str) -> list[Path]:
-    """The files in some folders of queries, where the package is installed as files."""
-    folders = (Path(str(_folder() / topic)) for topic in topics)
-    return [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
-
-
-@cache
 def schema(name: str) -> str:
     """The SQL of queries/schema/NAME.sql, which only Python runs."""
-    return (_folder() / "schema" / f"{name}.sql").read_text(encoding="utf-8")
+    return packaged.text(f"schema/{name}.sql")
 
 
 def filled(name: str, **values: object) -> str:
@@ -95,41 +80,33 @@ def vocabulary() -> dict[str, str]:
     need not look each one up in the struct of all.
     """
     return {"constants": constants.macros()} | {
-        name: constants.with_thresholds(
-            (_folder() / "views" / f"{name}.sql").read_text(encoding="utf-8")
-        )
-        for name in VOCABULARY
+        name: constants.with_thresholds(packaged.text(f"views/{name}.sql")) for name in VOCABULARY
     }
 
 
-def sql_files(topic: str) -> dict[str, Traversable]:
+def sql_texts(topic: str) -> dict[str, str]:
     """The SQL files of a folder, by name without the ending."""
-    suffix = ".sql"
-    found = sorted((_folder() / topic).iterdir(), key=lambda file: file.name)
-    return {file.name.removesuffix(suffix): file for file in found if file.name.endswith(suffix)}
+    return {name: packaged.text(f"{topic}/{name}.sql") for name in packaged.stems(topic)}
 
 
-@cache
 def remedies() -> dict[str, str]:
     """The texts of queries/remedies, by file name without its ending. A remedy without a query is a
     header only."""
-    return {name: file.read_text(encoding="utf-8") for name, file in sql_files("remedies").items()}
+    return sql_texts("remedies")
 
 
-def _format_file() -> Traversable:
-    return _folder() / "schema" / "format.txt"
-
+_FORMAT_FILE = packaged.root() / "schema" / "format.txt"
 
 # A number made from all tables, facts and views (tracekit/database/stored.py), stored in each
 # database, and the digest of the catalog that such a database has. Queries work on no other.
 FORMAT, DIGEST = (
     kind(line)
-    for kind, line in zip((int, str), _format_file().read_text("ascii").split(), strict=True)
+    for kind, line in zip((int, str), _FORMAT_FILE.read_text("ascii").split(), strict=True)
 )
 
 
 def write_format(number: int, digest: str) -> None:
-    Path(str(_format_file())).write_text(f"{number}\n{digest}\n", encoding="ascii")
+    _FORMAT_FILE.write_text(f"{number}\n{digest}\n", encoding="ascii")
 
 
 @dataclass(frozen=True)
@@ -241,7 +218,7 @@ def _common() -> tuple[dict[str, Parameter], dict[str, Column]]:
     """The parameters and columns of queries/columns.csv, by name; what has a default is a
     parameter."""
     parameters, columns = {}, {}
-    lines = (_folder() / "columns.csv").read_text(encoding="utf-8").splitlines()
+    lines = packaged.text("columns.csv").splitlines()
     for name, unit, default, meaning in list(csv.reader(lines))[1:]:
         if default:
             parameters[name] = _parameter(name, unit, default, meaning)
@@ -306,7 +283,7 @@ def _topics() -> dict[str, str]:
     return {
         name: topic
         for topic in TOPICS
-        for name in sql_files(topic)
+        for name in packaged.stems(topic)
         if topic != "remedies" or remedies()[name].startswith("-- question: ")
     }
 
@@ -334,5 +311,4 @@ def query(name: str) -> Query:
         return query(_aliases()[name]).named(name)
     if topic is None:
         raise TracekitError(f"no query is named {name!r}; `tracekit query --list` shows all names")
-    file = _folder() / topic / f"{name}.sql"
-    return parse_query(name, topic, file.read_text(encoding="utf-8"))
+    return parse_query(name, topic, packaged.text(f"{topic}/{name}.sql"))

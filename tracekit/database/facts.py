@@ -7,10 +7,11 @@ the rows are made of:
 -- needs: other facts that its rows read
 -- of: such facts, too; where one of them has no rows, this one has none, and nothing is planned
 -- when: a condition on the table slice_label: where it holds for no name, there are no rows
+-- into: another fact, which gets the rows
 -- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
 -- scope: all: a row may be about several traces
 
-A table of the schema `scratch` is dropped once all are built.
+A table of the schema `scratch` is dropped once all are built. It may leave its columns to its rows.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ import duckdb
 
 from tracekit.database import catalog, constants
 
-_HEAD = re.compile(r"^-- (fact|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
-_SCRATCH = "CREATE TABLE scratch."
+_HEAD = re.compile(r"^-- (fact|into|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
+_SCRATCH = "scratch."
 _END_OF_TABLE = "\n);\n"
 # What the conditions of the other facts are asked of.
 _LABELS = "slice_label"
@@ -41,7 +42,9 @@ class Fact:
     row: str
     """What a row is."""
     table: str
-    """The statement that creates the empty table; empty: `rows` creates it."""
+    """The statement that creates the empty table; empty: `rows` creates it, or it is another's."""
+    into: str
+    """The other fact that gets the rows; empty: none."""
     rows: str
     """The SQL of its rows; empty: the walk writes them all."""
     needs: tuple[str, ...]
@@ -49,10 +52,12 @@ class Fact:
     when: str
     by_walk: bool
     spans_traces: bool
+    is_scratch: bool
 
     @property
-    def is_scratch(self) -> bool:
-        return not self.table
+    def place(self) -> str:
+        """The table that gets the rows, with its schema."""
+        return self.into or (f"{_SCRATCH}{self.name}" if self.is_scratch else self.name)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -64,21 +69,20 @@ def parse_fact(name: str, text: str) -> Fact:
     """Reads a file of queries/facts."""
     head = {key: value.replace("\n--     ", " ") for key, value in _HEAD.findall(text)}
     sql = constants.with_thresholds(text)
-    if _SCRATCH in sql:
-        table, rows = "", sql
-    else:
-        table, end, rows = sql.partition(_END_OF_TABLE)
-        table += end
+    into = head.get("into", "")
+    table, end, rows = ("", "", sql) if into else sql.rpartition(_END_OF_TABLE)
     return Fact(
         name,
         head["fact"],
-        table,
+        table + end,
+        into,
         rows.strip(),
         _names(head.get("needs", "")),
         _names(head.get("of", "")),
         head.get("when", ""),
         head.get("by") == "walk",
         head.get("scope") == "all",
+        f"CREATE TABLE {_SCRATCH}" in sql,
     )
 
 
@@ -89,17 +93,14 @@ def _names(listed: str) -> tuple[str, ...]:
 @cache
 def facts() -> dict[str, Fact]:
     """All facts, by name, each after those that it reads."""
-    parsed = {
-        name: parse_fact(name, file.read_text(encoding="utf-8"))
-        for name, file in catalog.sql_files("facts").items()
-    }
+    parsed = {name: parse_fact(name, text) for name, text in catalog.sql_texts("facts").items()}
     reads = {name: fact.reads for name, fact in parsed.items()}
     return {name: parsed[name] for name in TopologicalSorter(reads).static_order()}
 
 
 def tables() -> str:
     """The statements that create the empty tables."""
-    return "\n".join(fact.table for fact in facts().values())
+    return "\n".join(fact.table for fact in facts().values() if not fact.is_scratch)
 
 
 def over_traces() -> dict[str, Fact]:
@@ -141,6 +142,8 @@ class Builder:
         for fact in some:
             if not fact.rows:
                 continue
+            if fact.is_scratch and fact.table:
+                self._connection.execute(fact.table)
             if self._is_empty(fact) or not self._count(fact):
                 self._empty.add(fact.name)
 
@@ -154,7 +157,7 @@ class Builder:
 
     def _count(self, fact: Fact) -> int:
         """Fills a table; returns the number of its rows."""
-        sql = fact.rows if fact.is_scratch else f"INSERT INTO {fact.name}\n{fact.rows}"
+        sql = f"INSERT INTO {fact.place}\n{fact.rows}" if fact.table or fact.into else fact.rows
         counts: list[tuple[int]] = []
         self._until_done(lambda: counts.extend(self._connection.execute(sql).fetchall()))
         return counts[0][0]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from typing import NamedTuple
+
+from tracekit.database import packaged
 
 # How a facet is asked, and what a name means that no pattern matches. A kind follows from the
 # category, too.
@@ -48,14 +49,10 @@ class Spelling(NamedTuple):
 def spellings() -> tuple[Spelling, ...]:
     """All spellings, by facet and rank."""
     found = []
-    folder = files("tracekit.queries") / "names"
-    for file in sorted(folder.iterdir(), key=lambda each: each.name):
-        if file.name.endswith(".csv"):
-            lines = file.read_text(encoding="utf-8").splitlines()
-            for facet, kinds, rank, *rest in list(csv.reader(lines))[1:]:
-                found.append(
-                    Spelling(file.name.removesuffix(".csv"), facet, kinds, int(rank), *rest)
-                )
+    for vendor in packaged.stems("names", ".csv"):
+        lines = packaged.text(f"names/{vendor}.csv").splitlines()
+        for facet, kinds, rank, *rest in list(csv.reader(lines))[1:]:
+            found.append(Spelling(vendor, facet, kinds, int(rank), *rest))
     return tuple(sorted(found, key=lambda each: (each.facet, each.rank)))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 from tracekit import causes, thresholds
-from tracekit.database import catalog, facts
+from tracekit.database import catalog, facts, packaged
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 
@@ -88,10 +88,10 @@ def _prepared() -> Path | None:
 @cache
 def _version() -> str:
     """Identifies the SQL, by its format and the times of its files, and the version of DuckDB."""
-    places = catalog.files_of("schema", "facts", "views", "names")
-    places += [Path(str(module.__file__)) for module in (thresholds, causes)]
-    stamps = [(each.name, each.stat().st_mtime_ns) for each in places]
-    texts = (duckdb.__version__, catalog.FORMAT, stamps)
+    folders = ("schema/", "facts/", "views/", "names/")
+    stamps = [each for each in packaged.stamps() if each[0].startswith(folders)]
+    modules = [Path(str(module.__file__)).stat().st_mtime_ns for module in (thresholds, causes)]
+    texts = (duckdb.__version__, catalog.FORMAT, stamps, modules)
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
 

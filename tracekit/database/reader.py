@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     import polars
 
 T = TypeVar("T")
-Item = TypeVar("Item")
 
 NEEDS_MEMORY = (
     "SQL: the query needs more memory than is allowed: allow more (--memory-mb), or let it spill "
@@ -43,8 +41,6 @@ _ORDER = re.compile(r"\nORDER BY [^()]*\Z")
 # about all traces at once take about 1 kB per event.
 _MANY_EVENTS = 500_000
 _MANY_TOGETHER = 2_000_000
-# Python runs in one thread at a time; more threads than this wait for each other.
-_AT_ONCE = 3
 
 
 class Reader:
@@ -68,8 +64,6 @@ class Reader:
         self._inputs = inputs
         self._shared: Shared | None = None
         self._judged = constants.judging(Thresholds())
-        # After Ctrl-C, threads that are still at work end with their next query.
-        self._is_stopped = False
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +96,7 @@ class Reader:
     def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
         question = catalog.query(name)
         given = question.checked(parameters)
-        columns, rows = self.fetch(self.sql_of(question, given), given)
+        columns, rows = self.fetch(self._judging_sql(self.sql_of(question, given)), given)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
@@ -209,7 +203,7 @@ class Reader:
             "cause_number(cause) AS cause" if column == "cause" else column for column in columns
         )
         rows = question.sql if in_order else _ORDER.sub("", question.sql)
-        sql = f"SELECT {wanted} FROM ({rows})"
+        sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"
         found = self._read(
             lambda cursor: cursor.execute(sql).fetchnumpy(),
             question.checked(parameters),
@@ -253,33 +247,6 @@ class Reader:
         return [row[0] for row in rows]
 
     @contextmanager
-    def in_background(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
-        """Runs `work`, which queries this database, in a second thread while the block runs. The
-        block gets a function that waits for the result of `work`, or raises its exception.
-
-        For a large trace it saves memory: it runs `work` only when the block calls that function.
-        """
-        if self.is_large:
-            yield work
-            return
-        with ThreadPoolExecutor(1, "tracekit-background") as thread:
-            yield thread.submit(work).result
-
-    def each(self, work: Callable[[Item], T], items: Sequence[Item]) -> list[T]:
-        """The results of `work`, which queries this database, for each item: of several at once,
-        unless traces are large."""
-        if self.is_large or len(items) < 2:
-            return [work(item) for item in items]
-        threads = ThreadPoolExecutor(min(len(items), _AT_ONCE), "tracekit-each")
-        try:
-            return list(threads.map(work, items))
-        except KeyboardInterrupt:
-            self._is_stopped = True
-            raise
-        finally:
-            threads.shutdown(cancel_futures=True)
-
-    @contextmanager
     def judging(self, thresholds: Thresholds) -> Iterator[None]:
         """While the block runs, questions judge by these thresholds. Blocks may be nested."""
         judged = constants.judging(thresholds)
@@ -293,6 +260,10 @@ class Reader:
             yield
         finally:
             self._judged, self._shared = before
+
+    def _judging_sql(self, sql: str) -> str:
+        """The SQL with thresholds as numbers, which is planned faster; not if others hold."""
+        return constants.with_thresholds(sql) if self.judges_as_stored else sql
 
     @property
     def judges_as_stored(self) -> bool:
@@ -369,8 +340,6 @@ class Reader:
         variables: Mapping[str, Value],
         timeout_s: float | None = None,
     ) -> T:
-        if self._is_stopped:
-            raise TracekitError("stopped")
         with self._reading(variables) as cursor:
             return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
 

@@ -22,6 +22,7 @@ from tracekit.capture.workload import (
     record,
 )
 from tracekit.errors import TracekitError, first_line
+from tracekit.examine import examine
 from tracekit.experiments.predicting import Moved
 from tracekit.experiments.probing import FEW_ROUNDS, UNCHANGED, ProbeProgress, moved
 from tracekit.experiments.timing import ROUNDS, Rounds, Step, StepFailed, interleaved
@@ -39,7 +40,6 @@ from tracekit.experiments.variants import (
 )
 from tracekit.run import load
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.analyze import examined
 
 SCHEMA = "tracekit/probe-advice/1"
 APPLIED = (GRAPH, COMPILE, TENSOR_CORES, BATCH, WORKERS)
@@ -128,7 +128,8 @@ def probe_advice(
         with load(path) as database:
             say(f"{target}: asking what to change")
             (trace_id,) = database.trace_ids()
-            analysis, fixes, _ = examined(database, trace_id, None, limits, combine=False)
+            found = examine(database, trace_id, thresholds=limits)
+            analysis, fixes = found.analysis, found.fixes
             why = "; ".join(analysis.verdict.why)
             promises = Promises(fixes, why, price_together(database, trace_id, limits))
             variants = Variants(plain, options, promises).all()

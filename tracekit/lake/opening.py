@@ -62,12 +62,7 @@ def analyses_of(
 ) -> list[Analysis]:
     """The analyses of one trace or of all: those that are stored, unless a window or threshold asks
     for others."""
-    if not database.is_sharing or trace_id is not None:
-        return database.verdicts(trace_id, window, thresholds)
-    from tracekit.verdict.run_verdict import asking_ahead
-
-    with asking_ahead(database):
-        return database.verdicts(trace_id, window, thresholds)
+    return database.verdicts(trace_id, window, thresholds)
 
 
 def verdict_together(

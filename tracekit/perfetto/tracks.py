@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracekit.examine import examine
 from tracekit.replay.changes import query_of
 from tracekit.text import duration, percent
 from tracekit.trace.added import PID
-from tracekit.verdict.analyze import examined
 
 if TYPE_CHECKING:
     from tracekit.advice.model import Advice
     from tracekit.database.reader import Reader
     from tracekit.replay.changes import Remedies
-    from tracekit.replay.gains import WindowGains
     from tracekit.replay.whatif import Replay
 
 # Viewers stay quick with so many slices of a track; the longest are kept.
@@ -45,14 +44,10 @@ def draw(database: Reader, trace_id: int, process: Process) -> None:
     _counters(database, trace_id, process)
     _gaps(database, trace_id, process)
 
-    def found(gains: WindowGains, _: tuple[str, int]) -> Replay:
-        _critical_path(gains.replay, database, process)
-        return gains.replay
-
-    # The fix list is priced with the same graph.
-    analysis, fixes, replay = examined(database, trace_id, also=found)
-    verdict = analysis.verdict
-    window = analysis.window
+    found = examine(database, trace_id, keep_replays=True)
+    if found.gains is not None:
+        _critical_path(found.gains.replay, database, process)
+    verdict, window = found.analysis.verdict, found.analysis.judged.window
     process.slice(
         "verdict",
         verdict.regime
@@ -62,9 +57,9 @@ def draw(database: Reader, trace_id: int, process: Process) -> None:
         window.end_ns - window.start_ns,
         why=verdict.why,
     )
-    if fixes is not None and replay is not None:
-        for each in fixes.advice:
-            _mark(each, replay.remedies, process)
+    if found.fixes is not None and found.gains is not None:
+        for each in found.fixes.advice:
+            _mark(each, found.gains.replay.remedies, process)
 
 
 def _counters(database: Reader, trace_id: int, process: Process) -> None:

@@ -11,9 +11,8 @@ either can be the critical path, and shortening one of them gains nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -21,69 +20,17 @@ from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.critical_path import Path
 from tracekit.replay.graph.arrays import sums
+from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
 from tracekit.replay.simulator import Run
 from tracekit.replay.whatif import Replay
-from tracekit.replay.windows import Bounds, Ranges, Steps, gpu_active_lengths
+from tracekit.replay.windows import Bounds, Marked, gpu_active_lengths
 
 _HALF = 0.5
 # Times as fast as recorded. Each is twice the one before it, so that the next point of the grid
 # tells what halving a side's work gains.
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _NETWORK_SPEEDS = (1.0, 2.0, 4.0)
-
-
-@dataclass(frozen=True)
-class Gains:
-    """What changes gain in a window, as fractions of its length; negative if it gets longer."""
-
-    window_ns: int
-    """The window's replayed length without one-offs; a step lasts from the previous completion to
-    its own."""
-    host: float
-    """With the host's work halved."""
-    device: float
-    """With the device's work halved."""
-    removed: dict[str, float]
-    """With each cause removed, the largest gain first."""
-    cuda_graph: float
-    """With free launches, as in CUDA graphs."""
-    unknown: float
-    """With the waits removed that the trace does not explain."""
-    work_ns: dict[str, int]
-    """Work on each cause in the whole trace, on any thread or device, without the time spent
-    waiting."""
-    one_offs_ns: int = 0
-    """What one-offs add to the window's length (tracekit/replay/one_offs)."""
-    device_one_offs_ns: int = 0
-    """Of that, what the device works longer."""
-    removed_at_most: dict[str, float] = field(default_factory=dict)
-    """With math or memory-bandwidth removed, if it also limits all kernels of `math-or-memory`:
-    what removing it gains lies between `removed` and this. Empty if the trace tells the limit of
-    every kernel."""
-
-
-@dataclass(frozen=True)
-class Causal:
-    """What replays show about the verdict's window: the JSON of `causal`, key for key."""
-
-    gains: Gains
-    flip: float | None
-    """How many times faster the side that bounds the window has to be before the verdict's margin
-    changes its sign; None if it does not even at `fastest` times (tracekit/verdict/regime.py)."""
-    undilated: tuple[float, float] | None
-    """The gains of host and device without the profiler's own cost; None if `capture` did not
-    measure that cost, or found none."""
-    path: dict[str, float]
-    """The critical path by cause: shares that add up to 1."""
-    links: list[dict[str, Any]]
-    """The longest links of the path (`start_ns` counts from the trace's start)."""
-    clock_shift_ns: int
-    """What was added to the device's times so that no op starts before its launch, or, if negative,
-    taken away so that calls return after what they wait for."""
-    edges_left_out: int
-    """Dependencies that the recorded times contradict, including the links of ops that start long
-    before their launch."""
 
 
 class WindowGains:
@@ -153,10 +100,9 @@ class WindowGains:
     def _on_device(self, kind: str, number: int) -> list[OneOff]:
         """The one-offs of the window that are ops."""
         found = [each for each in self.replay.one_offs if self.steady and not each.on_host]
-        if kind != "step":
+        if not found or kind not in ("step", "range"):
             return found
-        steps = self.replay.steps
-        ops = set(steps.op[steps.step == number].tolist()) if found else set()
+        ops = set(self._marked(kind).ops(number).tolist())
         return [each for each in found if each.ops <= ops]
 
     def causal(self, kind: str, number: int, flip: float | None) -> Causal:
@@ -186,12 +132,15 @@ class WindowGains:
     def window(self, kind: str, number: int) -> ReplayedWindow:
         """The window that `gains` names, whose length and critical path any replay tells."""
         if kind == "trace":
-            return ReplayedWindow(self._whole, number)
+            return ReplayedWindow(self._whole, 0)
         if kind == "gpu_active":
-            return ReplayedWindow(self.replay.bounds(kind, number), number)
-        ranges = self.replay.steps if kind == "step" else self.replay.ranges
-        assert ranges is not None
-        return ReplayedWindow(ranges, number)
+            return ReplayedWindow(self.replay.bounds(kind, number), 0)
+        return ReplayedWindow(self._marked(kind), number)
+
+    def _marked(self, kind: str) -> Marked:
+        found = self.replay.steps if kind == "step" else self.replay.ranges
+        assert found is not None
+        return found
 
     def _keys(self, run: Run) -> Iterator[tuple[str, int]]:
         """What `gains` names windows by, in the order of `_lengths`."""
@@ -245,17 +194,13 @@ class WindowGains:
 class ReplayedWindow:
     """A window with its length and critical path in any replay."""
 
-    of: Bounds | Steps | Ranges
+    of: Bounds | Marked
     number: int
 
     def length(self, run: Run) -> int:
-        if isinstance(self.of, Bounds):
-            return self.of.length(run)
         return int(self.of.lengths(run)[self.number])
 
     def path(self, run: Run) -> Path:
-        if isinstance(self.of, Bounds):
-            return self.of.path(run)
         return self.of.path(run, self.number)
 
 

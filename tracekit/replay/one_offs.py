@@ -20,7 +20,7 @@ from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
     from tracekit.replay.whatif import Replay
-    from tracekit.replay.windows import Steps
+    from tracekit.replay.windows import Marked
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class _HostWork:
 def _slow_steps(replay: Replay, worked: _HostWork) -> list[OneOff]:
     """Profiler steps with far more work than the median step, a part for each launching thread."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
-    if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
+    if len(steps) < thresholds.fewest_alike or not steps.are_steps:
         return []
     host = graph.host
     launching = graph.device.thread[graph.device.linked]
@@ -265,12 +265,12 @@ def _busy_steps(replay: Replay) -> list[OneOff]:
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
     evaluation, kernels that are tried out), a part for each cause with a long excess."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
-    if len(steps) < thresholds.fewest_alike or "phase" in steps.kinds:
+    if len(steps) < thresholds.fewest_alike or not steps.are_steps:
         return []
     device, causes = graph.device, len(graph.causes)
+    launched = [steps.ops(number) for number in range(len(steps))]
     # A row for each step, a column for each cause.
-    kind = steps.step.astype(np.int64) * causes + device.cause[steps.op]
-    work = sums(kind, device.ns[steps.op], len(steps) * causes).reshape(len(steps), causes)
+    work = np.stack([sums(device.cause[ops], device.ns[ops], causes) for ops in launched])
     total, usual = work.sum(axis=1), np.sort(work, axis=0)[(len(work) - 1) // 2]
     median = np.sort(total)[(len(total) - 1) // 2]
     slow = np.flatnonzero(total >= thresholds.one_range_ratio * median)
@@ -283,12 +283,12 @@ def _busy_steps(replay: Replay) -> list[OneOff]:
         excess = work[number] - usual
         for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
             row["cause"] = graph.causes[cause]
-            ops = steps.op[kind == number * causes + cause].tolist()
+            ops = launched[number][device.cause[launched[number]] == cause].tolist()
             found.append(_one_off(row, int(usual[cause]), int(work[number, cause]), ops=ops))
     return found
 
 
-def _row_of(steps: Steps, number: int) -> dict[str, Any]:
+def _row_of(steps: Marked, number: int) -> dict[str, Any]:
     """A step as the row of a one-off, without a cause."""
     times = {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
     return {"kind": "step", "event_id": None, "name": steps.names[number]} | times
@@ -298,7 +298,7 @@ def _slow_start(replay: Replay, worked: _HostWork) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; a part for each launching thread."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
-    if len(steps) and "phase" not in steps.kinds:
+    if steps.are_steps:
         return []
     op, key, ratio, enough = _paces(replay, worked)
     if not enough:

@@ -19,7 +19,7 @@ from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.replay.windows import (
     Bounds,
-    Steps,
+    Marked,
     gpu_active,
     range_of,
     ranges_of,
@@ -39,7 +39,7 @@ _LARGE_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class StepLength:
-    """A step's length as recorded and as predicted, from the previous completion to its own."""
+    """A step's length as recorded and as predicted, from its begin to its completion."""
 
     name: str
     """The step's name."""
@@ -91,7 +91,7 @@ class Replay:
         self.graph = database.once(
             ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
         )
-        self.steps: Steps = steps_of(database, trace_id, self.graph)
+        self.steps: Marked = steps_of(database, trace_id, self.graph)
         self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
         """The annotated ranges that can be windows."""
         ends = whole(self.graph)
@@ -147,6 +147,16 @@ class Replay:
         if change.what != STEADY:
             apply(change, scale, self.graph, self.database, self.trace_id, self.remedies)
 
+    def typical_step(self) -> int | None:
+        """The number of the profiler's step of median length without one-offs, among those that
+        give the device work; None if the trace marks no such steps."""
+        steps = self.steps
+        if not steps.are_steps:
+            return None
+        lengths = steps.lengths(self.run(steady=True)).tolist()
+        working = [each for each in range(len(steps)) if lengths[each] > 0 and len(steps.ops(each))]
+        return working[typical([lengths[each] for each in working])] if working else None
+
     def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
         """The GPU-active span of a device (by default the main one), or the whole trace."""
         graph = self.graph
@@ -177,9 +187,10 @@ def what_if(
 ) -> WhatIf:
     """How long a window would have taken with changes such as `host*0.5`.
 
-    `tracekit.replay.grammar.HELP` lists the changes. `window` is `gpu_active` (the default),
-    `trace`, the name of a step, or the name of annotated ranges: then the one of median length,
-    or with `NAME@2` the second. Lengths are in ns.
+    `tracekit.replay.grammar.HELP` lists the changes. `window` is `gpu_active`, `trace`, the name of
+    a step, or the name of annotated ranges: then the one of median length, or with `NAME@2` the
+    second. The default is the verdict's: the step of median length, or without steps the GPU-active
+    span. Lengths are in ns.
 
     Raises:
         TracekitError: a text is not a change or matches nothing in the trace, the trace has no such
@@ -203,19 +214,20 @@ def _what_if(
     before, after = replay.measured(), replay.run(*changes)
     steps = replay.steps
     old, new = steps.lengths(before), steps.lengths(after)
-    if window in (None, "gpu_active", "trace"):
+    number = replay.typical_step() if window is None and replay.graph.ops else None
+    if window in ("gpu_active", "trace") or (window is None and number is None):
         bounds = replay.bounds(window)
         name, window_ns, predicted_ns = bounds.name, bounds.length(before), bounds.length(after)
         path = bounds.path(after)
-    elif replay.ranges is None and window in steps.names:
-        number = steps.names.index(window)
-        name, window_ns, predicted_ns = window, int(old[number]), int(new[number])
+    elif replay.ranges is None:
+        if number is None:
+            number = steps.names.index(window or "")
+        name, window_ns, predicted_ns = steps.names[number], int(old[number]), int(new[number])
         path = steps.path(after, number)
     else:
-        assert replay.ranges is not None and window is not None
         lengths = replay.ranges.lengths(before)
-        number = typical(replay.ranges.lengths(replay.run(steady=True)), at)
-        name, window_ns = f"{ranges}@{number + 1}", int(lengths[number])
+        number = typical(replay.ranges.lengths(replay.run(steady=True)).tolist(), at)
+        name, window_ns = replay.ranges.names[number], int(lengths[number])
         predicted_ns = int(replay.ranges.lengths(after)[number])
         path = replay.ranges.path(after, number)
     totals = path.by_cause

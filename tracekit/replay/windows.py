@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
 _NONE = np.zeros(0, np.int64)
+# In place of a thread: all of them.
+_EVERY = -1
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,11 @@ class Bounds:
         """The window's length in ns."""
         return self.end(run) - self.start(run)
 
-    def path(self, run: Run) -> Path:
+    def lengths(self, run: Run) -> Ints:
+        """The same, as of windows that the trace marks."""
+        return np.array([self.length(run)])
+
+    def path(self, run: Run, number: int = 0) -> Path:
         """The critical path through the window: its pieces add up to the length."""
         return critical_path(run, self.start(run), self._last(run))
 
@@ -81,152 +86,112 @@ def whole(graph: Graph) -> Bounds:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """The profiler's steps, or other ranges that follow each other.
+class Marked:
+    """Windows that the trace marks: the profiler's steps, or ranges.
 
-    A step lasts from the completion of the previous one to its own. It is complete when the host
-    has left it and the device has finished the work launched in it.
+    A window begins when the host has begun it and the device has finished what was launched before.
+    It is complete when the host has left it and the device has finished what was launched so far.
+    (queries/facts/windows.sql has the same definition for the recorded times of steps.)
     """
 
     kinds: list[str]
+    """`step`, `phase` (an outermost range, where no steps are marked) or `range` (of one name)."""
     names: list[str]
     began_ns: list[int]
-    """When the host begins each step, as recorded; name and begin identify a step."""
+    """When the host begins each window, as recorded."""
     lasted_ns: list[int]
-    """How long the host takes for each step."""
+    """How long the host takes for each window."""
     begin: Ints
-    """The keys at which the host begins each step."""
-    end: Ints
-    op: Numbers
-    """The ops launched in a step."""
-    step: Numbers
-    """The step of each of these ops."""
-
-    @cached_property
-    def numbers(self) -> dict[tuple[str, int], int]:
-        """The number of each step, by name and recorded begin."""
-        told = zip(self.names, self.began_ns, strict=True)
-        return {step: number for number, step in enumerate(told)}
-
-    @property
-    def instants(self) -> Ints:
-        """The keys of the host whose times the lengths need."""
-        return np.append(self.begin[:1], self.end)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def completions(self, run: Run) -> Ints:
-        """The first step's start, then the time at which each step is complete."""
-        times = run.host_time(self.instants)
-        np.maximum.at(times, 1 + self.step, run.op_end(self.op))
-        return np.maximum.accumulate(times)
-
-    def lengths(self, run: Run) -> Ints:
-        return np.diff(self.completions(run))
-
-    def path(self, run: Run, number: int) -> Path:
-        start = int(self.completions(run)[number])
-        ops = self.op[self.step == number]
-        return critical_path(run, start, last_of(run, ops, self.end[[number]]))
-
-
-def steps_of(database: Reader, trace_id: int, graph: Graph) -> Steps:
-    """The steps of a trace, or its outermost ranges if it marks no steps."""
-    rows = database.arrays("replay_steps", trace=trace_id)
-    host, device = graph.host, graph.device
-    if not len(rows["pid"]):
-        return Steps([], [], [], [], _NONE, _NONE, _NONE, _NONE)
-    thread = host.numbers(rows["pid"], rows["tid"])
-    begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
-    op = np.flatnonzero(device.linked)
-    call = device.call[op] + host.origin_ns
-    step = np.searchsorted(begin_ns, call, "right") - 1
-    inside = (step >= 0) & (call < end_ns[step])
-    return Steps(
-        [str(each) for each in rows["kind"]],
-        [str(each) for each in rows["name"]],
-        rows["start_ns"].tolist(),
-        rows["dur_ns"].tolist(),
-        host.key(thread, begin_ns),
-        host.key(thread, end_ns),
-        narrow(op[inside]),
-        narrow(step[inside]),
-    )
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """The ranges of one name.
-
-    A range begins when the host has begun it and the device has finished what the thread launched
-    before. It is complete when the host has left it and the device has finished the work launched
-    in it.
-    """
-
-    name: str
-    begin: Ints
-    """The keys at which the host begins each range."""
+    """The keys at which the host begins each window."""
     end: Ints
     thread: Ints
-    """Each range's thread."""
-    op: dict[int, Numbers]
-    """The ops that a thread launched, in order of their launches."""
+    """The thread whose launches count, for each window; `_EVERY`: those of every thread."""
+    launched: dict[int, Numbers]
+    """The ops that a thread launched, or every thread, in order of their launches."""
     first: Ints
-    """For each range, the place of its first op among those of its thread."""
+    """For each window, the place of its first op among those."""
     stop: Ints
     """And of the first op after it."""
 
     def __len__(self) -> int:
-        return len(self.begin)
+        return len(self.names)
+
+    @property
+    def are_steps(self) -> bool:
+        """Whether these are the profiler's steps."""
+        return "step" in self.kinds
 
     @property
     def instants(self) -> Ints:
         """The keys of the host whose times the lengths need."""
         return np.concatenate([self.begin, self.end])
 
+    def ops(self, number: int) -> Numbers:
+        """The ops launched in a window."""
+        found: Numbers = self.launched[int(self.thread[number])]
+        return found[self.first[number] : self.stop[number]]
+
     def spans(self, run: Run) -> tuple[Ints, Ints]:
-        """When each range begins and when it is complete, in ns since the trace's start."""
+        """When each window begins and when it is complete, in ns since the trace's start."""
         begin, end = run.host_time(self.begin), run.host_time(self.end)
-        for thread, ops in self.op.items():
-            ends = run.op_end(ops)
-            before = np.append(0, np.maximum.accumulate(ends))
-            for number in np.flatnonzero(self.thread == thread):
-                first, stop = self.first[number], self.stop[number]
-                begin[number] = max(begin[number], before[first])
-                end[number] = max(end[number], ends[first:stop].max(initial=0))
-        return np.minimum(begin, end), end
+        for thread, ops in self.launched.items():
+            done = np.maximum.accumulate(np.append(0, run.op_end(ops)))
+            own = self.thread == thread
+            begin[own] = np.maximum(begin[own], done[self.first[own]])
+            end[own] = np.maximum(end[own], done[self.stop[own]])
+        return begin, end
 
     def lengths(self, run: Run) -> Ints:
-        """The ranges' lengths in ns."""
+        """The windows' lengths in ns."""
         begin, end = self.spans(run)
         return end - begin
 
     def path(self, run: Run, number: int) -> Path:
-        """The critical path through a range."""
-        ops = self.op[int(self.thread[number])][self.first[number] : self.stop[number]]
+        """The critical path through a window."""
         begin = int(self.spans(run)[0][number])
-        return critical_path(run, begin, last_of(run, ops, self.end[[number]]))
+        return critical_path(run, begin, last_of(run, self.ops(number), self.end[[number]]))
 
 
-def ranges_of(database: Reader, trace_id: int, graph: Graph, name: str) -> Ranges:
-    """The ranges of a name."""
+def steps_of(database: Reader, trace_id: int, graph: Graph) -> Marked:
+    """The steps of a trace, or its outermost ranges if it marks no steps."""
+    rows = database.arrays("replay_steps", trace=trace_id)
+    return _marked(graph, rows, [str(each) for each in rows["kind"]])
+
+
+def ranges_of(database: Reader, trace_id: int, graph: Graph, name: str) -> Marked:
+    """The ranges of a name: `NAME@1`, `NAME@2` and so on. They count what their own thread
+    launches, since other threads may run ranges of the same name meanwhile."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
+    count = len(rows["pid"])
+    rows["name"] = np.array([f"{name}@{number + 1}" for number in range(count)], np.object_)
+    return _marked(graph, rows, ["range"] * count)
+
+
+def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> Marked:
     host, device = graph.host, graph.device
-    thread = host.numbers(rows["pid"], rows["tid"])
-    begin_ns = rows["start_ns"]
-    end_ns = begin_ns + rows["dur_ns"]
-    first, stop = np.zeros(len(thread), np.int64), np.zeros(len(thread), np.int64)
+    own = host.numbers(rows["pid"], rows["tid"]) if kinds else _NONE
+    begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
+    thread = own if "range" in kinds else np.full(len(kinds), _EVERY, np.int64)
+    first, stop = np.zeros(len(kinds), np.int64), np.zeros(len(kinds), np.int64)
     launched = {}
     for each in np.unique(thread).tolist():
-        ops = np.flatnonzero(device.thread == each)
+        ops = np.flatnonzero(device.linked if each == _EVERY else device.thread == each)
         ops = ops[np.argsort(device.call[ops], kind="stable")]
         call, mine = device.call[ops] + host.origin_ns, thread == each
         first[mine] = np.searchsorted(call, begin_ns[mine], "left")
         stop[mine] = np.searchsorted(call, end_ns[mine], "left")
-        launched[each] = ops
-    return Ranges(
-        name, host.key(thread, begin_ns), host.key(thread, end_ns), thread, launched, first, stop
+        launched[each] = narrow(ops)
+    return Marked(
+        kinds,
+        [str(each) for each in rows["name"]],
+        rows["start_ns"].tolist(),
+        rows["dur_ns"].tolist(),
+        host.key(own, begin_ns),
+        host.key(own, end_ns),
+        thread,
+        launched,
+        first,
+        stop,
     )
 
 
@@ -256,7 +221,7 @@ def range_of(database: Reader, trace_id: int, window: str) -> tuple[str, int | N
     )
 
 
-def typical(lengths: Ints, at: int | None) -> int:
+def typical(lengths: Sequence[int], at: int | None = None) -> int:
     """The index of the range of median length, or of the one numbered `at`, from 1.
 
     Raises:

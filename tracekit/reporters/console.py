@@ -1,4 +1,4 @@
-"""The verdict on a terminal: verdict, why, where the time went, top kernels, what to change."""
+"""All of a verdict on a terminal (`analyze --full`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tracekit.evidence.model import Period
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.page import clipped, console, section
 from tracekit.reporters.parts import devices_of, lists_of, parts_of
 from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Analysis, Period
-from tracekit.verdict.steady import hardly_longer
+from tracekit.verdict.model import Analysis
+from tracekit.verdict.steady import is_hardly_longer
 
 _BAR = 34
 _ADVISED = 5
@@ -49,6 +50,7 @@ def render(analysis: Analysis) -> None:
 
 def _headline(out: Console, analysis: Analysis) -> None:
     verdict, trace = analysis.verdict, analysis.trace
+    out.print(Text(printable(verdict.headline), "bold"))
     line = Text(verdict.regime, f"bold {colours.of(verdict.regime)}")
     if verdict.bottleneck:
         line.append(f", by {verdict.bottleneck}", "bold")
@@ -67,8 +69,8 @@ def _time(out: Console, analysis: Analysis) -> None:
     parts = parts_of(analysis)
     if not parts:
         return
-    span = analysis.window.span_ns
-    section(out, f"Where the time went ({analysis.window.name}: {duration(span)} = 100 %)")
+    window, span = analysis.judged.window, analysis.judged.window.span_ns
+    section(out, f"Where the time went ({window.name}: {duration(span)} = 100 %)")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
@@ -81,48 +83,33 @@ def _time(out: Console, analysis: Analysis) -> None:
 
 
 def _windows(out: Console, analysis: Analysis) -> None:
-    """The same shares for the other windows, which can disagree.
-
-    Busy shares and gains divide by different lengths of a step, so each has its own table.
-    """
+    """The same shares for the other windows, which can disagree, with what halving each side's work
+    gains there."""
     periods = sorted(
         (each for each in (*analysis.windows, *analysis.steps[:8]) if _tells(each, analysis)),
         key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
     )
     if len(periods) < 2:
         return
-    replayed = [(period, period.gains) for period in periods if period.gains]
-    section(out, "Window by window (shares of each window; steps as the host ran them)")
+    is_steady = any(each.gains.one_offs_ns for each in periods if each.gains)
+    without = "; gains: of it without one-offs" if is_steady else ""
+    section(out, f"Window by window (shares of each window{without})")
     figures = ["length", "busy", "host late"] if analysis.gpu else ["length", "compute"]
-    table = _table_of("window", figures, [] if replayed else ["regime", "bottleneck"])
+    is_replayed = any(period.gains for period in periods)
+    figures += ["half host", "half device"] if is_replayed else []
+    table = _table_of("window", figures, ["regime", "bottleneck"])
     for period in periods:
         span = period.window.span_ns
-        late = [share(period.idle.host_late_ns, span)] if period.idle else []
+        gains = [_gain(period, "host"), _gain(period, "device")] if is_replayed else []
         table.add_row(
-            clipped(period.window.name, 32),
+            clipped(period.window.name, 24),
             duration(span),
             _busy(period),
-            *late,
-            *([] if replayed else _judged(period)),
+            *([share(period.idle.host_late_ns, span)] if period.idle else []),
+            *gains,
+            *_judged(period),
         )
     out.print(table)
-    if replayed:
-        is_steady = any(gains.one_offs_ns for _, gains in replayed)
-        of = "windows without one-offs" if is_steady else "shares of each window"
-        steps = "; steps from one completion to the next" if analysis.steps else ""
-        section(out, f"Gain from halving each side's work ({of}{steps})")
-        table = _table_of(
-            "window", ["length", "half host", "half device"], ["regime", "bottleneck"]
-        )
-        for period, gains in replayed:
-            table.add_row(
-                clipped(period.window.name, 32),
-                duration(gains.window_ns),
-                percent(max(gains.host, 0.0)),
-                percent(max(gains.device, 0.0)),
-                *_judged(period),
-            )
-        out.print(table)
     if len(analysis.steps) > 8:
         out.print(f"... and {len(analysis.steps) - 8} more steps")
 
@@ -130,12 +117,12 @@ def _windows(out: Console, analysis: Analysis) -> None:
 def _tells(period: Period, analysis: Analysis) -> bool:
     """Whether a row tells more than that of the verdict's window: the whole trace may be hardly
     longer, and one step may be all of the host's steps."""
-    window, main = period.window, analysis.window
+    window, main = period.window, analysis.judged.window
     if window.kind == "step":
         alone = main.kind == "host_active" and len(analysis.steps) == 1
         return not (alone and (window.start_ns, window.end_ns) == (main.start_ns, main.end_ns))
     same = period.regime == analysis.verdict.regime
-    return not (same and hardly_longer(window, main, Thresholds()))
+    return not (same and is_hardly_longer(window, main, Thresholds()))
 
 
 def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> Table:
@@ -149,6 +136,13 @@ def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> 
     return table
 
 
+def _gain(period: Period, side: str) -> str:
+    """What halving a side's work gains."""
+    if period.gains is None:
+        return "-"
+    return percent(max(period.gains.host if side == "host" else period.gains.device, 0.0))
+
+
 def _judged(period: Period) -> list[str | Text]:
     return [Text(period.regime, colours.of(period.regime)), period.bottleneck or "-"]
 
@@ -157,7 +151,7 @@ def _phases(out: Console, analysis: Analysis) -> None:
     """The longest outermost ranges of a trace without steps."""
     if not analysis.phases:
         return
-    if analysis.window.kind == "range":
+    if analysis.judged.window.kind == "range":
         section(out, "Ranges of this name (from the begin of their work to its completion)")
     else:
         section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")

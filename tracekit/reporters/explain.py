@@ -11,11 +11,11 @@ from rich.text import Text
 
 from tracekit.causes import UNKNOWN_LIMIT
 from tracekit.database import catalog
-from tracekit.replay.gains import Causal
+from tracekit.evidence.collect import QUERIES
+from tracekit.replay.model import Causal
 from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds, is_settable
-from tracekit.verdict.analyze import QUERIES
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import bound_of_verdict
 from tracekit.verdict.run_model import RUN_QUERIES
@@ -49,10 +49,10 @@ def render_queries(*, of_run: bool = False, err: bool = False) -> None:
 def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresholds) -> None:
     """Prints each replayed change with its gain and the length that remains."""
     gains = causal.gains
+    name = printable(analysis.judged.window.name)
     section(
         out,
-        f"Replays of {printable(analysis.window.name)}, recorded {duration(gains.window_ns)} "
-        "(tracekit whatif TRACE CHANGE)",
+        f"Replays of {name}, recorded {duration(gains.window_ns)} (tracekit whatif TRACE CHANGE)",
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("change")

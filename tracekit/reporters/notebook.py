@@ -36,10 +36,10 @@ def _analysis(found: Analysis) -> str:
     verdict = found.verdict
     by = f", by {verdict.bottleneck}" if verdict.bottleneck else ""
     margin = "" if verdict.margin is None else f", margin {percent(abs(verdict.margin))}"
-    span = duration(found.window.span_ns)
+    span = duration(found.judged.window.span_ns)
     return _joined(
         f"<b>{_text(verdict.regime + by)}</b> (confidence {_text(verdict.confidence)}{margin})",
-        _text(f"{found.trace.path}: {found.window.name}, {span}"),
+        _text(f"{found.trace.path}: {found.judged.window.name}, {span}"),
         _list(verdict.why),
         _drawn(lambda: _parts_chart(found)),
     )

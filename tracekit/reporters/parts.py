@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
-from tracekit.verdict.model import Analysis, HostThread
+from tracekit.evidence.model import HostThread
+from tracekit.verdict.model import Analysis
 
 ONCE = "What happened once (its whole time; the shares leave it out)"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
@@ -94,7 +95,7 @@ def _architecture(kernels: Iterable[str]) -> str | None:
 
 def parts_of(analysis: Analysis) -> list[WindowPart]:
     """The parts of the verdict's window, without those that are 0."""
-    gpu, idle, host = analysis.gpu, analysis.idle, analysis.host
+    gpu, idle, host = analysis.judged.gpu, analysis.judged.idle, analysis.judged.host
     if gpu is not None and idle is not None:
         parts = [
             WindowPart("compute", "compute", gpu.compute_ns),
@@ -108,6 +109,40 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
     else:
         parts = _of_host(host) if host is not None else []
     return [part for part in parts if part.ns > 0]
+
+
+# Activities of the host that the GPU waits for, in plain words.
+_WAITS = {
+    "input": "waits for input",
+    "python": "waits for Python",
+    "untraced": "waits, nothing recorded",
+    "dispatch": "waits for dispatch",
+    "launch": "waits for launch calls",
+    "launch_latency": "launch latency",
+    "runtime": "waits for runtime calls",
+    "sync": "waits for synchronize",
+    "copy": "waits for copy calls",
+    "allocation": "waits for allocation",
+    "compilation": "waits for compilation",
+}
+
+
+def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
+    """The same in plain words, with the host's work before the first op named as such."""
+    idle = analysis.judged.idle
+    if idle is None:
+        return parts_of(analysis)
+    plain = {f"idle: {cause}": words for cause, words in _WAITS.items()} | {
+        "communication, exposed": "communication",
+        "copies, exposed": "copies",
+        "idle: device": "gaps on the device",
+        "idle: unlinked": "gaps, launch unknown",
+        "idle: after the last op": "after the last GPU op",
+    }
+    return [
+        WindowPart(plain.get(part.name, part.name), part.kind, part.ns)
+        for part in parts_of(analysis)
+    ]
 
 
 def _of_host(host: HostThread) -> list[WindowPart]:

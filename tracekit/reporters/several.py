@@ -69,7 +69,7 @@ def summary(analyses: Sequence[Analysis]) -> str:
             if regime != UNKNOWN
             else f"{causes.total()} unknown"
         )
-    spans = sorted(each.window.span_ns for each in analyses)
+    spans = sorted(each.judged.window.span_ns for each in analyses)
     lengths = (
         f"windows from {duration(spans[0])} to {duration(spans[-1])}, "
         f"median {duration(median(spans))}"
@@ -101,7 +101,7 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
         table.add_row(
             _end(title),
             *([rank] if has_ranks else []),
-            duration(each.window.span_ns),
+            duration(each.judged.window.span_ns),
             _busy(each),
             *([waits.get(each.trace.trace_id, "-")] if waits else []),
             _verdict(each),
@@ -135,9 +135,8 @@ def _best(analysis: Analysis) -> str:
 
 
 def _busy(analysis: Analysis) -> str:
-    if analysis.gpu:
-        return share(analysis.gpu.busy_ns, analysis.window.span_ns)
-    return "-"
+    judged = analysis.judged
+    return share(judged.gpu.busy_ns, judged.window.span_ns) if judged.gpu else "-"
 
 
 def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
@@ -151,7 +150,7 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
         "confidence": [a.verdict.confidence for a in analyses],
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
         "device": [printable(devices_of(a)) for a in analyses],
-        "window": [f"{a.window.name}, {duration(a.window.span_ns)}" for a in analyses],
+        "window": [f"{w.name}, {duration(w.span_ns)}" for w in (a.judged.window for a in analyses)],
         "compute, of window": [_compute_share(a) for a in analyses],
         "host late, of window": [_late_share(a) for a in analyses],
         "waits for": [_waits(run).get(a.trace.trace_id, "-") for a in analyses],
@@ -173,13 +172,13 @@ def _end(title: str) -> str:
 
 
 def _compute_share(analysis: Analysis) -> str:
-    part = analysis.gpu or analysis.host
-    return share(part.compute_ns, analysis.window.span_ns) if part else "-"
+    part = analysis.judged.gpu or analysis.judged.host
+    return share(part.compute_ns, analysis.judged.window.span_ns) if part else "-"
 
 
 def _late_share(analysis: Analysis) -> str:
-    idle = analysis.idle
-    return share(idle.host_late_ns, analysis.window.span_ns) if idle else "-"
+    idle = analysis.judged.idle
+    return share(idle.host_late_ns, analysis.judged.window.span_ns) if idle else "-"
 
 
 def _step(analysis: Analysis, key: str) -> str:

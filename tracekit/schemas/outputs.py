@@ -15,7 +15,7 @@ from tracekit.experiments import applying, points, probing
 from tracekit.lake import comparing
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
-from tracekit.replay.gains import Causal, Gains
+from tracekit.replay.model import Causal, Gains
 from tracekit.replay.ranks import whatif as run_whatif
 from tracekit.schemas.classes import Classes, Schema, closed
 from tracekit.schemas.rows import columns_of, row_schema

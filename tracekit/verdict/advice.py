@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracekit.errors import TracekitError
+from tracekit.evidence.model import Launch, Trace
 from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Launch, Trace, Verdict
+from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import UNKNOWN
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList, Judged
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
-    from tracekit.replay.whatif import Replay
 
 NEXT = {
     "launch": "Launch less: capture the step as a CUDA graph "
@@ -88,27 +86,6 @@ def next_step(
     if compiled is not None and compiled > thresholds.most_share and bottleneck in _COMPILED:
         return _COMPILED[bottleneck]
     return NEXT[bottleneck]
-
-
-def are_shapes_recorded(database: Reader, trace_id: int) -> bool:
-    """Whether operators have shapes, or would have them: some operators take no tensors."""
-    flags = database.rows_of_trace("SELECT trace_id, record_shapes FROM trace", trace_id)
-    if any(flag for (flag,) in flags):
-        return True
-    return all(row["code"] != "no_shapes" for row in database.ask("missing", trace=trace_id))
-
-
-def replayed_host(replay: Callable[[], Replay | None]) -> WindowGains | None:
-    """The gains in replays of a trace without GPU ops, for its fix list alone."""
-    try:
-        graph = replay()
-    except TracekitError:
-        return None
-    if graph is None or graph.graph.ops:
-        return None
-    from tracekit.replay.gains import WindowGains
-
-    return WindowGains(graph)
 
 
 def fix_list(

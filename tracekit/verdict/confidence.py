@@ -1,13 +1,19 @@
-"""How sure a verdict is: each doubt lowers the confidence and adds a sentence that names it."""
+"""How sure a verdict is: each doubt lowers the confidence and adds a sentence that names it.
+
+`DOUBTS` are pure functions of the evidence and the verdict: a new doubt is one function there, and
+a test of two lines (tests/test_verdict.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from tracekit.replay.gains import Causal
+from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Beside, Facts, Finding, HostThread, Verdict
+from tracekit.verdict.headline import differing_window
+from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
@@ -17,7 +23,7 @@ from tracekit.verdict.regime import (
     bound_of,
     weigh,
 )
-from tracekit.verdict.steady import is_single_pass, repeats_nothing, repetition_doubts
+from tracekit.verdict.steady import excess_in, is_single_pass, is_unrepeated
 
 # From the surest down; each doubt lowers it by one.
 LEVELS = ("high", "medium", "low")
@@ -34,102 +40,196 @@ _SERIOUS = {
     "profiler_dilation": "The profiler slowed the host: without it, the overhead is smaller.",
 }
 
+Doubt = Callable[[Verdict, Evidence, Thresholds], "str | None"]
 
-def doubted(
-    verdict: Verdict,
-    facts: Facts,
-    health: list[Finding],
-    causal: Causal | None,
-    beside: Beside,
-    thresholds: Thresholds,
-) -> Verdict:
+
+def doubted(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict with its confidence lowered by each doubt, and a sentence for each."""
     margin = verdict.margin
     if verdict.regime == UNKNOWN or margin is None:
         return replace(verdict, why=verdict.why[:_MOST])
-    doubts = []
-    if abs(margin) < thresholds.close_margin:
-        doubts.append(f"The two sides are within {thresholds.close_margin:.0%}: a close call.")
-    ops = facts.gpu.gpu_ops if facts.gpu else facts.host.operators if facts.host else 0
-    doubts += repetition_doubts(ops, causal, beside.one_offs, beside.repetition, thresholds)
-    if causal is not None:
-        doubts += _causal_doubts(verdict, facts, causal, thresholds)
-    if facts.gpu is None and facts.host is not None:
-        doubts += _host_doubts(verdict, facts.host, shaped=beside.shaped)
+    found = (doubt(verdict, evidence, thresholds) for doubt in DOUBTS)
+    doubts = [each for each in found if each]
     # They come last: the caveats tell of them as well.
-    for finding in health:
+    for finding in evidence.health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
             continue
         if finding.code in _SERIOUS:
             doubts.append(_SERIOUS[finding.code])
-    if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in health):
+    if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in evidence.health):
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     plain = abs(margin) >= thresholds.plain_margin
     level = min(len(LEVELS) - 1, len(doubts) + (0 if plain else 1))
-    if ops < thresholds.few_ops or repeats_nothing(beside.repetition):
+    if any(is_low(verdict, evidence, thresholds) for is_low in _LOWEST):
         level = len(LEVELS) - 1
-    if level == 0 and is_single_pass(beside.repetition, thresholds):
+    if level == 0 and is_single_pass(evidence.repetition, thresholds):
         level = 1
         doubts.append("A single pass was recorded: no second one shows how much of it is usual.")
-    confidence = LEVELS[level]
     reasons = verdict.why[: max(_FEWEST, _MOST - len(doubts))]
-    return replace(verdict, confidence=confidence, why=[*reasons, *doubts][:_MOST])
+    why = [*reasons, *doubts][:_MOST]
+    return replace(verdict, confidence=LEVELS[level], why=why, doubts=doubts)
 
 
-def _causal_doubts(
-    verdict: Verdict, facts: Facts, causal: Causal, thresholds: Thresholds
-) -> list[str]:
-    doubts = []
-    if causal.gains.unknown >= thresholds.doubtful_share:
-        doubts.append(
-            f"{percent(causal.gains.unknown)} of the window is waiting that the trace does not "
-            "explain."
+# -- doubts ----------------------------------------------------------------------------------------
+
+
+def _is_close(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    if abs(verdict.margin or 0.0) >= thresholds.close_margin:
+        return None
+    return f"The two sides are within {thresholds.close_margin:.0%}: a close call."
+
+
+def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    """Time in which nothing was recorded counts as Python's; that is a guess."""
+    if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
+        return None
+    if evidence.host is not None:
+        unrecorded, all_ns = evidence.host.untraced_ns, evidence.host.untraced_ns
+        all_ns += evidence.host.python_ns
+    elif evidence.idle is not None:
+        causes = evidence.idle.causes
+        unrecorded = causes.get("untraced", 0)
+        all_ns = unrecorded + causes.get("python", 0)
+    if not all_ns or unrecorded < thresholds.unrecorded_share * all_ns:
+        return None
+    return (
+        f"For {duration(unrecorded)} of it nothing was recorded on the thread: Python is a guess."
+    )
+
+
+def _repeats_little(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    ops, nothing = evidence.ops, is_unrepeated(evidence.repetition)
+    if ops < thresholds.few_ops:
+        recorded = f"{ops} {'op was' if ops == 1 else 'ops were'} recorded"
+        also = " and nothing repeats" if nothing else ""
+        return f"Only {recorded}{also}: too few to represent a run."
+    if not nothing:
+        return None
+    return (
+        "Nothing repeats: most kernels ran once or twice, so the trace does not show a steady "
+        "state."
+    )
+
+
+def _is_mostly_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    gains = evidence.gains
+    if gains is None or excess_in(evidence.window, evidence.one_offs) <= gains.window_ns:
+        return None
+    repetition = evidence.repetition
+    has_steps = repetition and repetition.steps >= thresholds.fewest_alike
+    start = "" if has_steps else ": this is more a start than a steady run"
+    return f"One-off events take longer than what is left to judge{start}."
+
+
+def _waits_unexplained(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    gains = evidence.gains
+    if gains is None or gains.unknown < thresholds.doubtful_share:
+        return None
+    return f"{percent(gains.unknown)} of the window is waiting that the trace does not explain."
+
+
+def _overlaps_streams(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    if evidence.gpu is None or evidence.gains is None:
+        return None
+    bound = bound_of(evidence, thresholds)
+    if not bound.is_capped:
+        return None
+    return (
+        f"The device is idle for only {percent(bound.host)} of the window: the host gains more "
+        "only if streams run side by side without slowing each other."
+    )
+
+
+def _differs_by_time(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    if evidence.gpu is None or evidence.idle is None or evidence.gains is None:
+        return None
+    by_time = REGIMES[accounted(evidence.gpu, evidence.idle, evidence.gains)]
+    if by_time == verdict.regime:
+        return None
+    return (
+        "By time alone (device busy time against time waiting for the host), the run would be "
+        f"{by_time}."
+    )
+
+
+def _has_other_clock(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    shift_ns = evidence.causal.clock_shift_ns if evidence.causal else 0
+    if shift_ns < -thresholds.wait_ns:
+        return (
+            f"For the replay, {duration(-shift_ns)} were taken from the device's times: calls "
+            "returned before the ops that they wait for ended."
         )
-    if facts.gpu is not None and facts.idle is not None:
-        bound = bound_of(facts, causal.gains, thresholds)
-        if bound.is_capped:
-            doubts.append(
-                f"The device is idle for only {percent(bound.host)} of the window: the host gains "
-                "more only if streams run side by side without slowing each other."
-            )
-        by_time = REGIMES[accounted(facts.gpu, facts.idle, causal.gains)]
-        if by_time != verdict.regime:
-            doubts.append(
-                "By time alone (device busy time against time waiting for the host), the run would "
-                f"be {by_time}."
-            )
-    if causal.clock_shift_ns < -thresholds.wait_ns:
-        doubts.append(
-            f"For the replay, {duration(-causal.clock_shift_ns)} were taken from the device's "
-            "times: calls returned before the ops that they wait for ended."
+    if shift_ns > 0:
+        return (
+            f"For the replay, {duration(shift_ns)} were added to the device's times: the smallest "
+            "shift with which no op starts before its launch."
         )
-    if causal.clock_shift_ns > 0:
-        doubts.append(
-            f"For the replay, {duration(causal.clock_shift_ns)} were added to the device's times: "
-            "the smallest shift with which no op starts before its launch."
-        )
-    if causal.undilated is not None and verdict.regime == OVERHEAD:
-        host, device = causal.undilated
-        # Without that cost, a host that gains little has slack.
-        if weigh(host, device, "device", thresholds.small_gain).regime != OVERHEAD:
-            doubts.append(
-                "Without the profiler's cost to the host, halving the host's work would gain only "
-                f"{percent(host)}, halving the device's {percent(device)}."
-            )
-    return doubts
+    return None
 
 
-def _host_doubts(verdict: Verdict, host: HostThread, *, shaped: bool) -> list[str]:
-    """Sentences for what makes the bottleneck of a trace without GPU ops doubtful."""
+def _is_dilated(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    if not evidence.causal or evidence.causal.undilated is None or verdict.regime != OVERHEAD:
+        return None
+    host, device = evidence.causal.undilated
+    # Without that cost, a host that gains little has slack.
+    if weigh(host, device, "device", thresholds.small_gain).regime == OVERHEAD:
+        return None
+    return (
+        "Without the profiler's cost to the host, halving the host's work would gain only "
+        f"{percent(host)}, halving the device's {percent(device)}."
+    )
+
+
+def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    """On a host without a device: shapes do not tell whether math or memory limits the work."""
+    host = evidence.host
+    if evidence.gpu is not None or host is None:
+        return None
     if verdict.bottleneck not in ("math", "memory-bandwidth"):
-        return []
+        return None
     known = host.math_ns + host.memory_ns
-    unknown = host.compute_ns - known
-    if abs(host.math_ns - host.memory_ns) > unknown:
-        return []
-    how = "" if shaped else " (record_shapes=True)"
-    return [
+    if abs(host.math_ns - host.memory_ns) > host.compute_ns - known:
+        return None
+    how = "" if evidence.shaped else " (record_shapes=True)"
+    return (
         f"Recorded shapes tell math from memory for only {share(known, host.compute_ns)} of the "
         f"compute operators' time: the limit could be the other{how}."
-    ]
+    )
+
+
+DOUBTS: tuple[Doubt, ...] = (
+    _is_close,
+    _repeats_little,
+    _is_mostly_once,
+    _waits_unexplained,
+    _overlaps_streams,
+    _differs_by_time,
+    _has_other_clock,
+    _is_dilated,
+    _limit_is_open,
+    _is_unrecorded,
+)
+
+
+# -- what makes the confidence low at once -----------------------------------------------------
+
+
+def _has_few_ops(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    return evidence.ops < thresholds.few_ops
+
+
+def _repeats_nothing(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    return is_unrepeated(evidence.repetition)
+
+
+def _windows_disagree(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    return differing_window(evidence, verdict.regime) is not None
+
+
+def _takes_turns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    is_weighed = evidence.gpu is not None and evidence.gains is not None
+    return is_weighed and bound_of(evidence, thresholds).takes_turns
+
+
+_LOWEST = (_has_few_ops, _repeats_nothing, _windows_disagree, _takes_turns)

@@ -6,23 +6,18 @@ the side of the work, as a device's collectives do: less overhead would only mak
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tracekit.causes import UNKNOWN_LIMIT, cause_of
-from tracekit.replay.gains import Causal, Gains
+from tracekit.evidence.model import Evidence, Gpu, HostThread, Launch, Period, Window
+from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import NEXT, is_captured, next_step
 from tracekit.verdict.confidence import doubted
-from tracekit.verdict.model import (
-    Beside,
-    Facts,
-    Finding,
-    Gpu,
-    HostThread,
-    Idle,
-    Launch,
-    Saving,
-    Verdict,
-)
+from tracekit.verdict.headline import headline
+from tracekit.verdict.model import Saving, Verdict
+from tracekit.verdict.recorder import told, unbent
 from tracekit.verdict.regime import (
     OVERHEAD,
     REGIMES,
@@ -44,61 +39,59 @@ _RECORD_DEVICE = (
 _WORK = ("compute", "communication")
 
 
-def judge(
-    facts: Facts,
-    health: list[Finding],
-    causal: Causal | None,
-    thresholds: Thresholds,
-    beside: Beside | None = None,
-    no_replay: str = "",
-) -> Verdict:
-    """The verdict on a window.
-
-    `causal` is None without a replay; then `no_replay` says why a trace with GPU ops could not be
-    replayed.
-    """
-    beside = beside or Beside()
-    if facts.gpu is not None and facts.idle is not None and causal is not None:
-        verdict = _judge_gpu(facts, facts.gpu, facts.idle, causal, beside, thresholds)
-    elif facts.gpu is not None:
-        why = [_busy_sentence(facts, facts.gpu), f"The run cannot be replayed: {no_replay}."]
-        verdict = Verdict(UNKNOWN, None, "none", {}, why, [], None, [_UNEXPLAINED])
-    elif facts.host is not None:
-        verdict = _judge_host(facts, facts.host, thresholds)
+def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
+    """The verdict on a window."""
+    evidence = unbent(evidence)
+    if evidence.gpu is not None and evidence.gains is not None:
+        verdict = _judge_device(evidence, thresholds)
+    elif evidence.gpu is not None:
+        why = [_busy_sentence(evidence), f"The run cannot be replayed: {evidence.no_replay}."]
+        verdict = _unknown(evidence.window, why, {}, [_UNEXPLAINED])
+    elif evidence.host is not None:
+        verdict = _judge_host(evidence.window, evidence.host, thresholds)
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
-        verdict = Verdict(UNKNOWN, None, "none", {}, [reason], [], None, [])
-    codes = {finding.code for finding in health}
-    if facts.gpu is None and "truncated" in codes:
+        verdict = _unknown(evidence.window, [reason], {}, [])
+    codes = {finding.code for finding in evidence.health}
+    if evidence.gpu is None and "truncated" in codes:
         verdict.try_next.insert(0, _WHOLE_FILE)
     if "cold_start" in codes:
         verdict.try_next.insert(0, _WARM_RUN)
-    if facts.window.kind != "step":
-        verdict.why.extend(step_sentences(beside.steps, verdict.regime, thresholds))
-    verdict.why.extend(window_sentences(facts, verdict.regime, beside.windows, thresholds))
-    if causal is not None and verdict.bottleneck is not None:
-        verdict.why.extend(_lesser_sentences(facts, causal, thresholds))
-    return doubted(verdict, facts, health, causal, beside, thresholds)
+    verdict.why.extend(step_sentences(evidence, verdict.regime, thresholds))
+    verdict.why.extend(window_sentences(evidence, verdict.regime, thresholds))
+    if evidence.gains is not None and verdict.bottleneck is not None:
+        verdict.why.extend(_lesser_sentences(evidence, thresholds))
+    verdict = doubted(verdict, evidence, thresholds)
+    bound = None
+    if evidence.gpu is not None and evidence.gains is not None and evidence.gains.window_ns:
+        bound = bound_of(evidence, thresholds)
+    said = headline(verdict, evidence, bound, thresholds)
+    verdict = replace(verdict, headline=said.rstrip(".") + ".")
+    return told(verdict, evidence, thresholds)
 
 
-def judge_briefly(
-    facts: Facts, gains: Gains | None, thresholds: Thresholds
-) -> tuple[str, str | None]:
+def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | None]:
     """The regime and the bottleneck of a window, without the sentences."""
-    if facts.gpu is not None and facts.idle is not None and gains is not None:
-        bound = bound_of(facts, gains, thresholds)
+    if period.gpu is not None and period.gains is not None:
+        bound = bound_of(period, thresholds)
         return bound.regime, bound.bottleneck
-    verdict = judge(facts, [], None, thresholds)
+    if period.host is None:
+        return UNKNOWN, None
+    verdict = _judge_host(period.window, period.host, thresholds)
     return verdict.regime, verdict.bottleneck
+
+
+def _unknown(window: Window, why: list[str], shares: dict[str, float], next_: list[str]) -> Verdict:
+    return Verdict("", UNKNOWN, None, "none", window, shares, why, [], None, next_)
 
 
 # -- a device --------------------------------------------------------------------------------------
 
 
-def _judge_gpu(
-    facts: Facts, gpu: Gpu, idle: Idle, causal: Causal, beside: Beside, thresholds: Thresholds
-) -> Verdict:
-    gains, span = causal.gains, facts.window.span_ns
+def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
+    window, gpu, idle, gains = evidence.window, evidence.gpu, evidence.idle, evidence.gains
+    assert gpu is not None and idle is not None and gains is not None
+    span = window.span_ns
     shares = {
         "busy": gpu.busy_ns,
         "compute": gpu.compute_ns,
@@ -116,47 +109,43 @@ def _judge_gpu(
         for name, gain in gains.removed.items()
         if gain > 0
     ]
-    why = steady_sentences(facts, gains, beside.one_offs, thresholds) or [
-        _busy_sentence(facts, gpu)
-    ]
+    why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
     if not gains.window_ns or not span:
-        return Verdict(UNKNOWN, None, "none", fractions, why, savings, None, [])
-    bound = bound_of(facts, gains, thresholds)
+        return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, None, [])
+    bound = bound_of(evidence, thresholds)
     regime, bottleneck, margin = bound.regime, bound.bottleneck, bound.margin
     if bottleneck is None:
         why.append(
             f"{percent(gains.unknown)} of the window is waiting that the trace does not explain: "
             "it could turn the verdict either way."
         )
-        return Verdict(UNKNOWN, None, "none", fractions, why, savings, margin, [_UNEXPLAINED])
-    busy = steady_busy_ns(gpu, gains) / max(1, span - gains.one_offs_ns)
-    gained = _gain_sentences(facts, busy, causal, bound, bottleneck, thresholds)
+        next_ = [_UNEXPLAINED]
+        return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, margin, next_)
+    gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[accounted(gpu, idle, gains)] == regime
     # The reason comes first: of a busy device that is not the bottleneck, the gains.
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
-    advice = [next_step(bottleneck, facts.launch, thresholds, shaped=beside.shaped)]
-    return Verdict(regime, bottleneck, "high", fractions, why, savings, margin, advice)
+    advice = [next_step(bottleneck, evidence.launch, thresholds, shaped=evidence.shaped)]
+    return Verdict("", regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
 
 
-def _busy_sentence(facts: Facts, gpu: Gpu) -> str:
-    span = facts.window.span_ns
+def _busy_sentence(evidence: Evidence) -> str:
+    gpu, span = evidence.gpu, evidence.window.span_ns
+    assert gpu is not None
     return (
-        f"The GPU was busy for {share(gpu.busy_ns, span)} of {named_window(facts.window)} "
+        f"The GPU was busy for {share(gpu.busy_ns, span)} of {named_window(evidence.window)} "
         f"({duration(gpu.busy_ns)} of {duration(span)})."
     )
 
 
 def _gain_sentences(
-    facts: Facts,
-    busy: float,
-    causal: Causal,
-    bound: Bound,
-    bottleneck: str,
-    thresholds: Thresholds,
+    evidence: Evidence, bound: Bound, bottleneck: str, thresholds: Thresholds
 ) -> list[str]:
-    gains, window = causal.gains, _replayed_window(facts, causal.gains)
+    gains, gpu, window = evidence.gains, evidence.gpu, named_window(evidence.window)
+    assert gains is not None and gpu is not None
+    busy = steady_busy_ns(gpu, gains) / max(1, evidence.window.span_ns - gains.one_offs_ns)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
     sentences = [f"Half the host's work makes {window} {host}; half the device's, {device}."]
     is_host = bound.side == "host"
@@ -191,35 +180,26 @@ def _gain_sentences(
     return sentences
 
 
-def _lesser_sentences(facts: Facts, causal: Causal, thresholds: Thresholds) -> list[str]:
+def _lesser_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     """How far the other side is from bounding the window, and how launches reach the device."""
-    gains, bound = causal.gains, bound_of(facts, causal.gains, thresholds)
+    causal, launch, bound = evidence.causal, evidence.launch, bound_of(evidence, thresholds)
+    assert causal is not None
     is_host, sentences = bound.side == "host", []
-    if causal.flip is not None and not bound.by_time:
+    if causal.flip is not None and causal.flip <= thresholds.told_flip and not bound.by_time:
         side, other = ("host", "GPU") if is_host else ("GPU", "host")
         sentences.append(
             f"The {other} becomes the bottleneck only if the {side} gets about "
             f"{causal.flip:.2g} times faster."
         )
-    captured = is_captured(facts.launch, thresholds)
-    if is_host and gains.cuda_graph >= thresholds.named_gain and not captured:
+    captured, graph = is_captured(launch, thresholds), causal.gains.cuda_graph
+    if is_host and graph >= thresholds.named_gain and not captured:
         sentences.append(
-            f"With free launches, as in a CUDA graph, {named_window(facts.window)} would be "
-            f"{_gained(gains.cuda_graph, thresholds)}."
+            f"With free launches, as in a CUDA graph, {named_window(evidence.window)} would be "
+            f"{_gained(graph, thresholds)}."
         )
-    if facts.launch is not None:
-        sentences.append(_launch_sentence(facts.launch, thresholds))
+    if launch is not None:
+        sentences.append(_launch_sentence(launch, thresholds))
     return sentences
-
-
-def _replayed_window(facts: Facts, gains: Gains) -> str:
-    """Names the window whose fractions the gains are; for a step, adds its replayed length."""
-    if facts.window.kind != "step":
-        return named_window(facts.window)
-    return (
-        f"{named_window(facts.window)} ({duration(gains.window_ns)}, from the previous step's "
-        "completion to its own)"
-    )
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[str]:
@@ -290,9 +270,9 @@ def _range(least: float, most: float) -> str:
     return f"{share(low, 1)} to {share(high, 1)}"
 
 
-def _judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdict:
+def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verdict:
     """The verdict on the trace's busiest thread."""
-    span = facts.window.span_ns
+    span = window.span_ns
     times = {
         "compute": host.compute_ns,
         "communication": host.communication_ns,
@@ -317,19 +297,19 @@ def _judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdi
             f"{host.launches:,} calls launched work on a device that was not recorded: the trace "
             "cannot tell which side is the bottleneck."
         )
-        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [_RECORD_DEVICE])
+        return _unknown(window, why, fractions, [_RECORD_DEVICE])
     if host.device_evidence:
         why.append(
             f"This is a job with a GPU ({host.device_evidence}), whose work was not recorded: the "
             "trace cannot tell whether the device or the host is the bottleneck."
         )
-        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [_RECORD_DEVICE])
+        return _unknown(window, why, fractions, [_RECORD_DEVICE])
     if not span or explained_ns < thresholds.recorded_share * span:
         why.append(
             f"{host.operators:,} operators and the other recorded slices cover only "
             f"{share(explained_ns, span)} of it: the trace does not show what the host did."
         )
-        return Verdict(UNKNOWN, None, "none", fractions, why, [], None, [])
+        return _unknown(window, why, fractions, [])
     overhead = sum(overheads.values())
     worked = host.compute_ns + host.communication_ns
     bound = weigh(overhead / span, worked / span)
@@ -359,8 +339,10 @@ def _judge_host(facts: Facts, host: HostThread, thresholds: Thresholds) -> Verdi
                 f"Memory limits {share(host.memory_ns, host.compute_ns)} of the compute operators' "
                 "time: by their shapes, they do few FLOPs per byte that they move."
             )
-    next_ = [NEXT[bottleneck]]
-    return Verdict(bound.regime, bottleneck, "high", fractions, why, savings, bound.margin, next_)
+    return Verdict(
+        "", bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
+        [NEXT[bottleneck]],
+    )  # fmt: skip
 
 
 def _limit(host: HostThread, thresholds: Thresholds) -> str:

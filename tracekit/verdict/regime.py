@@ -10,16 +10,18 @@ or a flip get it from here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tracekit.causes import OF_DEVICE, OF_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.replay.gains import Gains, Speed, WindowGains
+    from tracekit.evidence.model import Gpu, Idle
+    from tracekit.replay.gains import Speed, WindowGains
+    from tracekit.replay.model import Gains
     from tracekit.thresholds import Thresholds
-    from tracekit.verdict.model import Analysis, Facts, Gpu, Idle
+    from tracekit.verdict.model import Analysis
 
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 # The regime in which each side bounds a run.
@@ -27,6 +29,17 @@ REGIMES = {"host": OVERHEAD, "device": COMPUTE}
 # Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
 # five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
 _TRIES = 5
+
+
+class Measured(Protocol):
+    """A window of a device, with what changes gain in it."""
+
+    @property
+    def gpu(self) -> Gpu | None: ...
+    @property
+    def idle(self) -> Idle | None: ...
+    @property
+    def gains(self) -> Gains | None: ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,8 @@ class Bound:
     """Neither gains enough, so the accounting decided."""
     is_capped: bool = False
     """Replays alone say that the host gains more than the device's idle share."""
+    takes_turns: bool = False
+    """Host and device work one after the other: a faster host gains as much as a faster device."""
     bottleneck: str | None = None
     """The cause, on that side, whose removal gains most; None if the regime is unknown."""
 
@@ -65,53 +80,41 @@ def weigh(host: float, device: float, by_time: str | None = None, least: float =
     return Bound(REGIMES[side], side, margin, host, device, decides)
 
 
-def bound_of(facts: Facts, gains: Gains, thresholds: Thresholds) -> Bound:
+def bound_of(found: Measured, thresholds: Thresholds) -> Bound:
     """What bounds a window of a device, and its bottleneck."""
-    assert facts.gpu is not None and facts.idle is not None
-    host = capped(gains.host, gains.window_ns, _capping_ns(facts, gains))
-    by_time = accounted(facts.gpu, facts.idle, gains)
+    gpu, idle, gains = found.gpu, found.idle, found.gains
+    assert gpu is not None and idle is not None and gains is not None
+    host = capped(gains.host, gains.window_ns, steady_busy_ns(gpu, gains))
+    by_time = accounted(gpu, idle, gains)
     # A side whose halving gains nothing is not what bounds the window, however busy it is.
     gained = gains.device if by_time == "device" else host
     is_nil = gained < thresholds.shown_gain and max(host, gains.device) >= thresholds.named_gain
-    found = weigh(host, gains.device, None if is_nil else by_time, thresholds.small_gain)
+    bound = weigh(host, gains.device, None if is_nil else by_time, thresholds.small_gain)
     # If unexplained waits belonged to one side, halving that side would gain half of them.
-    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(found.margin):
+    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin):
         open_ = weigh(host, gains.device)
         return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
-    bottleneck = _bottleneck(found.side, gains, thresholds)
-    return replace(found, is_capped=host < gains.host, bottleneck=bottleneck)
+    return replace(
+        bound,
+        is_capped=host < gains.host,
+        takes_turns=min(host, gains.device) >= thresholds.turn_gain
+        and abs(bound.margin) < thresholds.close_margin,
+        bottleneck=_bottleneck(bound.side, gains, thresholds),
+    )
 
 
 def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound | None:
     """What bounds the window of a verdict; None without replays."""
-    if analysis.causal is None:
-        return None
-    from tracekit.verdict.model import Facts
-
-    facts = Facts(analysis.window, analysis.gpu, analysis.idle, analysis.launch, analysis.host)
-    return bound_of(facts, analysis.causal.gains, thresholds)
+    return None if analysis.causal is None else bound_of(analysis.judged, thresholds)
 
 
-def capped(host: float, window_ns: float, busy_ns: float | None) -> float:
+def capped(host: float, window_ns: float, busy_ns: float) -> float:
     """The gain from halving the host's work, but at most the device's idle share.
 
     A replay runs streams side by side without slowing each other, so a faster host may seem to
-    gain more than the time in which the device is idle.
-
-    Args:
-        busy_ns: the device's busy time in the window; None: the gain is left as it is.
+    gain more than the time in which the device is idle. `busy_ns` is its busy time in the window.
     """
-    if busy_ns is None or not window_ns:
-        return host
-    return min(host, max(1 - busy_ns / window_ns, 0.0))
-
-
-def _capping_ns(facts: Facts, gains: Gains) -> int | None:
-    """The busy time that caps the host's gain. A step's gain and its idle time belong to different
-    intervals, so a step's gain is left as it is."""
-    if facts.gpu is None or facts.window.kind == "step":
-        return None
-    return steady_busy_ns(facts.gpu, gains)
+    return min(host, max(1 - busy_ns / window_ns, 0.0)) if window_ns else host
 
 
 def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
@@ -140,18 +143,18 @@ def _bottleneck(side: str, gains: Gains, thresholds: Thresholds) -> str:
 
 
 def flip_of(
-    facts: Facts, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
+    found: Measured, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
 ) -> float | None:
     """How many times faster the side that bounds a window has to be before the margin changes its
     sign; None if it does not even at `fastest` times. `place` is as `WindowGains.gains` names it.
     """
-    gains, window = replayed.gains(*place), replayed.window(*place)
-    side = bound_of(facts, gains, thresholds).side
-    busy_ns = _capping_ns(facts, gains)
+    window, side = replayed.window(*place), bound_of(found, thresholds).side
+    assert found.gpu is not None and found.gains is not None
+    busy_ns = steady_busy_ns(found.gpu, found.gains)
 
     def flipped(faster: float) -> bool:
         length, host, device = replayed.halved(window, **{side: 1 / faster})
-        still_ns = busy_ns and busy_ns / (faster if side == "device" else 1)
+        still_ns = busy_ns / (faster if side == "device" else 1)
         margin = weigh(capped(host, length, still_ns), device).margin
         return margin > 0 if side == "host" else margin < 0
 
@@ -170,13 +173,13 @@ def slower_sides(speeds: Sequence[Speed], analysis: Analysis) -> list[str]:
     `network` if most of what a faster device gains is the network's. At the recorded speeds, it is
     the verdict's side."""
     verdict_side = {regime: side for side, regime in REGIMES.items()}.get(analysis.verdict.regime)
-    busy_ns, exposed_ns = None, 0
-    if analysis.gpu and analysis.causal and analysis.window.kind != "step":
-        busy_ns = steady_busy_ns(analysis.gpu, analysis.causal.gains)
-        exposed_ns = min(busy_ns, analysis.gpu.exposed_comm_ns)
+    busy_ns, exposed_ns, gpu = 0, 0, analysis.judged.gpu
+    if gpu and analysis.causal:
+        busy_ns = steady_busy_ns(gpu, analysis.causal.gains)
+        exposed_ns = min(busy_ns, gpu.exposed_comm_ns)
     found = []
     for each in speeds:
-        still_ns = busy_ns and (busy_ns - exposed_ns) / each.device + exposed_ns / each.network
+        still_ns = (busy_ns - exposed_ns) / each.device + exposed_ns / each.network
         side = weigh(capped(each.host_gain, each.window_ns, still_ns), each.device_gain).side
         if verdict_side and each.host == each.device == each.network == 1:
             side = verdict_side

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from tracekit.evidence.model import Period, Window
 from tracekit.records import parsed, record
-from tracekit.verdict.model import Analysis, Period, Window
+from tracekit.verdict.model import Analysis
 
 Rows = dict[str, list[dict[str, Any]]]
 # By the part of an analysis: what its numbers are about, and the question that defines them.
@@ -51,18 +52,19 @@ def rows_of(analysis: Analysis) -> Rows:
 def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
     verdict = analysis.verdict
     best = next((each for each in analysis.advice if each.share is not None), None)
-    yield _window(analysis.window) | {
+    main = analysis.judged.window
+    yield _window(main) | {
         "is_main": True,
         "regime": verdict.regime,
         "bottleneck": verdict.bottleneck,
         "margin": verdict.margin,
         "confidence": verdict.confidence,
-        "sentence": next(iter(verdict.why), None),
+        "sentence": verdict.headline,
         "saves_ns": best and best.saves_ns,
         "analysis": json.loads(json.dumps(analysis.as_dict(), default=str)),
     }
     for each in (*analysis.windows, *analysis.steps):
-        if each.window != analysis.window:
+        if each.window != main:
             yield _window(each.window) | {
                 "is_main": False,
                 "regime": each.regime,
@@ -80,16 +82,15 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
-    gains = analysis.causal and analysis.causal.gains
-    own = {each: getattr(analysis, each) for each in ("gpu", "idle", "launch", "host")}
-    yield from _numbers(analysis.window, own | {"gains": gains})
+    main = analysis.judged.window
+    yield from _numbers(main, {"launch": analysis.launch})
     for name, value in analysis.verdict.shares.items():
-        yield _number(analysis.window, f"shares.{name}", value, "gpu", "the window's length")
-    periods: list[Period] = [*analysis.windows, *analysis.steps]
+        yield _number(main, f"shares.{name}", value, "gpu", "the window's length")
+    others = (each for each in (*analysis.windows, *analysis.steps) if each.window != main)
+    periods: list[Period] = [analysis.judged, *others]
     for each in periods:
-        if each.window != analysis.window:
-            parts = {name: getattr(each, name) for name in ("gpu", "idle", "host", "gains")}
-            yield from _numbers(each.window, parts)
+        parts = {name: getattr(each, name) for name in ("gpu", "idle", "host", "gains")}
+        yield from _numbers(each.window, parts)
 
 
 def _numbers(window: Window, parts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -135,8 +136,8 @@ def read(text: object) -> Analysis:
     """
     # Imported for type checkers alone where the annotations stand.
     from tracekit.advice.model import Advice
-    from tracekit.replay.gains import Causal, Gains
+    from tracekit.replay.model import Causal
 
     if not isinstance(text, str):
         raise ValueError("no text")
-    return record(Analysis, parsed(text), Advice=Advice, Causal=Causal, Gains=Gains)
+    return record(Analysis, parsed(text), Advice=Advice, Causal=Causal)

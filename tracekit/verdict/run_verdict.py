@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median, median_low
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.errors import TracekitError
+from tracekit.evidence.sites import places_of
 from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
-from tracekit.replay.ranks.meetings import members_of
 from tracekit.replay.ranks.stragglers import DEVICE, HOST, Alike, held_up
 from tracekit.replay.ranks.whatif import COMMUNICATION, Pricing
 from tracekit.thresholds import Thresholds
@@ -29,7 +28,6 @@ from tracekit.verdict.run_model import (
     WaitingRank,
 )
 from tracekit.verdict.run_words import sentences, waits_only
-from tracekit.verdict.sites import places_of
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
@@ -67,24 +65,6 @@ def judge_run(
         except TracekitError as error:
             return NoRun(f"the ranks cannot be replayed together: {error}")
         return judge.verdict()
-
-
-@contextmanager
-def asking_ahead(database: Reader) -> Iterator[None]:
-    """While the block runs, asks what `judge_run` will ask later, if answers are shared."""
-
-    def ask() -> None:
-        if not not_one_run(database):
-            members_of(database)
-            for name in ("rank_clocks", "link_bandwidth"):
-                database.ask(name)
-
-    if not database.is_sharing:
-        yield
-        return
-    # What goes wrong here goes wrong again where the answer is needed.
-    with database.in_background(ask):
-        yield
 
 
 class _Judge:

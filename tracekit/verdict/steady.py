@@ -7,25 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median_low
 
-from tracekit.replay.gains import Causal, Gains
+from tracekit.evidence.model import Evidence, OneOffEvent, Period, Repetition, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Facts, OneOffEvent, Period, Repetition, Window
 from tracekit.verdict.regime import steady_busy_ns
 
 _NAMED = 3
 
 
-def steady_sentences(
-    facts: Facts, gains: Gains, one_offs: Sequence[OneOffEvent], thresholds: Thresholds
-) -> list[str]:
+def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     """What was taken out of the window that is judged, and what is left of it."""
-    if facts.gpu is None or gains.one_offs_ns < thresholds.named_gain * facts.window.span_ns:
+    gpu, gains, window = evidence.gpu, evidence.gains, evidence.window
+    if gpu is None or gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
         return []
     alike: dict[str, list[OneOffEvent]] = {}
-    for each in one_offs:
-        if _overlap(facts, each):
-            alike.setdefault(called(each), []).append(each)
+    for each in evidence.one_offs:
+        if _overlap(window, each):
+            alike.setdefault(one_off_name(each), []).append(each)
     if not alike:
         return []
     longest = sorted(alike.items(), key=lambda item: -_excess_ns(item[1]))[:_NAMED]
@@ -33,10 +31,10 @@ def steady_sentences(
         f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
     )
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
-    busy_ns, span_ns, left_ns = facts.gpu.busy_ns, facts.window.span_ns, gains.window_ns
-    left = share(steady_busy_ns(facts.gpu, gains), left_ns)
+    busy_ns, span_ns, left_ns = gpu.busy_ns, window.span_ns, gains.window_ns
+    left = share(steady_busy_ns(gpu, gains), left_ns)
     return [
-        f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(facts.window)} "
+        f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(window)} "
         f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs: "
         f"{named}{more}."
     ]
@@ -57,44 +55,28 @@ def named_window(window: Window) -> str:
     return window.name if window.kind in ("step", "range") else f"the {window.name}"
 
 
-def called(event: OneOffEvent) -> str:
+def one_off_name(event: OneOffEvent) -> str:
     """A one-off in a sentence."""
     if event.kind == "step" and event.side == "device":
         return f"{event.cause} in {event.name}"
     return event.name or ("time outside all slices" if event.kind == "stretch" else event.cause)
 
 
-def _overlap(facts: Facts, event: OneOffEvent) -> bool:
-    window = facts.window
+def _overlap(window: Window, event: OneOffEvent) -> bool:
     return event.start_ns < window.end_ns and event.start_ns + event.dur_ns > window.start_ns
 
 
-def repetition_doubts(
-    ops: int,
-    causal: Causal | None,
-    one_offs: Sequence[OneOffEvent],
-    repetition: Repetition | None,
-    thresholds: Thresholds,
-) -> list[str]:
-    """Why the recorded part, with this many ops, may not be typical of the run."""
-    doubts, nothing = [], repeats_nothing(repetition)
-    if ops < thresholds.few_ops:
-        recorded = f"{ops} {'op was' if ops == 1 else 'ops were'} recorded"
-        also = " and nothing repeats" if nothing else ""
-        doubts.append(f"Only {recorded}{also}: too few to represent a run.")
-    elif nothing:
-        doubts.append(
-            "Nothing repeats: most kernels ran once or twice, so the trace does not show a steady "
-            "state."
-        )
-    if causal and _excess_ns(one_offs) > causal.gains.window_ns:
-        has_steps = repetition and repetition.steps >= thresholds.fewest_alike
-        start = "" if has_steps else ": this is more a start than a steady run"
-        doubts.append(f"One-off events take longer than what is left to judge{start}.")
-    return doubts
+def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
+    """What one-offs take beyond the usual inside a window, in ns."""
+    found = 0
+    for each in one_offs:
+        begin, end = each.start_ns, each.start_ns + each.dur_ns
+        inside_ns = min(end, window.end_ns) - max(begin, window.start_ns)
+        found += max(0, min(each.excess_ns, inside_ns))
+    return found
 
 
-def repeats_nothing(repetition: Repetition | None) -> bool:
+def is_unrepeated(repetition: Repetition | None) -> bool:
     """Whether most GPU ops have a name that hardly occurs again."""
     return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
 
@@ -106,10 +88,10 @@ def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> boo
     return repetition.once >= thresholds.once_share * max(1, repetition.names)
 
 
-def step_sentences(steps: Sequence[Period], regime: str, thresholds: Thresholds) -> list[str]:
+def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
     """The typical step, the steps that differ from it and how, and the steps' regimes if they
     differ from the verdict's."""
-    sentences = []
+    sentences, steps = [], evidence.steps
     if len(steps) >= thresholds.fewest_alike:
         typical_ns = median_low(_length(step) for step in steps)
         typical = next(step for step in steps if _length(step) == typical_ns)
@@ -134,10 +116,8 @@ def step_sentences(steps: Sequence[Period], regime: str, thresholds: Thresholds)
 
 
 def _length(step: Period) -> int:
-    """A step's recorded length: between completions if it was replayed, else the host's."""
-    if step.gains is None:
-        return step.window.span_ns
-    return step.gains.window_ns + step.gains.one_offs_ns
+    """A step's recorded length."""
+    return step.window.span_ns
 
 
 def _difference(step: Period, typical: Period) -> str:
@@ -167,22 +147,22 @@ def _parts(step: Period) -> dict[str, int]:
     } | {f"idle by {cause}": ns for cause, ns in step.idle.causes.items()}
 
 
-def hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> bool:
+def is_hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> bool:
     """Whether the whole trace lasts hardly longer than a window of it: they are judged alike."""
     if trace.kind != "trace" or window.kind == "trace":
         return False
     return abs(trace.span_ns - window.span_ns) < thresholds.small_gain * trace.span_ns
 
 
-def window_sentences(
-    facts: Facts, regime: str, others: Sequence[Period], thresholds: Thresholds
-) -> list[str]:
+def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
     """Why the whole trace has another regime than the window."""
     sentences = []
-    for other in others:
-        if other.window.kind != "trace" or other.regime == regime or facts.window.kind == "trace":
+    for other in evidence.windows:
+        if other.window.kind != "trace" or other.regime == regime:
             continue
-        window, is_active = facts.window, facts.window.kind == "gpu_active"
+        window, is_active = evidence.window, evidence.window.kind == "gpu_active"
+        if window.kind == "trace":
+            continue
         first, last = ("the first GPU op", "the last GPU op") if is_active else (window.name,) * 2
         ends = {
             f"before {first}": window.start_ns - other.window.start_ns,

@@ -325,6 +325,6 @@ class Joined:
         found = []
         ranks = zip(runs, self.replays, self.ahead_ns, self._step_numbers, strict=True)
         for run, each, ahead, numbers in ranks:
-            times = each.steps.completions(run)
-            found.append(times[[numbers[0], *(1 + n for n in numbers)]] + ahead)
+            begin, end = each.steps.spans(run)
+            found.append(np.append(begin[numbers[0]], end[numbers]) + ahead)
         return found

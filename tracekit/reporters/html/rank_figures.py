@@ -77,7 +77,8 @@ def table(ranks: Ranks) -> Figure:
 
 
 def _row(ranks: Ranks, analysis: Analysis) -> dict[str, object]:
-    trace, span = analysis.trace.trace_id, analysis.window.span_ns
+    trace, judged = analysis.trace.trace_id, analysis.judged
+    span = judged.window.span_ns
     best = next((each for each in analysis.advice if each.share is not None), None)
     waits = ranks.waits[trace] if ranks.met else {}
     return {
@@ -86,7 +87,7 @@ def _row(ranks: Ranks, analysis: Analysis) -> dict[str, object]:
         "verdict": analysis.verdict.regime,
         "bottleneck": analysis.verdict.bottleneck,
         "window_ns": span,
-        "busy_share": analysis.gpu.busy_ns / span if analysis.gpu and span else None,
+        "busy_share": judged.gpu.busy_ns / span if judged.gpu and span else None,
         "waits_ns": waits.get("waited_ns"),
         "late_ns": waits.get("held_up_ns"),
         "times_last": waits.get("times_last"),
@@ -100,7 +101,7 @@ def parts(ranks: Ranks) -> Figure | None:
     """Where the time of each window went."""
     rows = [
         {"rank": ranks.names[each.trace.trace_id], "part": part.name, "colour": part.kind,
-         "place": place, "part_ns": part.ns, "window_ns": each.window.span_ns}
+         "place": place, "part_ns": part.ns, "window_ns": each.judged.window.span_ns}
         for each in ranks.analyses
         for place, part in enumerate(parts_of(each))
     ]  # fmt: skip
@@ -125,12 +126,13 @@ def parts(ranks: Ranks) -> Figure | None:
             tooltip=["rank:N", "part:N", "length:N", "window:N"],
         )
     )
-    longest = max(ranks.analyses, key=lambda each: each.window.span_ns)
+    longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
+    shown, more = duration(longest.judged.window.span_ns), "further " + ranks.noun
     return Figure(
         "parts",
         "Where the time went",
         f"The parts of each window. The longest is that of {ranks.names[longest.trace.trace_id]}, "
-        f"{duration(longest.window.span_ns)}.{left_out_text(left_out, 'further ' + ranks.noun)}",
+        f"{shown}.{left_out_text(left_out, more)}",
         frame,
         ranks.source("partition"),
         charts.sized(bars, height(ranks)),

@@ -91,12 +91,14 @@ def write_ranks(
     Raises:
         TracekitError: as `Database.verdict` does, or when `output` cannot be written.
     """
-    from tracekit.verdict.analyze import analyze
+    from tracekit.examine import examine
 
     order = in_order_of_interest(database)
     subjects = {each: Subject(database, each, window, thresholds) for each in order[:_MOST_PAGES]}
     analyses = [
-        subjects[each].analysis if each in subjects else analyze(database, each, window, thresholds)
+        subjects[each].analysis
+        if each in subjects
+        else examine(database, each, window, thresholds).analysis
         for each in sorted(order)
     ]
     first = ranks_view(database, analyses)

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
     from tracekit.advice.model import FixList
     from tracekit.database.catalog import Value
-    from tracekit.replay.gains import PathPiece, Speed, WindowGains
+    from tracekit.evidence.model import Window
+    from tracekit.replay.gains import PathPiece, Speed
     from tracekit.reporters.html.figure import Figure
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
-    from tracekit.verdict.model import Analysis, Window
+    from tracekit.verdict.model import Analysis
 
 
 # The critical path is drawn in this many parts.
@@ -37,7 +38,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Examination:
+class Replayed:
     """The verdict on a trace with its fix list, the replays of other speeds, and the critical path
     of the interval that is drawn in detail."""
 
@@ -66,22 +67,20 @@ class Subject:
         self._thresholds = thresholds
 
     @cached_property
-    def judgement(self) -> Examination:
+    def judgement(self) -> Replayed:
+        from tracekit.examine import examine
         from tracekit.replay.gains import recorded_path, speeds
-        from tracekit.verdict.analyze import examined
 
-        drawn = self.interval
-
-        def replayed(gains: WindowGains, place: tuple[str, int]) -> object:
-            path = []
-            if drawn is not None:
-                path = recorded_path(gains.replay, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
-            return speeds(gains, *place), path
-
-        found = examined(
-            self.database, self.trace_id, self._asked_window, self._thresholds, also=replayed
+        drawn, path, other = self.interval, [], []
+        found = examine(
+            self.database, self.trace_id, self._asked_window, self._thresholds, keep_replays=True
         )
-        return Examination(found.analysis, found.fixes, *(found.extra or ([], [])))
+        if found.gains is not None:
+            other = speeds(found.gains, *found.place)
+            if drawn is not None:
+                replay = found.gains.replay
+                path = recorded_path(replay, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
+        return Replayed(found.analysis, found.fixes, other, path)
 
     @cached_property
     def interval(self) -> Interval | None:
@@ -122,7 +121,7 @@ class Subject:
     @property
     def window(self) -> Window:
         """The window of the verdict."""
-        return self.analysis.window
+        return self.analysis.judged.window
 
     @property
     def device_id(self) -> int | None:

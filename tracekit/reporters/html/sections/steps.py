@@ -16,7 +16,7 @@ from tracekit.text import duration
 from tracekit.verdict.regime import REGIMES, slower_sides
 
 if TYPE_CHECKING:
-    from tracekit.verdict.model import Period
+    from tracekit.evidence.model import Period
 
 # More steps than this are not drawn one by one, and cannot be chosen.
 _MOST = 400

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tracekit.verdict.model import OneOffEvent
+from tracekit.evidence.model import OneOffEvent
 
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
@@ -59,19 +59,6 @@ def sites_of(event_ids: Iterable[int | None], database: Reader, trace_id: int) -
         return {}
     rows = database.ask("event_sites", trace=trace_id, events=ids)
     return {row["event_id"]: row for row in rows}
-
-
-def sites_of_each(asked: Mapping[int, Sequence[int | None]], database: Reader) -> dict[int, Sites]:
-    """The same for events of several traces, by trace_id."""
-    if len(asked) < 2 or database.is_large:
-        return {trace_id: sites_of(ids, database, trace_id) for trace_id, ids in asked.items()}
-    # Planning the question takes longer than finding some events too many.
-    found: dict[int, Sites] = {trace_id: {} for trace_id in asked}
-    ids = {each for several in asked.values() for each in several if each is not None}
-    if ids:
-        for row in database.ask("event_sites", events=",".join(map(str, sorted(ids)))):
-            found[row["trace_id"]][row["event_id"]] = row
-    return found
 
 
 def places_of(event_ids: Iterable[int], database: Reader, trace_id: int) -> dict[int, str]:

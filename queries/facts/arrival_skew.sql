@@ -1,0 +1,28 @@
+-- fact: A device's first collective, if it waits for ranks that begin to record later.
+-- into: recorder_finding
+-- needs: gpu_ops
+-- when: class = 'communication'
+-- Starting a profiler takes some ranks seconds longer than others, and they meet in the first collective:
+-- github.com/AMD-AGI/Hyperloom/pull/1292. It is compared with the others of its name or, where these are few,
+-- with all others.
+WITH op AS (
+    SELECT *, row_number() OVER (PARTITION BY trace_id, device_id ORDER BY start_ns, event_id) AS place
+    FROM gpu_ops JOIN main_device USING (trace_id, device_id) WHERE activity = 'communication'
+),
+paired AS (
+    SELECT f.trace_id, f.event_id, f.dur_ns, o.dur_ns AS other_ns,
+           count(*) FILTER (o.name = f.name) OVER (PARTITION BY f.trace_id) AS named, o.name = f.name AS is_named
+    FROM (FROM op WHERE place = 1) AS f JOIN (FROM op WHERE place > 1) AS o USING (trace_id)
+),
+compared AS (
+    SELECT trace_id, event_id, dur_ns, count(*) AS others, median(other_ns)::BIGINT AS usual_ns
+    FROM paired WHERE is_named OR named < thresholds().fewest_lost GROUP BY ALL
+)
+SELECT trace_id, 'arrival_skew' AS code, 'warning' AS severity, 1 AS count,
+       format('the first collective takes {}, the other {:,} take {} at the median: ranks that began to record at '
+           || 'different times met there, which is neither work nor communication',
+           duration_text(dur_ns), others, duration_text(usual_ns)) AS message,
+       dur_ns - usual_ns AS time_ns, event_id
+FROM compared
+WHERE others >= thresholds().fewest_lost AND dur_ns >= thresholds().arrival_ns
+    AND dur_ns >= thresholds().arrival_ratio * usual_ns

@@ -1,0 +1,44 @@
+-- fact: The work of inputs of a convolution.
+-- of: operator_input
+-- when: kind = 'cpu_op' AND work LIKE 'convolution%'
+-- It is of an input `x` with a weight `w` (backward: both after the output's gradient). `mask` says which
+-- gradients are wanted.
+CREATE TABLE scratch.convolution_work (
+    name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
+    read DOUBLE, written DOUBLE
+);
+WITH named AS (
+    SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END] AS x,
+           d[CASE WHEN is_backward THEN 3 ELSE 2 END] AS w,
+           integers_of(c[setting['stride']]) AS stride, integers_of(c[setting['padding']]) AS padding,
+           CASE WHEN setting['dilation'] IS NULL THEN [1]
+                ELSE integers_of(c[setting['dilation']]) END AS dilation,
+           coalesce(is_true(c[CASE WHEN is_backward THEN 8 ELSE setting['transposed'] END]),
+               FALSE) AS is_transposed,
+           CASE WHEN is_backward THEN
+               list_transform(string_split(trim(c[11], '[]'), ','), lambda m: is_true(trim(m)))
+           END AS mask
+    FROM scratch.operator_input WHERE family = 'convolution'
+),
+measured AS (
+    SELECT *,
+           CASE WHEN is_backward THEN elements(d[1])
+                WHEN NOT is_transposed AND len(stride) > 0 AND len(padding) > 0 AND len(dilation) > 0
+                    THEN x[1] * w[1] * list_product(list_transform(
+                        range(1, len(x) - 1),
+                        lambda k: (x[k + 2] + 2 * coalesce(padding[k], padding[-1])
+                            - coalesce(dilation[k], dilation[-1]) * (w[k + 2] - 1) - 1)
+                            // coalesce(stride[k], stride[-1]) + 1
+                    )) END AS out
+    FROM named
+)
+SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
+       -- Each position of the output (transposed: of the input) takes one product with the weight.
+       CASE WHEN len(x) BETWEEN 3 AND 5 AND len(w) = len(x) THEN
+           CASE WHEN is_backward THEN mask[1]::INTEGER + mask[2]::INTEGER ELSE 1 END * 2 * elements(w)
+           * CASE WHEN is_transposed THEN elements(x) / x[2] ELSE out / w[1] END
+       END AS flops,
+       input_bytes AS read,
+       CASE WHEN is_backward THEN mask[1]::INTEGER * sizes[2] + mask[2]::INTEGER * sizes[3]
+            WHEN NOT is_transposed THEN out * size END AS written
+FROM measured

@@ -1,0 +1,46 @@
+-- fact: Launches at the start of a recording whose kernels are missing, and launches that were only captured.
+-- into: recorder_finding
+-- needs: gpu_ops, gpu_op_launch, graph_captures
+-- when: call IN ('launch_kernel', 'launch_graph')
+-- A profiler drops what its device's clock puts before its own start: github.com/pytorch/pytorch/issues/192021.
+-- Launches that a graph's capture recorded instead of running them have no kernels.
+WITH linked AS (SELECT DISTINCT trace_id, launch_id AS event_id FROM gpu_op_launch),
+launch AS (
+    SELECT l.trace_id, l.start_ns, g.event_id IS NOT NULL AS is_seen,
+           g.event_id IS NULL AND coalesce(l.start_ns < c.end_ns, FALSE) AS is_captured
+    FROM (FROM runtime_calls WHERE call IN ('launch_kernel', 'launch_graph')) AS l
+    LEFT JOIN linked AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    ASOF LEFT JOIN graph_captures AS c
+      ON l.trace_id = c.trace_id AND l.pid = c.pid AND l.start_ns >= c.start_ns
+),
+counted AS (
+    SELECT *, min(start_ns) FILTER (is_seen) OVER (PARTITION BY trace_id) AS first_ns FROM launch
+),
+total AS (
+    SELECT c.trace_id, count(*) AS launches, count(*) FILTER (is_captured) AS captured,
+           count(*) FILTER (is_seen) AS seen,
+           count(*) FILTER (NOT is_captured AND start_ns < first_ns) AS unseen_first,
+           any_value(coalesce(o.unlinked, 0)) AS unlinked,
+           any_value(coalesce(o.ops, 0)) AS ops
+    FROM counted AS c LEFT JOIN (
+        SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked
+        FROM gpu_ops LEFT JOIN gpu_op_launch USING (trace_id, event_id) GROUP BY trace_id
+    ) AS o USING (trace_id)
+    GROUP BY c.trace_id
+)
+SELECT trace_id, 'dropped_at_start' AS code,
+       if(unseen_first >= thresholds().unseen_share * (launches - captured), 'error', 'warning') AS severity,
+       unseen_first AS count,
+       format('the first {:,} of {:,} launches have no kernels in this trace, and later ones have: the recorder '
+           || 'dropped what ran at its start', unseen_first, launches - captured) AS message,
+       NULL::BIGINT AS time_ns, NULL AS event_id
+FROM total
+WHERE unseen_first >= greatest(thresholds().fewest_lost, unlinked + 1)
+    AND unseen_first >= thresholds().lost_share * (launches - captured)
+    AND launches - captured - seen - unseen_first <= thresholds().lost_share * seen
+UNION ALL
+SELECT trace_id, 'captured_only', 'error', captured,
+       format('{:,} of {:,} launches were captured into graphs instead of running: the trace has the capture, not '
+           || 'the replays', captured, launches), NULL, NULL
+FROM total
+WHERE captured >= thresholds().unseen_share * launches AND captured > ops

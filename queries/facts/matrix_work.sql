@@ -1,0 +1,34 @@
+-- fact: The work of inputs of a matrix product, or of a gated MLP.
+-- of: operator_input
+-- when: kind = 'cpu_op' AND regexp_matches(work, 'mm$|^linear$|^gated_')
+-- Of products, `a` and `b` are the two factors.
+CREATE TABLE scratch.matrix_work (
+    name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
+    read DOUBLE, written DOUBLE
+);
+WITH factored AS (
+    SELECT *,
+           CASE WHEN kind IN ('mm', 'bmm') THEN d[1] WHEN kind IN ('addmm', 'baddbmm') THEN d[2]
+                WHEN kind = 'linear' THEN [elements(d[1]) // d[1][-1], d[1][-1]]::BIGINT[] END AS a,
+           CASE WHEN kind IN ('mm', 'bmm') THEN d[2] WHEN kind IN ('addmm', 'baddbmm') THEN d[3]
+                WHEN kind = 'linear' THEN list_reverse(d[2]) END AS b,
+           kind IN ('bmm', 'baddbmm') AS is_batched
+    FROM scratch.operator_input WHERE kind IN ('mm', 'addmm', 'linear', 'bmm', 'baddbmm')
+)
+SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
+       CASE WHEN is_batched AND len(a) = 3 AND len(b) = 3 THEN 2 * a[1] * a[2] * a[3] * b[3]
+            WHEN NOT is_batched AND len(a) = 2 AND len(b) = 2 THEN 2 * a[1] * a[2] * b[2] END AS flops,
+       -- Further tensors are scales or where the result goes (out=).
+       CASE WHEN kind IN ('mm', 'bmm') THEN CASE WHEN len(sizes) >= 2 THEN sizes[1] + sizes[2] END
+            ELSE list_sum(sizes[:3]) END AS read,
+       CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
+FROM factored
+UNION ALL
+-- Gated MLPs in one operator: x with the weights of gate and up, and of down; or what both gave, as one.
+SELECT name, dims, types, concrete, type, kind <> 'gated_packed' AS is_matrix,
+       CASE kind WHEN 'gated_packed' THEN elements(d[1]) // 2
+           ELSE 2 * elements(d[1]) * d[2][1] * CASE kind WHEN 'gated_products' THEN 2 ELSE 3 END END AS flops,
+       list_sum(sizes[:CASE kind WHEN 'gated_packed' THEN 1 WHEN 'gated_products' THEN 3 ELSE 4 END]) AS read,
+       CASE kind WHEN 'gated_packed' THEN sizes[1] // 2
+           WHEN 'gated_products' THEN elements(d[1]) // d[2][2] * d[2][1] * size ELSE sizes[1] END AS written
+FROM scratch.operator_input WHERE kind IN ('gated_packed', 'gated_products', 'gated_mlp')

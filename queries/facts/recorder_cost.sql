@@ -1,0 +1,29 @@
+-- fact: What recording cost the host's main thread, by what an event costs.
+-- into: recorder_finding
+-- needs: slice_label, gpu_op_launch
+-- when: kind = 'cpu_op'
+-- The main thread launches most, or, where nothing is launched, runs the most operators.
+WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_op_launch GROUP BY ALL),
+recorded AS (
+    SELECT trace_id, max(end_ns) - min(start_ns) AS span_ns, count(*) FILTER (kind = 'cpu_op') AS operators,
+           count(*) FILTER (kind = 'python') AS frames,
+           bool_or(kind = 'cpu_op' AND contains(args, '"Input Dims"')) AS is_shaped
+    FROM slices LEFT JOIN launching USING (trace_id, pid, tid)
+    WHERE kind IN ('cpu_op', 'python')
+    GROUP BY trace_id, pid, tid
+    QUALIFY row_number() OVER (PARTITION BY trace_id
+        ORDER BY max(coalesce(launches, 0)) DESC, operators DESC, pid, tid) = 1
+),
+priced AS (
+    SELECT r.*, operators * (thresholds().recorded_operator_ns
+                   + if(is_shaped, thresholds().recorded_shapes_ns, 0)
+                   + if(coalesce(profile_memory, FALSE), thresholds().recorded_memory_ns, 0))
+               + frames * thresholds().recorded_frame_ns AS ns
+    FROM recorded AS r JOIN trace USING (trace_id)
+)
+SELECT trace_id, 'recorder_cost' AS code, 'info' AS severity, operators + frames AS count,
+       format('recording took about {} of the host''s main thread: {:,} operators{}{}', share_text(ns, span_ns),
+           operators, if(is_shaped, ' with shapes (record_shapes)', ''),
+           if(frames > 0, format(' and {:,} Python frames (with_stack)', frames), '')) AS message,
+       ns AS time_ns, NULL AS event_id
+FROM priced WHERE operators >= thresholds().few_launches AND ns >= thresholds().cost_share * span_ns

@@ -1,0 +1,32 @@
+-- fact: The work of inputs of a Triton kernel that Inductor wrote.
+-- of: operator_input
+-- when: kind = 'cpu_op' AND work = 'triton'
+-- Inductor's Triton kernels, which are named after the operators that they fuse. Of their arguments, those
+-- that are read and written come first, then inputs, outputs and numbers, of which the last is the number of
+-- elements. The trace does not mark them. A kernel with one tensor works in place, unless it only fills it; a
+-- pointwise one whose last tensor has too few elements for a result works in place, too, on the first. Of any
+-- other, assume that each tensor moves once and that the last is the output.
+-- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/common.py (KernelArgs.python_argdefs)
+CREATE TABLE scratch.triton_work (
+    name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
+    read DOUBLE, written DOUBLE
+);
+WITH told AS (
+    SELECT *, TRY_CAST(c[-1] AS BIGINT) AS numel,
+           CASE WHEN len(tensors) = 1
+                    THEN NOT regexp_matches(name, '^triton_[a-z]+_fused(_new)?(_(zeros?|ones|full|fill|empty|'
+                        || 'arange|rand|randn|randint|inductor_random|inductor_seeds|scalar_tensor|like))*'
+                        || '(_[0-9]+)?$')
+                WHEN starts_with(name, 'triton_poi_')
+                    THEN tensors[-1].elements < numel AND tensors[1].elements >= numel
+           END IS TRUE AS is_in_place
+    FROM scratch.operator_input WHERE kind = 'triton'
+)
+SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
+       list_max(list_transform(tensors, lambda each: each.elements)) * len(regexp_extract_all(name,
+           '_(add|sub|mul|div|pow|sqrt|rsqrt|exp|log|mean|sum|var|amax|softmax|gelu|silu|relu|sigmoid|tanh|'
+           || 'where|maximum|minimum|native_layer_norm|native_dropout|neg|abs|sin|cos|clamp)'
+       )) AS flops,
+       CASE WHEN is_in_place THEN input_bytes ELSE coalesce(list_sum(sizes[:-2]), 0) END AS read,
+       CASE WHEN is_in_place THEN sizes[1] ELSE sizes[-1] END AS written
+FROM told

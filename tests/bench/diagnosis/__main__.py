@@ -1,0 +1,57 @@
+"""Asks the tools about all cases, and prints how often each is right.
+
+    python -m tests.bench.diagnosis [--tool NAME] [--failures] [--no-captures] [NAME]
+
+NAME restricts the cases to those whose names contain it. `--failures` lists what is wrong in each
+tool's answers, with the label beside the answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from tests.bench.diagnosis.cases import traces
+from tests.bench.diagnosis.score import COLUMNS, counts, failures, mark, row, table
+from tests.bench.diagnosis.tools import TOOLS, answers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tool", action="append", choices=[*TOOLS])
+    parser.add_argument("--failures", action="store_true")
+    parser.add_argument("--no-captures", action="store_true")
+    parser.add_argument("named", nargs="?", default="")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        subjects = list(traces(Path(folder), options.named))
+        if not options.no_captures:
+            from tests.bench.diagnosis.captured import captures
+
+            subjects += captures(Path(folder), options.named)
+        cases = [case for case, _ in subjects]
+        negative = sum(each.is_negative for each in cases)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in counts(cases).items())
+        print(f"{len(cases)} cases ({kinds}), of which {negative} are negative\n", flush=True)
+        rows, wrong, by_kind = [], [], defaultdict(list)
+        for name in options.tool or TOOLS:
+            began = time.perf_counter()
+            said = answers(name, subjects)
+            marks = {case.name: mark(case, said[case.name]) for case in cases}
+            rows.append([*row(name, marks.values()), f"{time.perf_counter() - began:.0f} s"])
+            for case in cases:
+                by_kind[name, case.kind].append(marks[case.name])
+            wrong += [f"\n{name}\n", *failures(cases, said)]
+    print(table([*COLUMNS, "took"], rows))
+    for name in options.tool or TOOLS:
+        print(f"\n{name}, by kind of case\n")
+        print(table(COLUMNS, [row(kind, m) for (tool, kind), m in by_kind.items() if tool == name]))
+    if options.failures:
+        print("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

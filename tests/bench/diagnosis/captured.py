@@ -1,0 +1,181 @@
+"""Pairs that this machine's CPU runs, with a fault and without: recorded, then timed in turns
+without the profiler, so that what was predicted stands beside what was observed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch.utils.data import DataLoader
+
+import tracekit
+from tests.bench.diagnosis.score import Case, labels
+from tests.bench.remedies import Images, spinning
+
+STEPS, ROUNDS = 8, 5
+# The machine's own noise: what two timings of one program may differ by, as a share of a step.
+NOISE = 0.03
+Step = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A step with the fault, and a step without it; None: it is healthy."""
+
+    faulty: Callable[[], Step]
+    mended: Callable[[], Step] | None = None
+    stacks: bool = False
+    compiles: bool = False
+
+
+def _loading(workers: int) -> Step:
+    weight = torch.randn(64, 64)
+    loader: Iterator[torch.Tensor] = iter(DataLoader(Images(), batch_size=4, num_workers=workers))
+
+    def step() -> None:
+        x = next(loader)
+        for _ in range(2500):
+            x = torch.relu(x @ weight)
+
+    return step
+
+
+def _rows(together: bool) -> Step:
+    weight, items = torch.randn(16, 16), torch.randn(800, 1, 16)
+
+    def step() -> list[torch.Tensor]:
+        if together:
+            return [torch.relu(items.flatten(0, 1) @ weight)]
+        return [torch.relu(each @ weight) for each in items]
+
+    return step
+
+
+def _products(reads: bool, size: int = 640) -> Step:
+    a = torch.randn(size, size)
+
+    def step() -> float:
+        total = 0.0
+        for _ in range(6):
+            product = a @ a
+            total += product[0, 0].item() if reads else 0.0
+        return total
+
+    return step
+
+
+def _making(each_time: bool) -> Step:
+    a, kept = torch.randn(256, 256), torch.randn(500_000)
+
+    def step() -> torch.Tensor:
+        noise = torch.randn(500_000) if each_time else kept
+        return a @ a + noise[0]
+
+    return step
+
+
+def _chain(compiled: bool) -> Step:
+    x = torch.randn(64, 64)
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(60):
+            x = torch.tanh(x * 1.01 + 0.1)
+        return x
+
+    run = torch.compile(chain) if compiled else chain
+
+    def step() -> torch.Tensor:
+        with torch.no_grad():
+            return run(x)
+
+    return step
+
+
+PAIRS = {
+    "batches loaded in the process": Pair(partial(_loading, 0), partial(_loading, 2)),
+    "batches loaded by workers": Pair(partial(_loading, 2)),
+    "Python in the step": Pair(partial(spinning, 200_000), partial(spinning, 0), stacks=True),
+    "a loop over items": Pair(partial(_rows, False), partial(_rows, True)),
+    "a chain run eagerly": Pair(partial(_chain, False), partial(_chain, True), compiles=True),
+    "tensors made in the step": Pair(partial(_making, True), partial(_making, False)),
+    "reads of values": Pair(partial(_products, True)),
+    "products": Pair(partial(_products, False)),
+    "products, with stacks": Pair(partial(_products, False), stacks=True),
+}
+
+
+def captures(folder: Path, named: str = "") -> list[tuple[Case, Path]]:
+    """The pairs whose names contain `named`, recorded in `folder`, with what was observed."""
+    # Other programs on this machine disturb one thread less than several that wait for each other.
+    torch.set_num_threads(1)
+    found = []
+    for number, known in enumerate(labels("captured")):
+        pair = PAIRS[known.name]
+        case = replace(known, name=f"captured: {known.name}")
+        if named not in case.name or (pair.compiles and not shutil.which("g++")):
+            continue
+        trace = folder / f"captured{number}.json"
+        faulty = pair.faulty()
+        with tracekit.profile(trace, STEPS, warmup=2, stacks=pair.stacks) as profiler:
+            for _ in range(STEPS + 3):
+                faulty()
+                profiler.step()
+        matched(faulty, trace)
+        if pair.mended:
+            share = _observed(faulty, pair.mended())
+            case = replace(
+                case, why=f"{case.why} Observed: {share:.1%} less without.",
+                saves=(share - NOISE, min(share + NOISE, 1.0)),
+            )  # fmt: skip
+        found.append((case, trace))
+    return found
+
+
+def _observed(faulty: Step, mended: Step) -> float:
+    """What a step takes less without the fault, as a share: the median of rounds in turns."""
+    shares = []
+    for _ in range(ROUNDS + 1):
+        took = []
+        for step in (faulty, mended):
+            began = time.perf_counter_ns()
+            for _ in range(STEPS):
+                step()
+            took.append(time.perf_counter_ns() - began)
+        shares.append(1 - took[1] / took[0])
+    # The first round warms up: compiles, starts workers.
+    return median(shares[1:])
+
+
+# PyTorch's own patterns of faults, with the change that each asks for.
+PATTERNS = {
+    "ExtraCUDACopyPattern": "tensors_on_device",
+    "FP32MatMulPattern": "tensor_cores",
+    "OptimizerSingleTensorPattern": "fused_optimizer",
+    "SynchronizedDataLoaderPattern": "dataloader_workers",
+    "GradNotSetToNonePattern": "zero_grad_to_none",
+    "MatMulDimInFP16Pattern": "gemm_padding",
+}
+
+
+def matched(step: Step, trace: Path) -> None:
+    """Writes beside a trace which patterns PyTorch's matcher finds; it needs a running profiler."""
+    from torch.profiler import ProfilerActivity, profile
+
+    matcher = importlib.import_module("torch.profiler._pattern_matcher")
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True, record_shapes=True) as found:
+        for _ in range(3):
+            step()
+    names = [
+        change
+        for name, change in PATTERNS.items()
+        if getattr(matcher, name)(found, False).matched_events()
+    ]
+    trace.with_suffix(".patterns").write_text(json.dumps(names))

@@ -1,0 +1,235 @@
+"""Simulated programs with known faults: twins, healthy loops, kinds of trace that mislead, and
+random mixes of faults. The simulator runs each with the fault and without, so that what a change
+saves is known exactly."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from tests.atoms import MS, Change, step
+from tests.bench.diagnosis.score import NOTHING, SMALL, Case
+from tests.simulated import trace_event, truth
+from tests.simulator import Machine, Simulation
+from tracekit.advice.catalogue import catalogue
+from tracekit.replay.changes import query_of
+
+Events = list[dict[str, Any]]
+NONE = (NOTHING,)
+MACHINE = Machine()
+DEVICES = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, its machine, and what is known of it; `trace` gives the file's bytes."""
+
+    case: Case
+    atoms: list[Any]
+    machine: Machine = MACHINE
+    seed: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+    disturb: Callable[[Events], Events] = list
+    """What recording did to the events."""
+
+    def trace(self) -> bytes:
+        """The trace, as Kineto would write it."""
+        events = self.disturb(list(Simulation(self.atoms, self.machine, seed=self.seed).events()))
+        written = [trace_event(each) for each in events]
+        head = {"schemaVersion": 1, "deviceProperties": DEVICES, "traceEvents": written}
+        return json.dumps(head | self.metadata).encode()
+
+
+def lengths(
+    atoms: Iterable[Any], machine: Machine, seed: int, change: Change | None = None
+) -> tuple[int, int]:
+    """How long a program takes: from its first op to its last, and from its begin to its end."""
+    run = Simulation(atoms, machine, change, seed)
+    ends = [(each["begin"], each["end"]) for each in run.events()]
+    return run.span_ns, max(end for _, end in ends) - min(begin for begin, _ in ends)
+
+
+def gain(
+    faulty: Iterable[Any], mended: Iterable[Any], machine: Machine = MACHINE, seed: int = 0
+) -> tuple[float, float]:
+    """What mending a program saves, as a share of the span of its ops and of its whole length."""
+    shares = [
+        1 - after / before
+        for before, after in zip(
+            lengths(faulty, machine, seed), lengths(mended, machine, seed), strict=True
+        )
+    ]
+    return min(shares), max(shares)
+
+
+# Where the sides gain about as much as each other, either regime is right.
+CLOSE = 0.05
+
+
+def regime(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> tuple[str, ...]:
+    """The regime of a program: the side whose work, done in half the time, gains more. Both, where
+    they gain about the same, or where it depends on whether work before the first op counts."""
+    found = set()
+    plain, *halved = (
+        lengths(atoms, machine, seed, Change.parse(*changes))
+        for changes in ([], ["host*0.5"], ["device*0.5"])
+    )
+    for length, host, device in zip(plain, *halved, strict=True):
+        if host - device < CLOSE * length:
+            found.add("overhead-bound")
+        if device - host < CLOSE * length:
+            found.add("compute-bound")
+    return tuple(sorted(found))
+
+
+# -- twins -----------------------------------------------------------------------------------------
+
+# Remedies of which one does what the other does.
+SAME = {
+    "cuda_graph_parts": ("cuda_graph_parts", "cuda_graph"),
+    "waiting_for_a_rank": ("waiting_for_a_rank", "overlap_communication"),
+}
+
+
+def twins() -> Iterator[Program]:
+    """Each remedy's control (tests/controls), with the fault and without."""
+    for remedy in catalogue().values():
+        if not remedy.has_query:
+            continue
+        name = query_of(remedy.name)
+        control = import_module(f"tests.controls.{name}")
+        machine = getattr(control, "MACHINE", Machine())
+        metadata = getattr(control, "METADATA", {})
+        faulty, mended = control.faulty(), control.fixed()
+        about = " ".join((control.__doc__ or "").split())
+        saves = gain(faulty, mended, machine)
+        prices = dict.fromkeys(SAME.get(name, (name,)), saves)
+        # A graph of the whole step may save more than mending the fault: then it may come first.
+        graph = _graph(faulty, machine)
+        if graph > saves[0] and "cuda_graph" not in prices:
+            prices["cuda_graph"] = graph, graph
+        case = Case(
+            name=f"twin {name}",
+            kind="twin",
+            why=about,
+            regime=regime(faulty, machine),
+            changes=tuple(prices),
+            listed=(name,),
+            prices=prices,
+        )
+        yield Program(case, faulty, machine, metadata=metadata)
+        healed = Case(
+            name=f"twin {name}, mended",
+            kind="mended",
+            why=f"The fault is gone: {about}",
+            regime=regime(mended, machine),
+            never=(name,),
+        )
+        unslowed = {name: metadata[name] for name in metadata if name != "tracekit"}
+        yield Program(healed, mended, machine, metadata=unslowed)
+
+
+def _graph(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> float:
+    """What CUDA graphs between the waits of the host would save: a share."""
+    return 1 - truth(atoms, ["cuda-graph"], machine, seed) / truth(atoms, [], machine, seed)
+
+
+# -- random mixes of faults ------------------------------------------------------------------------
+
+MIXED = 40
+_LEFT_OUT = {"profiler_cost", "cuda_graph", "cuda_graph_parts", "torch_compile", "graph_breaks"}
+# A fault is the strongest when removing it saves this much more than removing any other.
+_LEAD = 1.15
+# torch.compile mends these, too, and may fuse more with them: their rival must lead by more.
+_COMPILED = {"fused_norms": 1.5}
+_STEPS = 4
+# What a fault costs in a step is drawn between these, evenly on a scale of orders of magnitude; so
+# many repetitions of its control cost that, up to a limit.
+_COSTS = math.log(0.3 * MS), math.log(5 * MS)
+_REPEATS = 10
+
+
+def mixes() -> Iterator[Program]:
+    """Random programs with a few faults at random strengths; the strongest must come first."""
+    seed = found = 0
+    while found < MIXED:
+        seed += 1
+        program = mixed(seed)
+        if program:
+            found += 1
+            yield program
+
+
+def mixed(seed: int) -> Program | None:
+    """The random program of a seed; None where no planted fault is clearly the strongest."""
+    rng = random.Random(seed)
+    known = sorted({query_of(each.name) for each in catalogue().values() if each.has_query})
+    pool = [name for name in known if name not in _LEFT_OUT and _per_step(name) is not None]
+    chosen = rng.sample(pool, rng.randint(2, 4))
+    strength = {}
+    for name in chosen:
+        wanted_ns = math.exp(rng.uniform(*_COSTS))
+        strength[name] = min(max(round(wanted_ns / _cost_ns(name)), 1), _REPEATS)
+
+    def program(mended: str | None) -> list[Any]:
+        atoms: list[Any] = []
+        for name in chosen:
+            faulty, healed = _per_step(name) or ((), ())
+            atoms += (healed if name == mended else faulty) * strength[name]
+        return [step(n, *atoms) for n in range(_STEPS)]
+
+    faulty = program(None)
+    saved = {name: gain(faulty, program(name), seed=seed) for name in chosen}
+    first, *others = sorted(chosen, key=lambda name: -saved[name][1])
+    graph = _graph(faulty, seed=seed)
+    rivals = [saved[name][1] * _COMPILED.get(name, 1.0) for name in others]
+    if saved[first][0] < max(3 * SMALL, _LEAD * max(graph, *rivals)):
+        return None
+    parts = ", ".join(f"{name} x{strength[name]} ({saved[name][1]:.1%})" for name in chosen)
+    case = Case(
+        name=f"mix {seed}",
+        kind="mix",
+        why=f"Planted, with what removing each alone saves: {parts}; a graph: {graph:.1%}.",
+        regime=regime(faulty, seed=seed),
+        changes=SAME.get(first, (first,)),
+        listed=tuple(name for name in chosen if saved[name][0] > 3 * SMALL),
+        saves=saved[first],
+    )
+    return Program(case, faulty, seed=seed)
+
+
+def _per_step(name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+    """What a control does in a step, with the fault and without; None where its steps differ."""
+    control = import_module(f"tests.controls.{name}")
+    if getattr(control, "MACHINE", None):
+        return None
+    parts = []
+    for atoms in (control.faulty(), control.fixed()):
+        steps = [each for each in atoms if getattr(each, "name", "").startswith("ProfilerStep")]
+        if not steps or any(each.atoms != steps[0].atoms for each in steps):
+            return None
+        parts.append(steps[0].atoms)
+    return parts[0], parts[1]
+
+
+@cache
+def _cost_ns(name: str) -> float:
+    """What a control's fault costs in a step."""
+    parts = [[step(n, *atoms) for n in range(_STEPS)] for atoms in _per_step(name) or ((), ())]
+    return max((truth(parts[0], []) - truth(parts[1], [])) / _STEPS, 1.0)
+
+
+# -- all -------------------------------------------------------------------------------------------
+
+
+def programs() -> list[Program]:
+    """All simulated programs; the same each time."""
+    from tests.bench.diagnosis import healthy, misleading
+
+    return [*twins(), *healthy.programs(), *misleading.programs(), *mixes()]

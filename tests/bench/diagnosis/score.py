@@ -1,0 +1,253 @@
+"""What a case knows, what a tool answers, and how the two compare."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+REGIMES = ("overhead-bound", "compute-bound", "unknown")
+# In tracekit's words; what another tool says is mapped to them where it says the same.
+CAUSES = (
+    "launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "communication",
+    "copy", "memory-bandwidth", "math", "math-or-memory", "latency",
+)  # fmt: skip
+LEVELS = ("none", "low", "medium", "high")
+NOTHING = "none"
+CASES = Path(__file__).with_name("cases")
+# A price is right within this share of what is saved.
+PRICE = 0.15
+# Savings this close are the same, and a first line of advice worth less blames nobody: a share of
+# the window that repeated runs of one program differ by.
+SMALL = 0.02
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trace and what is known of it. An empty tuple: the case does not ask for it."""
+
+    name: str
+    kind: str
+    why: str
+    regime: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    saves: tuple[float, float] | None = None
+    """What the first change saves: the least and the most, as shares of the window."""
+    prices: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """The same by change, where they save different shares."""
+    confidence: str = "high"
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether nothing is to be blamed."""
+        return self.changes == (NOTHING,) or self.kind == "mended"
+
+
+def labels(kind: str) -> list[Case]:
+    """The cases of cases/KIND.toml."""
+    with (CASES / f"{kind}.toml").open("rb") as file:
+        rows: list[dict[str, Any]] = tomllib.load(file)["case"]
+    return [
+        Case(kind=kind, **{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a tool says about a trace. None: it does not say."""
+
+    regime: str | None = None
+    cause: str | None = None
+    changes: tuple[str, ...] | None = None
+    """The remedies it advises, in its order."""
+    saves: float | None = None
+    """What the first of them saves, as a share of the window."""
+    confidence: str | None = None
+    alternatives: int = 1
+    """How many of the remedies its first line names, to choose from."""
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An answer marked: True, False, or None where the tool or the case says nothing."""
+
+    regime: bool | None
+    cause: bool | None
+    change: bool | None
+    listed: bool | None
+    price: float | None
+    """The error of the price, as a share of what is saved."""
+    modest: bool | None
+    """Whether it is no surer than can be."""
+    alarm: bool | None
+    confidence: str | None
+
+    @property
+    def failures(self) -> list[str]:
+        """What is wrong, in words."""
+        names = {
+            "regime": "regime", "cause": "cause", "change": "first change", "listed": "list",
+            "modest": "too sure",
+        }  # fmt: skip
+        wrong = [words for name, words in names.items() if getattr(self, name) is False]
+        if self.price is not None and abs(self.price) > PRICE:
+            wrong.append(f"price {self.price:+.0%}")
+        return wrong + (["false alarm"] if self.alarm else [])
+
+
+def mark(case: Case, answer: Answer) -> Mark:
+    """Compares an answer with what is known."""
+    first = None
+    if answer.changes is not None:
+        named = answer.changes[: answer.alternatives] or (NOTHING,)
+        first = next((each for each in named if each in case.changes), named[0])
+    right = _is_in(first, case.changes)
+    is_small = answer.saves is not None and answer.saves < SMALL
+    if right is False and NOTHING in case.changes and is_small:
+        right = True
+    listed = None
+    if case.listed and answer.changes is not None:
+        listed = set(case.listed) <= set(answer.changes)
+    return Mark(
+        regime=_is_in(answer.regime, case.regime),
+        cause=_cause(answer.cause, case.causes),
+        change=right,
+        listed=listed,
+        price=_price(case, answer, first) if right and first else None,
+        modest=_is_modest(case, answer),
+        alarm=_alarm(case, answer, first, right),
+        confidence=answer.confidence,
+    )
+
+
+def _is_in(said: str | None, accepted: tuple[str, ...]) -> bool | None:
+    return None if said is None or not accepted else said in accepted
+
+
+def _cause(said: str | None, accepted: tuple[str, ...]) -> bool | None:
+    """Who says "math or memory" is right where both are, and does not answer where one is."""
+    if said == "math-or-memory" and said not in accepted:
+        fitting = len({"math", "memory-bandwidth"} & set(accepted))
+        return {0: False, 1: None, 2: True}[fitting] if accepted else None
+    return _is_in(said, accepted)
+
+
+def _is_modest(case: Case, answer: Answer) -> bool | None:
+    if answer.confidence is None:
+        return None
+    return LEVELS.index(answer.confidence) <= LEVELS.index(case.confidence)
+
+
+def _price(case: Case, answer: Answer, first: str) -> float | None:
+    saves = case.prices.get(first, case.saves)
+    if saves is None or answer.saves is None or first not in case.changes or first == NOTHING:
+        return None
+    least, most = saves
+    off = answer.saves - min(max(answer.saves, least), most)
+    return 0.0 if abs(off) <= SMALL else off / (least if off < 0 else most)
+
+
+def _alarm(case: Case, answer: Answer, first: str | None, right: bool | None) -> bool | None:
+    """Whether the answer says first what must not be said, or blames a healthy run."""
+    said = {answer.regime, answer.cause, first} - {None}
+    if not said:
+        return None
+    return bool(said & set(case.never)) or (case.changes == (NOTHING,) and right is False)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+COLUMNS = (
+    "tool", "answered", "regime", "cause", "first change", "listed", "price in 15 %",
+    "median error", "not too sure", "false alarms", "high", "medium", "low",
+)  # fmt: skip
+
+
+def row(tool: str, marks: Iterable[Mark]) -> list[str]:
+    """A tool's line of the table: how many of those that it answers are right."""
+    marks = list(marks)
+    prices = [abs(each.price) for each in marks if each.price is not None]
+    by_level: defaultdict[str | None, list[bool]] = defaultdict(list)
+    for each in marks:
+        if each.regime is not None:
+            by_level[each.confidence].append(each.regime)
+    said = sum(any(v is not None for v in (m.regime, m.cause, m.change)) for m in marks)
+    return [
+        tool,
+        f"{said} of {len(marks)}",
+        *(_share([getattr(m, name) for m in marks]) for name in ("regime", "cause", "change")),
+        _share([each.listed for each in marks]),
+        _share([each <= PRICE for each in prices]),
+        f"{100 * median(prices):.1f} %" if prices else "-",
+        _share([each.modest for each in marks]),
+        _share([each.alarm for each in marks]),
+        *(_share(by_level[level]) for level in ("high", "medium", "low")),
+    ]
+
+
+def _share(values: Iterable[bool | None]) -> str:
+    said = [value for value in values if value is not None]
+    return f"{sum(said)} of {len(said)} ({sum(said) / len(said):.0%})" if said else "-"
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, is_padded: bool = True) -> str:
+    """A Markdown table; padded, it can be read as it is."""
+    cells = [list(columns), *([str(cell) for cell in each] for each in rows)]
+    widths = [is_padded * max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
+    cells.insert(1, ["-" * max(width, 3) for width in widths])
+    lines = (" | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells)
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def failures(cases: Iterable[Case], answers: dict[str, Answer]) -> list[str]:
+    """What is wrong in a tool's answers: for each case, the label beside the answer."""
+    lines = []
+    for case in cases:
+        answer = answers[case.name]
+        wrong = mark(case, answer).failures
+        if answer.error:
+            wrong = [*wrong, answer.error]
+        if not wrong:
+            continue
+        lines += [
+            f"{case.name}: {', '.join(wrong)}",
+            f"  known: {_words(_known(case))}",
+            f"  said:  {_words(asdict(answer))}",
+            f"  why:   {case.why}",
+        ]
+    return lines
+
+
+def _known(case: Case) -> dict[str, Any]:
+    known = asdict(case)
+    return {name: known[name] for name in known if name not in ("name", "kind", "why")}
+
+
+def _words(values: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{name} {_word(value)}" for name, value in values.items() if value not in (None, (), {})
+    )
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.1%}"
+    if isinstance(value, tuple) and value and isinstance(value[0], float):
+        return " to ".join(f"{each:.1%}" for each in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_word(each)}" for name, each in value.items())
+    return ", ".join(value[:4]) if isinstance(value, tuple) else str(value)
+
+
+def counts(cases: Iterable[Case]) -> dict[str, int]:
+    """How many cases there are of each kind."""
+    return dict(Counter(each.kind for each in cases))

@@ -1,0 +1,102 @@
+"""What PyTorch's profiler costs the host for each event that it records, on this CPU.
+
+    python -m tests.bench.recorder_cost [TURNS]
+
+trains a small model in turns without a profiler and with each of its settings, and prints what a
+setting costs for each operator, and what stacks cost for each Python frame. A cost is the median
+over the turns of the thread's CPU time, less that of the turn without a profiler just before, over
+the events in the trace. `tracekit/thresholds.py` keeps the figures (`recorded_*_ns`).
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+_STEPS = 20
+# What the lines of the table are called, and the profiler's settings.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "nothing else": {},
+    "record_shapes": {"record_shapes": True},
+    "profile_memory": {"profile_memory": True},
+    "with_stack": {"with_stack": True},
+}
+
+
+def training() -> Callable[[], None]:
+    """Steps of a model whose operators do next to nothing: the host's time is what it takes."""
+    model = torch.nn.Sequential(
+        *[torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.ReLU()] * 8
+    )
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    data = torch.ones(4, 8)
+
+    def steps() -> None:
+        for _ in range(_STEPS):
+            optimizer.zero_grad()
+            model(data).sum().backward()
+            optimizer.step()
+
+    return steps
+
+
+def costs(turns: int) -> dict[str, tuple[float, Counter[str]]]:
+    """By setting: the nanoseconds that recording adds to a turn, and its events by category."""
+    steps = training()
+    steps()
+    added: dict[str, list[int]] = {name: [] for name in SETTINGS}
+    events: dict[str, Counter[str]] = {}
+    for _ in range(turns):
+        for name, settings in SETTINGS.items():
+            plain = _timed(steps)
+            with profile(activities=[ProfilerActivity.CPU], **settings) as recorder:
+                steps()
+                added[name].append(_timed(steps) - plain)
+            events[name] = events.get(name) or _events(recorder)
+    return {name: (statistics.median(each), events[name]) for name, each in added.items()}
+
+
+def _timed(steps: Callable[[], None]) -> int:
+    """All threads' CPU time: the backward pass runs in a thread of its own."""
+    begin = time.process_time_ns()
+    steps()
+    return time.process_time_ns() - begin
+
+
+def _events(recorder: Any) -> Counter[str]:
+    """Of two turns, the events of one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.json"
+        recorder.export_chrome_trace(str(path))
+        found = json.loads(path.read_text())["traceEvents"]
+    return Counter({name: n // 2 for name, n in Counter(e.get("cat") for e in found).items()})
+
+
+def main(turns: int) -> None:
+    """Prints the table."""
+    torch.set_num_threads(1)
+    found = costs(turns)
+    plain, events = found["nothing else"]
+    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {turns} turns")
+    print(
+        f"an operator                 {plain / events['cpu_op']:8,.0f} ns of {events['cpu_op']:,}"
+    )
+    for name in ("record_shapes", "profile_memory"):
+        print(f"more with {name:17s} {(found[name][0] - plain) / events['cpu_op']:8,.0f} ns")
+    stacked, framed = found["with_stack"]
+    frames = framed["python_function"]
+    print(f"a Python frame (with_stack) {(stacked - plain) / frames:8,.0f} ns of {frames:,}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 25)

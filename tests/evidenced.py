@@ -1,0 +1,65 @@
+"""Builds the evidence that a verdict rests on by keyword, without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracekit.evidence.model import Evidence, Finding, Gpu, HostThread, Idle, Launch, Window
+from tracekit.replay.model import Causal, Gains
+from tracekit.thresholds import Thresholds
+from tracekit.verdict import judge as judging
+from tracekit.verdict.model import Verdict
+
+MS = 1_000_000
+SPAN_NS = 100 * MS
+WINDOW = Window("gpu_active", "GPU-active span", 0, SPAN_NS, SPAN_NS)
+
+
+def evidence(
+    *,
+    busy: float = 0.5,
+    ops: int = 1000,
+    host_gain: float = 0.0,
+    device_gain: float = 0.0,
+    removed: dict[str, float] | None = None,
+    unknown: float = 0.0,
+    flip: float | None = 2.0,
+    work: dict[str, int] | None = None,
+    undilated: tuple[float, float] | None = None,
+    shift_ns: int = 0,
+    health: Sequence[str | Finding] = (),
+    **context: Any,
+) -> Evidence:
+    """A window of 100 ms in which the device works for the share `busy` and else waits for the
+    host; halving the sides and removing causes gains these shares of it."""
+    busy_ns = round(busy * SPAN_NS)
+    late_ns = SPAN_NS - busy_ns
+    ranked = dict(sorted((removed or {}).items(), key=lambda item: -item[1]))
+    gains = Gains(SPAN_NS, host_gain, device_gain, ranked, host_gain, unknown, work or {})
+    given = {
+        "window": WINDOW,
+        "gpu": Gpu(0, ops, ops, ops, busy_ns, busy_ns, 0, 0, late_ns),
+        "idle": Idle(late_ns, 0, 0, 0, 0, {"python": late_ns}, late_ns),
+        "launch": Launch(ops, 6000, 9000, 6000, 5000, 1, 10_000),
+        "ops": ops,
+        "causal": Causal(gains, flip, undilated, {"python": 1.0}, [], shift_ns, 0),
+        "health": [
+            each if isinstance(each, Finding) else Finding(each, "warning", "something", 1)
+            for each in health
+        ],
+    }
+    return Evidence(**(given | context))
+
+
+def host_evidence(
+    compute: float, dispatch: float = 0, python: float = 0, untraced: float = 0, launches: int = 0
+) -> Evidence:
+    """A window of 100 ms of a host without a device; times in ms."""
+    times = (round(each * MS) for each in (compute, dispatch, 0, python, 0, 0, 0, untraced))
+    return Evidence(window=WINDOW, host=HostThread(50, launches, *times), ops=50)
+
+
+def judge(found: Evidence, thresholds: Thresholds | None = None) -> Verdict:
+    """The verdict on evidence."""
+    return judging.judge(found, thresholds or Thresholds())

@@ -1,0 +1,145 @@
+"""The benchmark of diagnosis: its cases are well formed, and its scorer scores known answers."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.answers import committed
+from tests.bench.diagnosis import healthy, misleading
+from tests.bench.diagnosis.pages import FOLDER, PAGES
+from tests.bench.diagnosis.programs import mixed, twins
+from tests.bench.diagnosis.score import (
+    CAUSES,
+    LEVELS,
+    NOTHING,
+    REGIMES,
+    Answer,
+    Case,
+    labels,
+    mark,
+    row,
+)
+from tests.conftest import SHARED_TRACES
+from tracekit.advice.catalogue import catalogue
+from tracekit.replay.changes import query_of
+
+# What an expert advises though there is no query for it.
+OTHERS = {
+    "autotune", "batch_items", "batch_loop", "compiler_options", "cpu_inference",
+    "create_on_device", "device_tensors", "grouped_products", "mixed_precision",
+    "overlapped_scheduling", "preprocessing", "quantized_weights", "speculative_decoding",
+    "tensors_on_device", "threads_and_quota",
+}  # fmt: skip
+CASE = Case(
+    "a case", "real", "", regime=("overhead-bound",), causes=("sync",), changes=("sync_by_line",),
+    listed=("sync_by_line",), never=("cuda_graph", "python"), saves=(0.2, 0.3), confidence="medium",
+)  # fmt: skip
+RIGHT = Answer("overhead-bound", "sync", ("sync_by_line", "allocator"), 0.25, "medium")
+
+
+@pytest.fixture(scope="module")
+def programs():
+    mixes = [each for seed in range(1, 9) if (each := mixed(seed))]
+    return [*twins(), *healthy.programs(), *misleading.programs(), *mixes]
+
+
+def test_every_case_speaks_of_what_there_is(programs):
+    remedies = {query_of(each.name) for each in catalogue().values()} | OTHERS
+    cases = [*labels("real"), *labels("captured"), *(each.case for each in programs)]
+    assert len({each.name for each in cases}) == len(cases)
+    for case in cases:
+        assert case.why, case.name
+        assert set(case.regime) <= set(REGIMES), case.name
+        assert set(case.causes) <= set(CAUSES), case.name
+        assert set(case.changes) <= remedies | {NOTHING}, case.name
+        assert set(case.listed) | set(case.prices) <= remedies, case.name
+        assert set(case.never) <= remedies | set(CAUSES) | set(REGIMES), case.name
+        assert not set(case.never) & {*case.regime, *case.causes, *case.changes}, case.name
+        assert case.confidence in LEVELS, case.name
+        for least, most in [*([case.saves] if case.saves else []), *case.prices.values()]:
+            assert 0 < least <= most < 1, case.name
+
+
+@pytest.mark.skipif(not SHARED_TRACES.exists(), reason=f"no real traces at {SHARED_TRACES}")
+def test_every_real_trace_has_a_label():
+    traces = {path.name.removesuffix(".json.gz") for path in SHARED_TRACES.glob("*.json.gz")}
+    assert {case.name for case in labels("real")} == traces
+
+
+def test_there_are_enough_cases_and_a_third_are_negative(programs):
+    cases = [*labels("real"), *(each.case for each in programs)]
+    assert len(cases) >= 120
+    assert sum(each.is_negative for each in cases) >= len(cases) / 3
+
+
+def test_a_program_gives_the_same_bytes_each_time(programs):
+    again = [*twins(), *healthy.programs(), *misleading.programs()]
+    for one, other in zip(programs, again, strict=False):
+        if one.case.name.endswith((", 0", "allocator")):
+            assert one.trace() == other.trace(), one.case.name
+    assert mixed(2) == mixed(2)
+
+
+def test_a_right_answer_is_right_in_everything():
+    marked = mark(CASE, RIGHT)
+    assert marked.failures == []
+    assert (marked.regime, marked.cause, marked.change, marked.listed) == (True,) * 4
+    assert (marked.price, marked.modest, marked.alarm) == (0.0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        (replace(RIGHT, regime="compute-bound"), ["regime"]),
+        (replace(RIGHT, cause="input"), ["cause"]),
+        (replace(RIGHT, cause="python"), ["cause", "false alarm"]),
+        (replace(RIGHT, changes=("allocator", "sync_by_line")), ["first change"]),
+        (replace(RIGHT, changes=("cuda_graph",)), ["first change", "list", "false alarm"]),
+        (replace(RIGHT, changes=()), ["first change", "list"]),
+        (replace(RIGHT, confidence="high"), ["too sure"]),
+        (replace(RIGHT, saves=0.6), ["price +100%"]),
+        (replace(RIGHT, saves=0.1), ["price -50%"]),
+        (replace(RIGHT, saves=0.31), []),
+    ],
+)
+def test_what_is_wrong_in_an_answer_is_said(answer, wrong):
+    assert mark(CASE, answer).failures == wrong
+
+
+def test_what_a_tool_does_not_say_is_never_wrong():
+    marked = mark(CASE, Answer())
+    assert marked.failures == []
+    assert row("a tool", [marked])[1:] == ["0 of 1", *["-"] * 11]
+
+
+def test_a_healthy_run_may_only_be_given_small_change():
+    case = Case("healthy", "healthy", "", regime=("compute-bound",), changes=(NOTHING,))
+    small = Answer("compute-bound", changes=("python_lines",), saves=0.01)
+    assert mark(case, small).failures == []
+    assert mark(case, Answer("compute-bound", changes=())).failures == []
+    large = mark(case, replace(small, saves=0.1))
+    assert large.failures == ["first change", "false alarm"]
+    assert mark(case, replace(small, saves=None)).alarm
+
+
+def test_math_or_memory_answers_where_both_are_accepted():
+    answers = [
+        mark(replace(CASE, causes=causes), replace(RIGHT, cause="math-or-memory")).cause
+        for causes in (("math", "memory-bandwidth"), ("math", "copy"), ("sync",))
+    ]
+    assert answers == [True, None, False]
+
+
+def test_one_line_with_several_changes_is_right_by_any_of_them():
+    answer = Answer(changes=("larger_batch", "sync_by_line", "cuda_graph"), alternatives=2)
+    assert mark(CASE, answer).change
+
+
+def test_calibration_counts_regimes_by_the_confidence_stated():
+    marks = [mark(CASE, RIGHT), mark(CASE, replace(RIGHT, regime="compute-bound"))]
+    assert row("a tool", marks)[-3:] == ["-", "1 of 2 (50%)", "-"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_pages_are_what_the_answers_say(name):
+    assert (FOLDER / name).read_text() == PAGES[name](committed()), "make answers ACCEPT=1"

@@ -1,0 +1,1 @@
+"""What a verdict rests on: collected from questions and replays, then frozen."""

@@ -1,0 +1,212 @@
+"""The accounting of a trace's windows, its health and its repetition, out of questions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import TracekitError
+from tracekit.evidence.model import (
+    Finding,
+    Gpu,
+    HostThread,
+    Idle,
+    Launch,
+    Phase,
+    Repetition,
+    Trace,
+    Window,
+)
+
+if TYPE_CHECKING:
+    from tracekit.database.reader import Reader
+    from tracekit.replay.gains import WindowGains
+    from tracekit.thresholds import Thresholds
+
+# The questions whose answers an analysis holds; `--explain` prints them.
+QUERIES = (
+    "overview",
+    "health",
+    "capture_facts",
+    "partition",
+    "idle_causes",
+    "launch_stats",
+    "cpu_time",
+    "top_kernels",
+    "memory_traffic",
+    "host_work",
+    "device_work",
+    "device_limits",
+    "host_waits",
+    "stream_waits",
+    "replay_steps",
+    "one_offs",
+    "repetition",
+)
+
+# Kinds of windows, in the order in which they are listed.
+_ORDER = ("range", "gpu_active", "host_active", "step", "trace")
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where the time of one window of one device went, or of the host in a trace without one."""
+
+    window: Window
+    gpu: Gpu | None = None
+    idle: Idle | None = None
+    launch: Launch | None = None
+    host: HostThread | None = None
+
+    @property
+    def ops(self) -> int:
+        """How many GPU ops, or operators of the host, run in it."""
+        if self.gpu is not None:
+            return self.gpu.gpu_ops
+        return self.host.operators if self.host is not None else 0
+
+
+def trace_of(database: Reader, trace_id: int, overview: dict[str, Any]) -> Trace:
+    """The trace, out of its row of the question `overview`."""
+    health = database.ask("health", trace=trace_id)
+    captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
+    return Trace(
+        **_pick(Trace, overview, health=None, capture=None),
+        health=[Finding(**_pick(Finding, row)) for row in health],
+        capture=captured if isinstance(captured, dict) else None,
+    )
+
+
+def accounts_of(database: Reader, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+    """The windows of all devices: the main device first, and of each device the GPU-active span
+    first. Of a trace without GPU ops, the windows of its busiest thread; at least one."""
+    return _of_devices(database, trace_id) or _of_host(database, trace_id, overview)
+
+
+def account_between(
+    database: Reader, trace_id: int, of: Account, window: tuple[str, str], times: tuple[int, int]
+) -> Account:
+    """The accounting of a device between two instants, as a window of this kind and name.
+
+    Raises:
+        TracekitError: no GPU op runs there.
+    """
+    assert of.gpu is not None
+    rows = database.ask(
+        "interval_partition",
+        trace=trace_id,
+        device=of.gpu.device_id,
+        from_ns=times[0],
+        to_ns=times[1],
+    )
+    if not rows or not rows[0]["gpu_ops"]:
+        raise TracekitError(f"no GPU op runs in the {' '.join(window)}")
+    row = rows[0]
+    named = Window(*window, row["start_ns"], row["end_ns"], row["span_ns"])
+    idle = Idle(**_pick(Idle, row, causes=None), causes=row["causes"])
+    return Account(named, Gpu(**_pick(Gpu, row)), idle, of.launch)
+
+
+def repetition_of(database: Reader, trace_id: int) -> Repetition | None:
+    """Whether the run repeats itself; None without operators and GPU ops."""
+    rows = database.ask("repetition", trace=trace_id)
+    return Repetition(**_pick(Repetition, rows[0])) if rows else None
+
+
+def are_shapes_recorded(database: Reader, trace_id: int) -> bool:
+    """Whether operators have shapes, or would have them: some operators take no tensors."""
+    flags = database.rows_of_trace("SELECT trace_id, record_shapes FROM trace", trace_id)
+    if any(flag for (flag,) in flags):
+        return True
+    return all(row["code"] != "no_shapes" for row in database.ask("missing", trace=trace_id))
+
+
+def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
+    """The ranges of the window's name, or the phases of a trace without steps."""
+    marked = replayed.replay.ranges or replayed.replay.steps
+    if marked.are_steps:
+        return []
+    kind = "step" if replayed.replay.ranges is None else "range"
+    found = []
+    for number, name in enumerate(marked.names):
+        gains = replayed.gains(kind, number)
+        found.append(Phase(name, gains.window_ns, gains.host, gains.device))
+    # A phase that gets longer where a side is faster overlaps the phase before it: its length from
+    # one completion to the next means nothing.
+    longest = -thresholds.longer_phase
+    if kind == "step" and any(min(p.host_gain, p.device_gain) < longest for p in found):
+        return []
+    return found
+
+
+def step_numbers(accounts: Sequence[Account], names: Sequence[str]) -> dict[int, int]:
+    """The replay's number of each step, by the step's place among all accounts of one device."""
+    places: dict[tuple[str, int], int] = {}
+    met: Counter[str] = Counter()
+    for number, name in enumerate(names):
+        places[name, met[name]] = number
+        met[name] += 1
+    met.clear()
+    found = {}
+    for at, each in enumerate(accounts):
+        if each.window.kind == "step":
+            found[at] = places[each.window.name, met[each.window.name]]
+            met[each.window.name] += 1
+    return found
+
+
+def _of_devices(database: Reader, trace_id: int) -> list[Account]:
+    causes: dict[tuple[Any, ...], dict[str, int]] = {}
+    for row in database.ask("idle_causes", trace=trace_id):
+        causes.setdefault(_window_key(row), {})[row["cause"]] = row["idle_ns"]
+    launches = {
+        row["device_id"]: Launch(row["launches"], **_pick(Launch, row, count=None))
+        for row in database.ask("launch_stats", trace=trace_id)
+    }
+    found = []
+    for row in database.ask("partition", trace=trace_id):
+        row["causes"] = causes.get(_window_key(row), {})
+        window, gpu = Window(*_values(Window)(row)), Gpu(*_values(Gpu)(row))
+        idle = Idle(*_values(Idle)(row))
+        found.append(Account(window, gpu, idle, launches.get(row["device_id"])))
+    ranked = "SELECT trace_id, device_id, place FROM ranked_devices"
+    ranks = dict(database.rows_of_trace(ranked, trace_id))
+    return sorted(
+        found,
+        key=lambda each: (
+            ranks[each.gpu.device_id if each.gpu else None],
+            _ORDER.index(each.window.kind),
+            each.window.start_ns,
+            each.window.end_ns,
+        ),
+    )
+
+
+_window_key = itemgetter("device_id", "kind", "name", "start_ns", "end_ns")
+
+
+def _of_host(database: Reader, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+    found = [
+        Account(Window(**_pick(Window, row)), host=HostThread(**_pick(HostThread, row)))
+        for row in database.ask("cpu_time", trace=trace_id)
+    ]
+    if found:
+        return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
+    start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
+    return [Account(Window("trace", "whole trace", start, start + span, span))]
+
+
+def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:
+    """The values of `row` for the fields of `kind`, except the fields in `without`."""
+    return {each.name: row[each.name] for each in fields(kind) if each.name not in without}
+
+
+@cache
+def _values(kind: type) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """Gets the values for the fields of `kind`, in their order, out of a row."""
+    return itemgetter(*(each.name for each in fields(kind)))

@@ -1,0 +1,238 @@
+"""Every number of one window that a verdict rests on, once and frozen.
+
+A share's denominator is the window's length (`Window.span_ns`), but for gains: theirs is the
+window's replayed length (`Gains.window_ns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracekit.replay.model import Causal, Gains
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem of the trace that makes numbers doubtful (queries/trace/health.sql)."""
+
+    code: str
+    severity: str
+    message: str
+    count: int
+    time_ns: int | None = None
+    """The time that it concerns, where that is known."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The trace: its file, rank and devices, what is wrong with it, and how it was captured."""
+
+    path: str
+    events: int
+    rank: int | None
+    world_size: int | None
+    devices: list[str]
+    health: list[Finding]
+    """What makes the numbers doubtful."""
+    trace_id: int
+    capture: dict[str, Any] | None
+    """What `tracekit capture` or `tracekit.profile` noted about the run; null for other traces."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The interval that shares refer to, on the trace's clock."""
+
+    kind: str
+    """gpu_active, trace, step, or range (an annotated one)."""
+    name: str
+    """As people read it, such as `ProfilerStep#6`."""
+    start_ns: int
+    """Its start."""
+    end_ns: int
+    """Its end."""
+    span_ns: int
+    """Its length: what shares are shares of."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One device in one window (queries/time/partition.sql).
+
+    compute, exposed_comm, exposed_memcpy and idle add up to the window; busy is the sum of the
+    first three.
+    """
+
+    device_id: int | None
+    kernels: int
+    gpu_ops: int
+    linked: int
+    busy_ns: int
+    compute_ns: int
+    exposed_comm_ns: int
+    exposed_memcpy_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Why the device was idle.
+
+    host_late_ns, device_ns, unlinked_ns and after_last_op_ns add up to the device's idle_ns.
+    `causes` (ns by cause) add up to host_late_ns; device_in_launch_ns is a part of device_ns.
+    """
+
+    host_late_ns: int
+    """The launch of the op that ends a gap began after the gap did."""
+    device_ns: int
+    """It began before the gap: a dependency, an event or launch latency."""
+    device_in_launch_ns: int
+    """The part of device_ns in which the launch call still ran."""
+    unlinked_ns: int
+    """The launch is not in the trace."""
+    after_last_op_ns: int
+    """After the window's last op."""
+    causes: dict[str, int]
+    """host_late_ns by what the launching thread did."""
+    waits_for_host_ns: int
+    """Idle time that would not be there if the host had been ready: late gaps until the launch call
+    returned, device_in_launch_ns and after_last_op_ns."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How work reached the device (queries/host/launch_stats.sql)."""
+
+    count: int
+    """Launches."""
+    delay_p50_ns: int
+    delay_p90_ns: int
+    first_delay_p50_ns: int
+    launch_call_p50_ns: int
+    queue_depth_p50: int
+    dispatch_per_launch_ns: int | None
+    graph_share: float = 0.0
+    compiled_share: float | None = None
+
+
+@dataclass(frozen=True)
+class HostThread:
+    """The busiest host thread of a trace without GPU ops (queries/host/cpu_time.sql)."""
+
+    operators: int
+    launches: int
+    compute_ns: int
+    dispatch_ns: int
+    view_ns: int
+    python_ns: int
+    input_ns: int
+    compilation_ns: int
+    runtime_ns: int
+    untraced_ns: int
+    allocation_ns: int = 0
+    communication_ns: int = 0
+    math_ns: int = 0
+    memory_ns: int = 0
+    device_evidence: str | None = None
+
+
+@dataclass(frozen=True)
+class OneOffEvent:
+    """What happened once, or took far longer than its like (queries/time/one_offs.sql).
+
+    `excess_ns` is what it takes beyond the usual; that is taken out of the window that is judged.
+    `cause` is a cause of time, or `capture`. `place` is the Python line, module or operator.
+    """
+
+    start_ns: int
+    dur_ns: int
+    excess_ns: int
+    """What it takes beyond the usual."""
+    kind: str
+    side: str
+    """Which side takes longer: `host` or `device`."""
+    cause: str
+    name: str | None
+    place: str | None
+    """The Python line, module or operator."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Whether the run repeats itself (queries/time/repetition.sql)."""
+
+    gpu_ops: int
+    repeated: int
+    steps: int
+    names: int = 0
+    once: int = 0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """An outermost range of the launching thread, in a trace without steps.
+
+    It lasts from the completion of the previous range to its own; the gains from halving the host's
+    or the device's work are fractions of that length.
+    """
+
+    name: str
+    """The range's name."""
+    window_ns: int
+    """From the previous range's completion to its own."""
+    host_gain: float
+    """What halving the host's work gains."""
+    device_gain: float
+    """What halving the device's work gains."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """A window with its partition, its gains and its regime."""
+
+    window: Window
+    gpu: Gpu | None
+    idle: Idle | None
+    host: HostThread | None
+    gains: Gains | None
+    regime: str
+    """What bounds it."""
+    bottleneck: str | None
+    """The cause whose removal gains most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the verdict judges: one window of one device, or of the host in a trace without one, and
+    what of the rest of the trace bears on it."""
+
+    window: Window
+    gpu: Gpu | None = None
+    """The device in the window; None in a trace without GPU ops."""
+    idle: Idle | None = None
+    launch: Launch | None = None
+    """How work reached the device, in the whole trace."""
+    host: HostThread | None = None
+    """The busiest host thread, in a trace without GPU ops."""
+    causal: Causal | None = None
+    """What replays show about the window."""
+    no_replay: str = ""
+    """Why a trace with GPU ops could not be replayed."""
+    health: Sequence[Finding] = ()
+    one_offs: Sequence[OneOffEvent] = ()
+    steps: Sequence[Period] = ()
+    windows: Sequence[Period] = ()
+    """The GPU-active span and the whole trace."""
+    repetition: Repetition | None = None
+    shaped: bool = False
+    """Whether the operators' shapes were recorded."""
+    ops: int = 0
+    """How many GPU ops of the device, or operators of the host, the trace holds."""
+    advised: str | None = None
+    """The cause of time that the first piece of advice lessens, of what recurs."""
+
+    @property
+    def gains(self) -> Gains | None:
+        return None if self.causal is None else self.causal.gains

@@ -1,0 +1,305 @@
+"""The one way from traces in a database to results: collects the evidence on a window, judges it,
+and looks for what could be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tracekit.advice.model import Judged
+from tracekit.errors import TracekitError
+from tracekit.evidence.collect import (
+    Account,
+    account_between,
+    accounts_of,
+    are_shapes_recorded,
+    phases_of,
+    repetition_of,
+    step_numbers,
+    trace_of,
+)
+from tracekit.evidence.model import Evidence, Period, Trace
+from tracekit.evidence.sites import events_of, name_links, sites_of
+from tracekit.replay.windows import typical
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import fix_list, list_notes
+from tracekit.verdict.judge import judge, judge_briefly
+from tracekit.verdict.model import Analysis
+from tracekit.verdict.regime import UNKNOWN, flip_of
+from tracekit.verdict.steady import is_hardly_longer, is_unrepeated
+
+if TYPE_CHECKING:
+    from tracekit.advice.model import FixList
+    from tracekit.database.reader import Reader
+    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.model import Causal, Gains
+
+# Windows that are not the name of a step or of ranges.
+_FIXED = ("gpu_active", "host_active", "trace")
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What is known of one trace."""
+
+    analysis: Analysis
+    fixes: FixList | None
+    """None: the trace cannot be replayed."""
+    gains: WindowGains | None
+    """The replays, if they are kept; None also if the trace cannot be replayed."""
+    place: tuple[str, int]
+    """The verdict's window, as `WindowGains.gains` names it."""
+
+
+def examine_all(
+    database: Reader,
+    trace_ids: Sequence[int] | None = None,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+) -> list[Analysis]:
+    """The analyses of these traces, or of all traces in the database.
+
+    Raises:
+        TracekitError: the database has no such trace, or a trace has no such window.
+    """
+    known = database.trace_ids()
+    chosen = known if trace_ids is None else trace_ids
+    for each in chosen:
+        if each not in known:
+            ids = ", ".join(map(str, known))
+            raise TracekitError(f"{database.name}: has no trace {each}; its traces are {ids}")
+    with database.sharing():
+        return [examine(database, each, window, thresholds).analysis for each in chosen]
+
+
+def examine(
+    database: Reader,
+    trace_id: int,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+    *,
+    combine: bool = False,
+    keep_replays: bool = False,
+) -> Examination:
+    """The analysis of one trace, and what could be changed.
+
+    Args:
+        window: `gpu_active`, `trace`, the name of a step, or the name of annotated ranges: then the
+            one of median length is judged, or with `NAME@2` the second. The default is the
+            profiler's step of median length, without steps the GPU-active span, and without GPU ops
+            the span of the host's busiest thread.
+        combine: whether the list of changes tells what the best combination gives.
+        keep_replays: whether the result holds the replays; their graph is large.
+
+    Raises:
+        TracekitError: the trace has no such window.
+    """
+    judging = thresholds or Thresholds()
+    with database.judging(judging):
+        return _Examiner(database, trace_id, judging).examine(window, combine, keep_replays)
+
+
+class _Examiner:
+    """Examines one trace; the replays are let go once nothing needs them."""
+
+    def __init__(self, database: Reader, trace_id: int, thresholds: Thresholds) -> None:
+        self.database, self.trace_id, self.thresholds = database, trace_id, thresholds
+        overview = database.ask("overview", trace=trace_id)[0]
+        self.trace: Trace = trace_of(database, trace_id, overview)
+        accounts = accounts_of(database, trace_id, overview)
+        main = accounts[0].gpu
+        self.devices = [a.gpu for a in accounts if a.gpu and a.window.kind == "gpu_active"]
+        self.names = list(dict.fromkeys(each.window.name for each in accounts))
+        # Those of the main device.
+        self.accounts = [
+            each
+            for each in accounts
+            if main is None or (each.gpu and each.gpu.device_id == main.device_id)
+        ]
+        # A trace without events that last has no span.
+        self.is_replayable = overview["span_ns"] is not None
+        self.no_replay = ""
+        self.ranges: tuple[str, int | None] | None = None
+        self.repetition = repetition_of(database, trace_id)
+
+    def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
+        replayed = self._replayed(window)
+        main, place = self._chosen(window, replayed)
+        fixes = self._fixes(main, place, replayed, combine) if replayed else None
+        if self.accounts[0].gpu is None:
+            # Replays of the host alone price changes; its verdict is by time.
+            replayed = None
+        causal = self._causal(main, place, replayed) if replayed else None
+        periods = self._periods(replayed)
+        if main not in self.accounts:
+            periods.insert(0, self._period(main, causal.gains if causal else None))
+        found = replayed.replay.one_offs if replayed else []
+        phases = phases_of(replayed, self.thresholds) if replayed else []
+        kept = replayed if keep_replays else None
+        # Frees the graph, which is large, before the next questions are asked.
+        del replayed
+        links = causal.links if causal else []
+        ids = [each.event_id for each in found] + [link["event_id"] for link in links]
+        sites = sites_of(ids, self.database, self.trace_id)
+        name_links(links, sites)
+        evidence = Evidence(
+            window=main.window,
+            gpu=main.gpu,
+            idle=main.idle,
+            launch=main.launch,
+            host=main.host,
+            causal=causal,
+            no_replay=self.no_replay,
+            health=self.trace.health,
+            one_offs=events_of(found, sites),
+            steps=[each for each in periods if each.window.kind == "step"],
+            windows=[each for each in periods if each.window.kind != "step"],
+            repetition=self.repetition,
+            shaped=are_shapes_recorded(self.database, self.trace_id),
+            ops=self.accounts[0].ops,
+            advised=next((a.cause for a in fixes.advice if not a.once), None) if fixes else None,
+        )
+        verdict = judge(evidence, self.thresholds)
+        if fixes:
+            notes = list_notes(fixes, verdict, self.database, self.trace_id, self.thresholds)
+            fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
+        accounted = self.accounts[0] if window is None else main
+        analysis = Analysis(
+            trace=self.trace,
+            window=accounted.window,
+            gpu=accounted.gpu,
+            idle=accounted.idle,
+            launch=accounted.launch,
+            host=accounted.host,
+            verdict=verdict,
+            judged=Period(
+                main.window, main.gpu, main.idle, main.host, evidence.gains,
+                verdict.regime, verdict.bottleneck,
+            ),
+            causal=causal,
+            one_offs=list(evidence.one_offs),
+            steps=list(evidence.steps),
+            phases=phases,
+            windows=list(evidence.windows),
+            devices=self.devices,
+            top_kernels=self.database.ask("top_kernels", trace=self.trace_id, top=10),
+            memory_traffic=self.database.ask("memory_traffic", trace=self.trace_id),
+            advice=fixes.advice if fixes else [],
+        )  # fmt: skip
+        return Examination(analysis, fixes, kept, place)
+
+    # -- replays
+
+    def _replayed(self, window: str | None) -> WindowGains | None:
+        """The replays of the trace; None if it cannot be replayed."""
+        if not self.is_replayable:
+            return None
+        from tracekit.replay.gains import WindowGains
+        from tracekit.replay.whatif import Replay
+        from tracekit.replay.windows import range_of
+
+        if window is not None and window not in _FIXED:
+            self.ranges = range_of(self.database, self.trace_id, window)
+        name = self.ranges and self.ranges[0]
+        try:
+            replay = Replay(self.database, self.trace_id, self.thresholds, name)
+        except TracekitError as error:
+            self.no_replay = str(error)
+            return None
+        captured = self.trace.capture or {}
+        profiled, plain = captured.get("profiled_step_ns"), captured.get("unprofiled_step_ns")
+        is_known = isinstance(profiled, int) and isinstance(plain, int) and plain > 0
+        return WindowGains(replay, profiled / plain if is_known else None)  # type: ignore[operator]
+
+    def _causal(self, main: Account, place: tuple[str, int], replayed: WindowGains) -> Causal:
+        gains = replayed.gains(*place)
+        flip = flip_of(self._period(main, gains), replayed, place, self.thresholds)
+        return replayed.causal(*place, flip)
+
+    def _fixes(
+        self, main: Account, place: tuple[str, int], replayed: WindowGains, combine: bool
+    ) -> FixList:
+        judged = Judged(
+            *place,
+            main.window.name,
+            main.window.start_ns,
+            main.window.end_ns,
+            repeats=not is_unrepeated(self.repetition),
+        )
+        return fix_list(replayed, judged, self.trace, self.thresholds, combine=combine)
+
+    # -- windows
+
+    def _chosen(
+        self, window: str | None, replayed: WindowGains | None
+    ) -> tuple[Account, tuple[str, int]]:
+        """The verdict's window, and its place among the replays' windows."""
+        first = self.accounts[0]
+        if window is None:
+            at = self._typical_step(replayed) if first.gpu and replayed else 0
+            return self.accounts[at], self._place(at, replayed)
+        if self.ranges is not None:
+            if first.gpu is None or replayed is None:
+                reason = self.no_replay or "the trace has no GPU ops"
+                raise TracekitError(f"ranges cannot be judged: {reason}")
+            return self._range(first, replayed)
+        for at, each in enumerate(self.accounts):
+            if window == each.window.name or (window in _FIXED and window == each.window.kind):
+                return each, self._place(at, replayed)
+        raise TracekitError(
+            f"no window is named {window!r}; this trace has: {', '.join(self.names)}"
+        )
+
+    def _typical_step(self, replayed: WindowGains) -> int:
+        """The account of the profiler's step of median length without one-offs; the first account
+        if the trace marks no steps."""
+        number = replayed.replay.typical_step()
+        numbers = step_numbers(self.accounts, replayed.replay.steps.names)
+        return next((at for at, each in numbers.items() if each == number), 0)
+
+    def _range(self, device: Account, replayed: WindowGains) -> tuple[Account, tuple[str, int]]:
+        """The range of median length, or the one that the window's name gives by its number."""
+        replay, at = replayed.replay, self.ranges and self.ranges[1]
+        assert replay.ranges is not None and device.gpu is not None
+        lengths = [replayed.gains("range", each).window_ns for each in range(len(replay.ranges))]
+        number = typical(lengths, at)
+        # On the device's clock.
+        shift_ns = replay.graph.device.shift_ns.get(device.gpu.device_id or 0, 0)
+        origin = replay.graph.host.origin_ns - shift_ns
+        begin, end = (int(each[number]) + origin for each in replay.ranges.spans(replay.measured()))
+        named = ("range", replay.ranges.names[number])
+        account = account_between(self.database, self.trace_id, device, named, (begin, end))
+        return account, ("range", number)
+
+    def _place(self, at: int, replayed: WindowGains | None) -> tuple[str, int]:
+        """The kind and number by which the replay knows the window of an account."""
+        account = self.accounts[at]
+        if account.gpu is None or replayed is None:
+            return "trace", 0
+        if account.window.kind == "step":
+            return "step", step_numbers(self.accounts, replayed.replay.steps.names)[at]
+        return account.window.kind, int(account.gpu.device_id or 0)
+
+    def _periods(self, replayed: WindowGains | None) -> list[Period]:
+        """All windows of the main device, or of the host, judged briefly."""
+        numbers = step_numbers(self.accounts, replayed.replay.steps.names) if replayed else {}
+        found: list[Period] = []
+        for at, each in enumerate(self.accounts):
+            gains = None
+            if replayed and each.gpu:
+                kind = each.window.kind
+                gains = replayed.gains(kind, numbers.get(at, int(each.gpu.device_id or 0)))
+            period = self._period(each, gains)
+            if found and is_hardly_longer(each.window, found[0].window, self.thresholds):
+                first = found[0]
+                period = replace(period, regime=first.regime, bottleneck=first.bottleneck)
+            found.append(period)
+        return found
+
+    def _period(self, account: Account, gains: Gains | None) -> Period:
+        period = Period(
+            account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
+        )
+        regime, bottleneck = judge_briefly(period, self.thresholds)
+        return replace(period, regime=regime, bottleneck=bottleneck)

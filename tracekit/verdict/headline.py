@@ -1,0 +1,152 @@
+"""The first sentence of a verdict: what holds the run up, as one would say it to a colleague."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.text import duration, percent, share
+from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
+from tracekit.verdict.steady import excess_in, named_window, one_off_name
+
+if TYPE_CHECKING:
+    from tracekit.evidence.model import Evidence, Period
+    from tracekit.thresholds import Thresholds
+    from tracekit.verdict.model import Verdict
+    from tracekit.verdict.regime import Bound
+
+# What the host does while the GPU waits, by the verdict's bottleneck.
+_HOST_DOES = {
+    "launch": "it launches kernels one by one, and each launch takes longer than what it launches",
+    "dispatch": "it dispatches operators while the GPU waits",
+    "python": "it runs Python between launches while the GPU waits",
+    "sync": "it waits for the GPU, which then waits for the next launches",
+    "input": "it loads and prepares input while the GPU waits",
+    "allocation": "it allocates and frees memory while the GPU waits",
+    "compilation": "it compiles or loads code while the GPU waits",
+    "copy": "it waits for copies, and the GPU waits for what comes after them",
+}
+# What holds a run up whose device is the slower side.
+_DEVICE_DOES = {
+    "communication": "Communication between ranks holds this run up",
+    "copy": "Copies hold this run up",
+    "memory-bandwidth": "The GPU holds this run up: its kernels wait for memory",
+    "math": "The GPU holds this run up: its kernels compute",
+    "math-or-memory": "The GPU holds this run up: its kernels compute, or wait for memory",
+    "latency": "The GPU holds this run up: gaps between its kernels, and kernels too small for it",
+    "sync": "The GPU holds this run up: the host waits for it",
+}
+# What makes host and device take turns, by the host's cause that costs most.
+_TURNS = {
+    "sync": "the host waits for the GPU, and launches the next work only then",
+    "input": "input is prepared between the GPU's work, not beside it",
+    "copy": "copies block the host between launches",
+    "python": "Python runs between the GPU's work, not beside it",
+}
+_UNQUEUED = "the host does not get ahead of the GPU"
+# What a CPU does, by the verdict's bottleneck.
+_CPU_DOES = {
+    "math": "Operators that compute take most of the time",
+    "memory-bandwidth": "Operators that move memory take most of the time",
+    "communication": "Waits for other ranks or workers hold this run up",
+}
+
+
+def headline(
+    verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds
+) -> str:
+    """The sentence; where windows disagree or the two sides take turns, it says so."""
+    if verdict.regime == UNKNOWN or verdict.bottleneck is None:
+        return _unknown(verdict)
+    if evidence.gpu is None or bound is None:
+        return _of_cpu(verdict)
+    said = _turns(evidence, bound) if bound.takes_turns else _side(verdict, bound, evidence)
+    if once := _once(evidence):
+        said = f"{once}{_lowered(said)}"
+    other = differing_window(evidence, verdict.regime)
+    return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
+
+
+def differing_window(evidence: Evidence, regime: str) -> Period | None:
+    """The GPU-active span, if a marked step is judged and the span has another regime."""
+    if evidence.window.kind != "step":
+        return None
+    spans = (each for each in evidence.windows if each.window.kind == "gpu_active")
+    known = (each for each in spans if each.regime not in (regime, UNKNOWN))
+    return next(known, None)
+
+
+def _unknown(verdict: Verdict) -> str:
+    reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
+    return f"The trace does not tell what holds this run up: {_lowered(reason)}"
+
+
+def _lowered(sentence: str) -> str:
+    plain = sentence.rstrip(".")
+    return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]
+
+
+def _of_cpu(verdict: Verdict) -> str:
+    bottleneck = str(verdict.bottleneck)
+    if verdict.regime == COMPUTE:
+        return _CPU_DOES.get(bottleneck, _CPU_DOES["math"])
+    does = {
+        "dispatch": "dispatching operators, not computing",
+        "python": "Python, or code that was not recorded",
+    }
+    return f"Most of the time is overhead: {does.get(bottleneck, bottleneck)}"
+
+
+def _once(evidence: Evidence) -> str:
+    """What comes first where most of the window happened once: the rest is judged."""
+    gains, window = evidence.gains, evidence.window
+    if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
+        return ""
+    inside = [(excess_in(window, [each]), one_off_name(each)) for each in evidence.one_offs]
+    ns, name = max(inside, default=(0, ""))
+    led = f", led by {name} of {duration(ns)}" if ns else ""
+    return (
+        f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
+        f"In the other {duration(gains.window_ns)}, "
+    )
+
+
+def _side(verdict: Verdict, bound: Bound, evidence: Evidence) -> str:
+    if verdict.regime == OVERHEAD:
+        return f"The host holds this run up: {_HOST_DOES[str(verdict.bottleneck)]}"
+    return _DEVICE_DOES[str(verdict.bottleneck)]
+
+
+def _turns(evidence: Evidence, bound: Bound) -> str:
+    gpu, idle, gains = evidence.gpu, evidence.idle, evidence.gains
+    assert gpu is not None and idle is not None and gains is not None
+    span = evidence.window.span_ns
+    causes = [*_TURNS, "dispatch", "launch"]
+    why = max(causes, key=lambda cause: gains.removed.get(cause, 0.0))
+    if evidence.advised in _TURNS:
+        why = str(evidence.advised)
+    late = max(0, gpu.idle_ns - idle.unlinked_ns)
+    most = min(gpu.busy_ns, late) / span if span else 0.0
+    return (
+        f"Host and GPU take turns ({share(late, span)} and {share(gpu.busy_ns, span)} of the "
+        f"time): {_TURNS.get(why, _UNQUEUED)}. Overlapping them would save at most "
+        f"{percent(most)}"
+    )
+
+
+def _differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
+    """Why the GPU-active span has another regime than the step that is judged."""
+    window, span = evidence.window, other.window
+    ends = {
+        "before its first GPU op": span.start_ns - window.start_ns,
+        "after its last one": window.end_ns - span.end_ns,
+    }
+    named = [
+        f"{duration(ns)} {end}"
+        for end, ns in ends.items()
+        if ns > thresholds.named_gain * window.span_ns
+    ]
+    by = f", by {other.bottleneck}" if other.bottleneck else ""
+    left_out = (
+        f": it leaves out {' and '.join(named)}" if named and len(evidence.steps) == 1 else ""
+    )
+    return f"The GPU-active span alone would be {other.regime}{by}{left_out}"

@@ -1,0 +1,245 @@
+"""What the recorder left out of a trace, or added to it: said before any regime.
+
+A profiler drops kernels, misses ends, starts late, and slows the host down. The question `health`
+finds where (queries/facts, the files whose rows go into `recorder_finding`); each rule here says
+what a finding leaves of a verdict, and what to record instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from tracekit.causes import OF_HOST
+from tracekit.evidence.model import Evidence, Finding
+from tracekit.text import duration
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Verdict
+from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
+
+# From the least sure up. `none` is that of an unknown regime.
+_LEVELS = ("none", "low", "medium", "high")
+# As many reasons as a verdict has at most.
+_MOST = 6
+
+_PROFILE = "torch.profiler.profile"
+_SCHEDULE = "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)"
+RECORD = {
+    "graph_without_kernels": (
+        f"Record a few replays: {_PROFILE}(schedule=torch.profiler.schedule(wait=1, warmup=1, "
+        "active=1)) with prof.step() after each. If kernels are still missing, enlarge the "
+        "profiler's buffers: in the file that the environment variable KINETO_CONFIG names, "
+        "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=2048 (CUDA) or ROCTRACER_MAX_EVENTS=10000000 (ROCm)."
+    ),
+    "dropped_at_start": (
+        f"Record again in a new process, with steps before those that count: {_PROFILE}("
+        "schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)) with prof.step() after each "
+        "step, and torch.cuda.synchronize() before the first one that is recorded."
+    ),
+    "captured_only": (
+        "Record replays: begin to profile after the graphs are captured and warm, with "
+        f"{_PROFILE}({_SCHEDULE}) and prof.step() after each replay."
+    ),
+    "no_work_recorded": (
+        f"Record the work: {_PROFILE}(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], "
+        f"{_SCHEDULE}) around the loop, with prof.step() in each iteration, so that recording "
+        "begins after the start and stops before the end."
+    ),
+    "unended_calls": "Record without Python stacks (with_stack=False), or with a newer PyTorch.",
+    "arrival_skew": (
+        "Let all ranks meet before recording: torch.distributed.barrier() and "
+        "torch.cuda.synchronize() right after the profiler has started, or "
+        "torch.profiler.schedule(wait=1, warmup=1, active=3) on every rank."
+    ),
+    "recorder_gaps": (
+        "Time the replays without a profiler (torch.cuda.Event(enable_timing=True) around several) "
+        "and compare: the difference is the recorder's."
+    ),
+    "recorder_cost": (
+        "Record less: with_stack=False, record_shapes=False, profile_memory=False. Measure the "
+        "step without a profiler beside it, as `tracekit capture` does."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the rules look at."""
+
+    verdict: Verdict
+    evidence: Evidence
+    findings: Mapping[str, Finding]
+    """By code."""
+    thresholds: Thresholds
+
+    def share(self, finding: Finding) -> float:
+        """The finding's time as a fraction of the window."""
+        return _share(finding, self.evidence)
+
+
+@dataclass(frozen=True)
+class Omission:
+    """What a finding does to a verdict."""
+
+    code: str
+    sentence: str
+    leaves: str
+    """The surest confidence that it leaves; `none`: the regime is unknown."""
+
+
+Rule = Callable[[Seen], Omission | None]
+
+
+def unbent(evidence: Evidence) -> Evidence:
+    """The evidence without what the recorder may have made: the first collective's wait for late
+    ranks is no communication, and gaps in replays are priced as nothing."""
+    findings, gpu, causal = _by_code(evidence), evidence.gpu, evidence.causal
+    skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
+    if skew and gpu and (skew.time_ns or 0) <= gpu.exposed_comm_ns:
+        left_ns = gpu.exposed_comm_ns - (skew.time_ns or 0)
+        evidence = replace(evidence, gpu=replace(gpu, exposed_comm_ns=left_ns))
+    if gaps and causal and "latency" in causal.gains.removed:
+        gained = causal.gains.removed["latency"] - _share(gaps, evidence)
+        removed = causal.gains.removed | {"latency": max(0.0, gained)}
+        ranked = dict(sorted(removed.items(), key=lambda item: -item[1]))
+        gains = replace(causal.gains, removed=ranked)
+        evidence = replace(evidence, causal=replace(causal, gains=gains))
+    return evidence
+
+
+def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
+    """The verdict with what the recorder left out first, and as unsure as that makes it."""
+    seen = Seen(verdict, evidence, _by_code(evidence), thresholds)
+    found = [omission for rule in RULES if (omission := rule(seen)) is not None]
+    if not found:
+        return verdict
+    sentences = [each.sentence for each in found]
+    advice = [RECORD[each.code] for each in found]
+    level = min((each.leaves for each in found), key=_LEVELS.index)
+    if level == "none":
+        # What is left of the reasons and prices is about what happened to be recorded.
+        why = [*sentences, *verdict.why[:1]][:_MOST]
+        unknown = replace(verdict, regime=UNKNOWN, bottleneck=None, confidence="none", margin=None)
+        return replace(
+            unknown, headline=sentences[0], why=why, savings=[], try_next=advice, doubts=sentences
+        )
+    return replace(
+        verdict,
+        headline=f"{sentences[0]} {verdict.headline}",
+        doubts=[*sentences, *verdict.doubts],
+        confidence=min(verdict.confidence, level, key=_LEVELS.index),
+        why=[*sentences, *verdict.why][:_MOST],
+        try_next=[*advice, *verdict.try_next],
+    )
+
+
+def _by_code(evidence: Evidence) -> dict[str, Finding]:
+    return {each.code: each for each in evidence.health}
+
+
+def _share(finding: Finding, evidence: Evidence) -> float:
+    """The finding's time as a fraction of the GPU-active span, which it concerns; a step has its
+    part of it."""
+    windows = [*(each.window for each in evidence.windows), evidence.window]
+    spans = [each.span_ns for each in windows if each.kind in ("gpu_active", "host_active")]
+    whole_ns = spans[0] if spans else evidence.window.span_ns
+    return (finding.time_ns or 0) / whole_ns if whole_ns else 0.0
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.message[0].upper()}{finding.message[1:]}."
+
+
+def _nothing(seen: Seen) -> Omission | None:
+    """The recording has a start, a capture or an end in place of the work."""
+    for code in ("no_work_recorded", "captured_only"):
+        if finding := seen.findings.get(code):
+            return Omission(code, _sentence(finding), "none")
+    return None
+
+
+def _lost(seen: Seen) -> Omission | None:
+    """Kernels of graph replays, or of a session's first launches, are missing: of most, so that
+    nobody knows what the run did, or of some."""
+    for code in ("graph_without_kernels", "dropped_at_start"):
+        finding = seen.findings.get(code)
+        if finding is None:
+            continue
+        if finding.severity == "error":
+            return Omission(code, _sentence(finding), "none")
+        is_start = code == "dropped_at_start"
+        if is_start or seen.share(finding) >= seen.thresholds.lost_share:
+            return Omission(code, _sentence(finding), "low")
+    return None
+
+
+def _unended(seen: Seen) -> Omission | None:
+    """Python frames without an end: what they cover counts as Python's time."""
+    finding = seen.findings.get("unended_calls")
+    if finding is None or seen.verdict.bottleneck != "python":
+        return None
+    return Omission("unended_calls", _sentence(finding), "low")
+
+
+def _skewed(seen: Seen) -> Omission | None:
+    """The first collective waits for ranks that record later. It is a one-off; where it takes most
+    of the window, hardly anything is left to judge."""
+    finding = seen.findings.get("arrival_skew")
+    if finding is None or not finding.time_ns or finding.time_ns > seen.evidence.window.span_ns:
+        return None
+    share = seen.share(finding)
+    if share < seen.thresholds.lost_share:
+        return None
+    leaves = "low" if share >= seen.thresholds.unseen_share else "medium"
+    return Omission("arrival_skew", _sentence(finding), leaves)
+
+
+def _gaps(seen: Seen) -> Omission | None:
+    """Equal gaps between the kernels of replays, which may be the recorder's."""
+    finding = seen.findings.get("recorder_gaps")
+    if finding is None or seen.verdict.regime == UNKNOWN:
+        return None
+    rests = seen.verdict.regime == OVERHEAD or seen.verdict.bottleneck == "latency"
+    leaves = "low" if rests else "medium"
+    return Omission("recorder_gaps", _sentence(finding), leaves)
+
+
+def _costly(seen: Seen) -> Omission | None:
+    """The recorder's own cost, as measured; or as events cost, where it could be all that the
+    device waits for."""
+    if seen.verdict.regime != OVERHEAD or seen.verdict.margin is None:
+        return None
+    measured, causal = seen.findings.get("profiler_dilation"), seen.evidence.causal
+    if measured is not None and causal is not None and causal.undilated is not None:
+        bound = weigh(*causal.undilated, "device", seen.thresholds.small_gain)
+        leaves = "high" if bound.regime == OVERHEAD else "low"
+        return Omission("recorder_cost", _corrected(measured, seen.evidence), leaves)
+    estimated = seen.findings.get("recorder_cost")
+    if estimated is None or seen.share(estimated) < _waited(seen.evidence, seen.verdict.margin):
+        return None
+    return Omission("recorder_cost", _sentence(estimated), "low")
+
+
+def _waited(evidence: Evidence, margin: float) -> float:
+    """The part of the window that a faster host could save before the device bounds it."""
+    idle, gains, span_ns = evidence.idle, evidence.gains, evidence.window.span_ns
+    if idle is None or gains is None or not span_ns:
+        return abs(margin)
+    once_ns = gains.one_offs_ns - gains.device_one_offs_ns
+    return max(0, idle.waits_for_host_ns - once_ns) / span_ns
+
+
+def _corrected(finding: Finding, evidence: Evidence) -> str:
+    """The host's work in a step, as recorded and without the recorder's cost."""
+    work_ns = evidence.gains.work_ns if evidence.gains else {}
+    if not evidence.steps or not finding.time_ns:
+        return _sentence(finding)
+    step_ns = sum(work_ns.get(cause, 0) for cause in OF_HOST) // len(evidence.steps)
+    left_ns = max(0, step_ns - finding.time_ns)
+    return (
+        f"{_sentence(finding)[:-1]}; its work in a step takes {duration(step_ns)} as recorded, "
+        f"about {duration(left_ns)} without the recorder."
+    )
+
+
+RULES: tuple[Rule, ...] = (_nothing, _lost, _unended, _skewed, _gaps, _costly)
