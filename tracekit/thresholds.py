@@ -313,6 +313,7 @@ class Thresholds:
         "PCIe 3.0 x16, the slowest link of today's servers: 15.75 GB/s by "
         "https://pcisig.com/specifications, of which copies reach three quarters",
     )
+    node_ranks: int = _asked(8, "a group of this many ranks is taken to be in one machine")
     host_bytes_per_s: float = _asked(
         1e11,
         "a thread of the host writes memory no faster than this",
