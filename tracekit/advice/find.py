@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracekit.replay.whatif import Replay
     from tracekit.thresholds import Thresholds
 
-_WARM = "warm-up"
+_WARM, _STALLED = "warm-up", "threads-and-quota"
 
 
 def find(
@@ -82,7 +82,7 @@ def find(
     listed = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
     # Once in the whole run, whose length what happens once is held against.
     whole_ns = gains.gains("trace", 0).window_ns
-    once = _once(replay.one_offs, max(1, thresholds.advised_gain * whole_ns))
+    once = _once(replay.one_offs, _stalled(replay), max(1, thresholds.advised_gain * whole_ns))
     if is_cold:
         once = [_warm(replay, once), *(each for each in once if each.remedy != _WARM)]
     is_start = is_cold or sum(each.saves_ns for each in once) > whole_ns
@@ -192,11 +192,23 @@ def _advice(
     )
 
 
-def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
+def _stalled(replay: Replay) -> set[int]:
+    """The calls in which a thread stalled: where one of them is long enough, it counts as once."""
+    causes = catalogue()[_STALLED].causes
+    if not any(each.cause in causes for each in replay.one_offs):
+        return set()
+    return set(replay.remedies.rows(_STALLED)["event_id"].tolist())
+
+
+def _once(one_offs: Sequence[OneOff], stalled: set[int], least_ns: float) -> list[Advice]:
     """Advice on what happened once, a line for each remedy."""
     found = []
     for remedy in catalogue().values():
-        mine = [each for each in one_offs if _answers(remedy, each)]
+        mine = [
+            each
+            for each in one_offs
+            if (remedy.name == _STALLED if each.event_id in stalled else _answers(remedy, each))
+        ]
         saves_ns = sum(each.excess_ns for each in mine)
         if not mine or saves_ns < least_ns:
             continue
