@@ -85,7 +85,9 @@ def test_what_bounds_a_run_is_found(cause, tmp_path):
     regime = REGIMES.get(cause, "overhead-bound")
     assert regime is None or analysis.verdict.regime == regime
     if removed is not None:
-        assert removed.predicted_ns == pytest.approx(truth(CONTROLS[cause], [f"{cause}*0"]), rel=0.02)
+        assert removed.predicted_ns == pytest.approx(
+            truth(CONTROLS[cause], [f"{cause}*0"]), rel=0.02
+        )
     assert differing(f"control {cause}", compact(analysis)) == []
 
 

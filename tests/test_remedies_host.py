@@ -73,3 +73,16 @@ def test_memory_that_is_never_freed_belongs_to_the_start(tmp_path):
 def test_collections_that_python_starts_itself_have_no_place(tmp_path):
     atoms = [line("train.py(9): main", *OPS, line("Python GC", Work(MS)), *OPS)]
     assert [each["place"] for each in rows("garbage_collection", atoms, tmp_path)] == [None]
+
+
+def test_long_stalls_are_no_warm_up(tmp_path):
+    names = ("aten::empty", "aten::resize_", "aten::clone")
+    atoms = []
+    for turn in range(120):
+        lost = [Work(9 * MS, "dispatch")] * (turn in (40, 59, 78, 97, 110))
+        atoms += [operator(names[turn % 3], 6 * US, *lost), *OPS[:2]]
+    with tracekit.load(write(tmp_path / "trace.json", Simulation([*atoms, Sync(US)]))) as run:
+        advice = run.advise().advice
+    assert "warm-up" not in {each.remedy for each in advice}
+    stalls = [each.saves_ns for each in advice if each.remedy == "threads-and-quota"]
+    assert sum(stalls) == pytest.approx(5 * 9 * MS, rel=0.1)

@@ -89,3 +89,28 @@ def test_a_compiled_run_without_modules_is_left_alone(tmp_path):
     rest = [operator("aten::mm", 9 * US, KERNEL)] * 3
     atoms = [*region("0/0", operator("triton_poi_fused_add_0", 5 * US, KERNEL)), *rest]
     assert rows("torch_compile", [step(n, *atoms) for n in range(3)], tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("calling", "calls"),
+    [("serve.py(3): classify", 7), ("model.py(9): generate", 0), (None, 0)],
+)
+def test_a_loop_over_items_in_a_function_is_no_loop_over_steps_or_tokens(calling, calls, tmp_path):
+    ops = [operator("aten::mm", 14 * US, Launch(4 * US, (("latency", 4 * US),)))] * 12
+    model = line("nn.Module: Classifier_0", *ops)
+    around = [operator("aten::conv2d", 9 * US, Launch(4 * US, (("math", 40 * US),)))] * 20
+    items = [line(calling, *[model] * 8)] if calling else [model] * 8
+    atoms = [line("train.py(9): main", *(around if calling else ()), *items)]
+    found = rows("batch_items", atoms, tmp_path)
+    assert len([each for each in found if each["target"] == "host"]) == calls
+
+
+@pytest.mark.parametrize(
+    ("name", "share"), [("ampere_sgemm_128x64_tn", 0.5), ("s1688gemm_tf32", 0)]
+)
+def test_products_of_a_graph_are_priced_without_their_shapes(name, share, tmp_path):
+    kernels = (Op("math", 200 * US, name), Op("memory-bandwidth", 20 * US, "add_kernel")) * 10
+    graph = operator("graph", 9 * US, Launch(9 * US, kernels, name="cudaGraphLaunch"))
+    found = rows("tensor_cores", [graph] * 4, tmp_path)
+    saved_ns = sum(row["dur_ns"] * (1 - row["factor"]) for row in found)
+    assert saved_ns == 4 * 10 * 200 * US * share

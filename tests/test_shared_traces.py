@@ -111,7 +111,8 @@ def test_every_query_answers_with_the_columns_it_documents(name, shared_database
 
 
 OVERHEAD_BOUND = [
-    "h100-bert-small", "h100-timesformer", "h100-owlv2", "b200-vllm-eager", "mi250-minitoy", "a100-alexnet", "a100-nccl",
+    "h100-bert-small", "h100-timesformer", "h100-owlv2", "b200-vllm-eager", "mi250-minitoy",
+    "a100-alexnet", "a100-nccl",
 ]  # fmt: skip
 COMPUTE_BOUND = [
     "v100-ns-resolution", "mi300x-triton-compiled", "v100-diff-test", "mi300x-resnet-checkpoint",

@@ -73,6 +73,12 @@ class Thresholds:
     unrecorded_share: float = _limit(
         0.5, "a bottleneck is doubtful if nothing was recorded for this share of its time"
     )
+    near_share: float = _limit(
+        0.8, "a recorded cause, or the one that is advised against, is near another from this share"
+    )
+    rank_share: float = _limit(
+        0.10, "from this share on, a trace's communication may be waiting for ranks not judged here"
+    )
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
@@ -255,6 +261,9 @@ class Thresholds:
     dominant_share: float = _asked(
         0.25, "a kernel that takes this share of the device's time is worth tuning"
     )
+    half_share: float = _asked(
+        0.5, "products of unknown shape take this share on tensor cores, or with half of the bits"
+    )
     tuned_reach: float = _asked(
         0.6, "a tuned product reaches this share of its roof", "as libraries' do: tests/bench"
     )
@@ -309,6 +318,12 @@ class Thresholds:
         "a copy between pinned memory and a device is at least this fast",
         "PCIe 3.0 x16, the slowest link of today's servers: 15.75 GB/s by "
         "https://pcisig.com/specifications, of which copies reach three quarters",
+    )
+    node_ranks: int = _asked(8, "a group of this many ranks is taken to be in one machine")
+    host_bytes_per_s: float = _asked(
+        1e11,
+        "a thread of the host writes memory no faster than this",
+        "STREAM on a core of today's servers stays under 50 GB/s: https://www.cs.virginia.edu/stream/",
     )
     graph_launches: int = _asked(
         16,

@@ -27,8 +27,8 @@
 -- column target (text): host: the call's own time and its wait
 -- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_runtime_calls, no_stacks
--- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or an
--- operator frees blocks after the start and allocates again, which the allocator does when memory is short.
+-- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or blocks
+-- are freed after the start and allocated again, as the allocator does when memory is short.
 -- Where none is freed, the cache grows only until it holds what the loop needs. An early call that takes far
 -- longer than its like starts the device. A call that frees outside all operators empties the cache; where
 -- calls are about as frequent as launches, there is no cache.
@@ -59,9 +59,10 @@ quartered AS (
 ),
 short AS (
     SELECT trace_id, count(*) AS frees
-    FROM (SELECT *, bool_or(NOT frees) OVER (PARTITION BY trace_id, cpu_op_id) AS allocates FROM at_place)
+    FROM (SELECT *, bool_or(NOT frees) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns
+              ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS allocates_later FROM apart)
     JOIN early USING (trace_id, pid, tid)
-    WHERE frees AND allocates AND cpu_op_id IS NOT NULL AND start_ns > until_ns
+    WHERE frees AND allocates_later AND start_ns > until_ns
     GROUP BY trace_id
 ),
 freed AS (

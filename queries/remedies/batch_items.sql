@@ -1,7 +1,7 @@
--- question: Where does a step call one module again and again on inputs too small for the device?
+-- question: Where does a step or function call one module again and again on inputs too small for the device?
 -- title: Process the items of the loop in one batch
 -- causes: dispatch, python, launch, latency
--- when: has(traits, 'step')
+-- when: has(traits, 'module')
 -- effort: medium
 -- needs: Items that do not depend on each other, of one shape or padded to it, and memory for all of them.
 -- caveat: The loop is taken for one over items because the same module runs on the same thread each time.
@@ -20,13 +20,14 @@
 -- params trace
 -- columns trace_id
 -- column place (text): the module
--- column detail (text): how often a step calls it
--- column target (text): host: a call after the step's first one; op: a GPU op that a call launched
+-- column detail (text): how often a step, or one call of a function, calls it
+-- column target (text): host: a call after the first one; op: a GPU op that a call launched
 -- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): of a later call and its ops, nothing; of the first call's ops,
 --     as many times as their blocks fill the device then
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
--- Cells of recurrent networks, and decoding token by token, depend on the call before.
+-- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps, a
+-- function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
 WITH frame AS (
     SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
     WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
@@ -37,36 +38,54 @@ sequential AS (
     WHERE trace_id IN (SELECT trace_id FROM root)
         AND regexp_matches(name, '(?i)\): \w*(generate|greedy|beam|decode|sample|rollout|denoise)\w*$')
 ),
+-- Around it is a step, else the function that calls it.
 called AS (
-    SELECT r.*, s.event_id AS step_id,
-           row_number() OVER same AS number, count(*) OVER whole AS calls
-    FROM root AS r ASOF JOIN steps AS s ON r.trace_id = s.trace_id AND r.start_ns >= s.start_ns
-    WHERE r.start_ns < s.end_ns AND NOT EXISTS (FROM sequential AS q WHERE q.trace_id = r.trace_id
+    SELECT r.*, CASE WHEN r.start_ns < s.end_ns THEN s.event_id END AS step_id,
+           coalesce(step_id, h.parent_id) AS around_id,
+           row_number() OVER (PARTITION BY r.trace_id, around_id, r.pid, r.tid, r.name ORDER BY r.start_ns)
+               AS number,
+           count(*) OVER (PARTITION BY r.trace_id, around_id, r.pid, r.tid, r.name) AS calls
+    FROM root AS r JOIN host_slice AS h ON r.trace_id = h.trace_id AND r.event_id = h.event_id
+    ASOF LEFT JOIN steps AS s ON r.trace_id = s.trace_id AND r.start_ns >= s.start_ns
+    WHERE NOT EXISTS (FROM sequential AS q WHERE q.trace_id = r.trace_id
         AND q.pid = r.pid AND q.tid = r.tid AND r.start_ns BETWEEN q.start_ns AND q.end_ns)
-    WINDOW same AS (PARTITION BY r.trace_id, s.event_id, r.pid, r.tid, r.name ORDER BY r.start_ns),
-        whole AS (PARTITION BY r.trace_id, s.event_id, r.pid, r.tid, r.name)
 ),
 loop AS (FROM called WHERE calls >= thresholds().fewest_batched),
+-- What a function's loop covers, from its first call to the end of its last.
+whole AS (
+    SELECT trace_id, pid, tid, around_id, name, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+    FROM loop GROUP BY ALL
+),
+covered AS (
+    SELECT w.trace_id, w.around_id, w.name FROM launched_inside('whole') AS w
+    JOIN (SELECT trace_id, count(*) AS launches FROM gpu_op_launch GROUP BY ALL) AS l USING (trace_id)
+    WHERE gpu_ops < thresholds().own_share * launches
+),
+learning AS (
+    SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE has(traits, 'backward')
+),
 item AS (
-    SELECT * FROM launched_inside('loop')
-    WINDOW same AS (PARTITION BY trace_id, step_id, name)
+    SELECT *, calls || if(step_id IS NULL, ' calls in a row', ' calls a step') AS detail
+    FROM launched_inside('loop')
+    WHERE step_id IS NOT NULL OR (trace_id, around_id, name) IN (SELECT (trace_id, around_id, name) FROM covered)
+        AND trace_id NOT IN (FROM learning)
+    WINDOW same AS (PARTITION BY trace_id, around_id, name)
     -- The device is mostly idle, and each call launches the same.
     QUALIFY sum(gpu_ns) OVER same < (1 - thresholds().most_share) * sum(dur_ns) OVER same
         AND min(kernels) OVER same = max(kernels) OVER same AND min(kernels) OVER same > 0
 ),
-told AS (SELECT *, calls || ' calls a step' AS detail FROM item),
 op AS (
     SELECT i.trace_id, i.name, i.detail, g.event_id, i.pid, i.tid, g.start_ns, g.dur_ns, i.number,
            CASE WHEN g.dur_ns > thresholds().launch_floor_ns
                THEN calls * least(1, coalesce(TRY_CAST(e.args->>'blocks per SM' AS DOUBLE), 1)) END AS times
-    FROM gpu_op_launch AS l ASOF JOIN told AS i
+    FROM gpu_op_launch AS l ASOF JOIN item AS i
       ON l.trace_id = i.trace_id AND l.pid = i.pid AND l.tid = i.tid AND l.launch_start_ns >= i.start_ns
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
     WHERE l.launch_start_ns < i.end_ns
 )
 SELECT trace_id, name AS place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM told WHERE number > 1
+FROM item WHERE number > 1
 UNION ALL
 SELECT trace_id, name, detail, 'op', event_id, pid, tid, start_ns, dur_ns,
        if(number = 1, greatest(1, times), 0)

@@ -33,7 +33,8 @@ WITH launched AS (
     FROM gpu_op_launch WHERE NOT is_graph AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 copy AS (
-    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns, coalesce(outer_op_id, launch_id) AS copying_id
+    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns, coalesce(outer_op_id, launch_id) AS copying_id,
+           m.bytes / thresholds().host_bytes_per_s * 1e9 AS least_ns
     FROM launched AS l JOIN memcpys AS m ON l.trace_id = m.trace_id AND op_id = m.event_id
     LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
     WHERE copy_kind = 'HtoD'
@@ -43,7 +44,7 @@ copy AS (
 ),
 -- Operators outside all others, but those around the copy itself.
 operator AS (
-    SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns, copying_id,
+    SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns, copying_id, least_ns,
            o.event_id = copying_id AS is_copying,
            regexp_matches(o.name, '^aten::(rand|normal|uniform|random_|bernoulli|zeros|ones|full|fill_|zero_|arange|linspace|eye|tril|triu)')
                AND NOT is_copying AS makes
@@ -60,7 +61,8 @@ made AS (
            row_number() OVER (PARTITION BY trace_id, copying_id, makes ORDER BY start_ns) AS number
     FROM at_place
     WINDOW whole AS (PARTITION BY trace_id, copying_id)
-    QUALIFY bool_or(makes) OVER whole
+    -- What is made faster than memory can be written is something else.
+    QUALIFY sum(dur_ns) FILTER (makes) OVER whole >= coalesce(least_ns, 0)
 ),
 told AS (
     SELECT *, array_to_string(list_sort(list_distinct(first(names) OVER here))[:4], ', ') AS detail

@@ -27,7 +27,7 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
 WITH op AS (FROM decoded_ops() WHERE 2 * tokens <= most_tokens)
 SELECT trace_id, NULL AS place,
-       format('{} tokens a step; weights bound it up to {:.0f}', tokens, most_tokens) AS detail,
+       format('{} tokens a step, weights bound it up to {:.0f}', tokens, most_tokens) AS detail,
        'op' AS target, event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, 2 AS factor
 FROM op WHERE NOT is_product
 ORDER BY trace_id, start_ns

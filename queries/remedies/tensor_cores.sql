@@ -6,8 +6,8 @@
 -- needs: Results that may be less precise: TF32 and bf16 keep fp32's range with 10 and 7 bits of mantissa;
 --     fp16 also needs its gradients scaled.
 -- caveat: It is assumed that the products reach the same share of the faster peak as of the slower one; small
---     ones reach less.
--- blind: no_shapes, unknown_device
+--     ones reach less. Those whose shapes are not recorded are taken to need half of their time.
+-- blind: unknown_device
 -- before:
 --     loss = model(batch).sum()
 --     loss.backward()
@@ -31,10 +31,10 @@
 -- param latency_percent (integer, default thresholds().latency_percent): a product that reaches less of its
 --     roof is left out: it would gain little
 -- columns trace_id, place
--- column detail (text): the format to take, and the factors' shapes that take most time
+-- column detail (text): the format to take, and the factors' shapes, or the kernel, that take most time
 -- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left if it reaches the same share of the faster peak,
---     but never less than reading its inputs and writing its output takes
+--     but never less than reading its inputs and writing its output takes; without shapes, half
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 -- The faster format is TF32, or bf16, or fp16 where the device has no other that is faster than fp32.
 -- Kernels are known by name: cuBLAS and cuDNN (sgemm, scudnn, f32f32_f32f32, ffma, simt), rocBLAS (SB).
@@ -64,7 +64,21 @@ held AS (
     FROM work AS w JOIN faster AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id
     WHERE peak = 'fp32' AND (w.trace_id, w.device_id, contains(kind, 'convolution')) NOT IN (FROM allowed)
 ),
-kernel AS (
+-- Products of graphs, or of traces without shapes.
+unshaped AS (
+    SELECT g.trace_id, l.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
+           g.dur_ns AS ns, format || ', mostly ' || regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told,
+           greatest(thresholds().half_share, thresholds().launch_floor_ns / g.dur_ns) AS factor
+    FROM gpu_ops AS g JOIN faster AS f ON g.trace_id = f.trace_id AND g.device_id = f.device_id
+    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    WHERE g.class IN ('gemm', 'convolution') AND g.trace_id = coalesce(getvariable('trace'), g.trace_id)
+        AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
+        AND f.flop_per_s[format] > peak_of(f.flop_per_s, 'fp32', TRUE)
+        AND (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM operator_time
+            WHERE is_matrix)
+        AND (g.trace_id, g.class) NOT IN (SELECT (trace_id, class) FROM gpu_ops WHERE contains(name, 'tf32'))
+),
+shaped AS (
     SELECT h.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns,
            format || ', mostly ' || array_to_string(list_transform(
                list_filter(shapes_of(dims), lambda each: len(each) > 1)[:2], lambda each: each::VARCHAR
@@ -72,5 +86,11 @@ kernel AS (
     FROM held AS h JOIN gpu_ops AS g ON h.trace_id = g.trace_id AND h.gpu_op_id = g.event_id
     WHERE bound = 'math' AND factor < 1
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
+),
+kernel AS (
+    SELECT trace_id, event_id, gpu_op_id, target, start_ns, dur_ns, ns, told, factor FROM shaped
+    UNION ALL
+    FROM (SELECT trace_id, event_id, gpu_op_id, target, start_ns, dur_ns, ns, told, factor FROM unshaped)
+    WHERE factor < 1
 )
 FROM changed_ops('kernel') ORDER BY trace_id, place, start_ns

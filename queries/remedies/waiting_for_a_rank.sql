@@ -27,7 +27,8 @@
 -- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: the time on the wire
 -- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
--- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits.
+-- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits, or
+-- by the link: within a machine, all data passes twice over the slowest link of today in less than the rest.
 WITH met AS (
     SELECT trace_id, event_id, rank, dur_ns, min(dur_ns) OVER same AS wire_ns,
            arg_min(rank, dur_ns) OVER same AS late_rank,
@@ -39,7 +40,9 @@ WITH met AS (
 waiting AS (
     SELECT t.trace_id, t.event_id, t.pid, t.tid, t.start_ns, t.dur_ns, is_matched,
            CASE WHEN is_matched THEN wire_ns
-                WHEN alike_count >= thresholds().fewest_alike THEN t.dur_ns - wait_ns END AS wire_ns,
+                ELSE least(CASE WHEN alike_count >= thresholds().fewest_alike THEN t.dur_ns - wait_ns END,
+                    CASE WHEN group_size <= thresholds().node_ranks
+                        THEN 2e9 * message_bytes / thresholds().host_link_bytes_per_s END) END AS wire_ns,
            CASE WHEN is_matched THEN 'rank ' || late_rank ELSE type || coalesce(', group ' || group_name, '')
                END AS place
     FROM collective AS t JOIN met AS m USING (trace_id, event_id)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracekit.thresholds import Thresholds
 
 _WARM = "warm-up"
+_ALLOCATOR, _STALLED = "allocator", "threads-and-quota"
 
 
 def find(
@@ -82,7 +83,7 @@ def find(
     listed = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
     # Once in the whole run, whose length what happens once is held against.
     whole_ns = gains.gains("trace", 0).window_ns
-    once = _once(replay.one_offs, max(1, thresholds.advised_gain * whole_ns))
+    once = _once(replay.one_offs, _recurring(replay), max(1, thresholds.advised_gain * whole_ns))
     if is_cold:
         once = [_warm(replay, once), *(each for each in once if each.remedy != _WARM)]
     is_start = is_cold or sum(each.saves_ns for each in once) > whole_ns
@@ -192,11 +193,44 @@ def _advice(
     )
 
 
-def _once(one_offs: Sequence[OneOff], least_ns: float) -> list[Advice]:
+def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
+    """By remedy, the event and the start of what comes again and again, though some of it is so
+    long that it counts as once."""
+    causes = {each.cause for each in replay.one_offs}
+    found = {}
+    for name in (_ALLOCATOR, _STALLED):
+        if causes & set(catalogue()[name].causes):
+            rows = replay.remedies.rows(name)
+            found[name] = list(
+                zip(rows["event_id"].tolist(), rows["start_ns"].tolist(), strict=True)
+            )
+    return found
+
+
+def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | None:
+    """The remedy of what recurs that an event is part of: itself, or what it allocates."""
+    if any(event.event_id == event_id for event_id, _ in found.get(_STALLED, [])):
+        return _STALLED
+    until_ns = event.start_ns + event.dur_ns
+    if event.cause == "allocation" and any(
+        event.start_ns <= start_ns < until_ns for _, start_ns in found.get(_ALLOCATOR, [])
+    ):
+        return _ALLOCATOR
+    return None
+
+
+def _once(
+    one_offs: Sequence[OneOff], recurring: dict[str, list[tuple[int, int]]], least_ns: float
+) -> list[Advice]:
     """Advice on what happened once, a line for each remedy."""
     found = []
+    owner = {id(each): _recurs(each, recurring) for each in one_offs}
     for remedy in catalogue().values():
-        mine = [each for each in one_offs if _answers(remedy, each)]
+        mine = [
+            each
+            for each in one_offs
+            if owner[id(each)] == remedy.name or (not owner[id(each)] and _answers(remedy, each))
+        ]
         saves_ns = sum(each.excess_ns for each in mine)
         if not mine or saves_ns < least_ns:
             continue

@@ -108,7 +108,7 @@ def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
         rows.add_row(saved, duration(each.saves_ns), line, f"{each.effort} effort")
         for place in each.places if len(each.places) > 1 else []:
             beneath = Text(f"  {_end(place.where)}", "dim")
-            beneath.append(f" [{percent(place.share)}; {', '.join(_details(place))}]")
+            beneath.append(f" [{'; '.join([percent(place.share), *_details(place)])}]")
             rows.add_row("", "", beneath, "")
     out.print(rows)
 
@@ -126,7 +126,7 @@ def _line(advice: Advice) -> Text:
 
 def _details(advice: Advice | AdvisedPlace) -> list[str]:
     details = [clipped(advice.detail, _PLACE)] if advice.detail else []
-    return [*details, f"{advice.count:,} times"] if advice.count > 1 or not details else details
+    return [*details, f"{advice.count:,} times"] if advice.count > 1 else details
 
 
 def _end(where: str, width: int = _PLACE) -> str:

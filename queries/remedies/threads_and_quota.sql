@@ -25,7 +25,7 @@
 -- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left: the median of calls of that name
 -- doubts: absurd_duration
--- Calls without others in them, which neither wait nor load, and not at the start. Calls of one name only have
+-- Calls without others in them, which neither wait nor load, not only at the start. Calls of one name only have
 -- a reason of their own.
 WITH call AS (
     SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns
@@ -39,14 +39,16 @@ early AS (
     SELECT trace_id, quantile_disc(start_ns, thresholds().early_share) AS until_ns FROM call GROUP BY ALL
 ),
 usual AS (
-    SELECT *, median(dur_ns) OVER same AS usual_ns, count(*) OVER same AS calls
+    SELECT *, median(dur_ns) OVER same AS usual_ns, count(*) OVER same AS calls,
+           min(start_ns) OVER same AS first_ns
     FROM call WINDOW same AS (PARTITION BY trace_id, name)
 ),
 stall AS (
     SELECT u.* FROM usual AS u JOIN early USING (trace_id)
     WHERE calls >= thresholds().fewest_calls AND dur_ns >= thresholds().stall_ns
-        AND dur_ns >= thresholds().one_off_ratio * usual_ns AND start_ns > until_ns
-    QUALIFY count(DISTINCT name) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
+        AND dur_ns >= thresholds().one_off_ratio * usual_ns AND start_ns > first_ns
+    QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
+        >= thresholds().fewest_alike
 )
 SELECT trace_id, NULL AS place,
        format('{} calls, up to {:.0f} ms, from {:.0f} to {:.0f} ms', count(*) OVER whole,

@@ -4,8 +4,8 @@
 -- when: work = 'bmm'
 -- effort: medium
 -- needs: Tokens that can be sorted by expert, so that each expert's weights meet all of its tokens at once.
--- caveat: The grouped product is taken to read each weight once, as fast as the batched one reads its copies;
---     sorting the tokens is not counted.
+-- caveat: A lower bound: only the copies are counted. The grouped product also reads each weight once, instead
+--     of once for each token; sorting the tokens takes a little.
 -- blind: no_shapes
 -- before:
 --     w = weights[expert_of_token]                       # copies a matrix for each token
@@ -23,13 +23,11 @@
 -- columns trace_id
 -- column place (text): the Python line around the product; without stacks, the module or operator
 -- column detail (text): the shape of the weights, and how many copies are made
--- columns target, event_id, pid, tid, start_ns, dur_ns
--- column factor (fraction of the time taken): what is left: of the copy, nothing; of the product, reading each
---     weight once, or a launch
+-- columns target, event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
 WITH product AS (
-    SELECT trace_id, event_id, device_id, stream, first_ns, busy_ns, gpu_op_ids, shapes_of(dims)[2] AS b
+    SELECT trace_id, event_id, device_id, stream, first_ns, shapes_of(dims)[2] AS b
     FROM operator_time WHERE kind = 'bmm' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 gather AS (
@@ -43,8 +41,8 @@ gather AS (
     GROUP BY o.trace_id, o.event_id, l.device_id, l.stream
 ),
 pair AS (
-    SELECT p.trace_id, p.event_id, p.busy_ns, p.gpu_op_ids AS product_ids, g.gpu_op_ids AS gather_ids,
-           g.weights, p.b[1] AS copies, p.b[2:] <> g.weights[2:] AS is_turned
+    SELECT p.trace_id, p.event_id, g.gpu_op_ids, g.weights, p.b[1] AS copies,
+           p.b[2:] <> g.weights[2:] AS is_turned
     FROM gather AS g JOIN product AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
         AND g.stream = p.stream AND p.first_ns > g.first_ns
         AND list_sort(p.b[2:]) = list_sort(g.weights[2:])
@@ -52,17 +50,10 @@ pair AS (
     QUALIFY row_number() OVER (PARTITION BY g.trace_id, g.event_id ORDER BY is_turned, p.first_ns) = 1
         AND row_number() OVER (PARTITION BY p.trace_id, p.event_id ORDER BY is_turned, g.first_ns DESC) = 1
 ),
-changed AS (
-    SELECT trace_id, event_id, weights, copies, unnest(gather_ids) AS gpu_op_id, 0.0 AS factor FROM pair
-    UNION ALL
-    SELECT trace_id, event_id, weights, copies, unnest(product_ids),
-           greatest(least(weights[1] / copies, 1), thresholds().launch_floor_ns / busy_ns)
-    FROM pair
-),
 op AS (
-    SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns,
+    SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns, 0 AS factor,
            format('{} copies of {}', copies, weights[2:]::VARCHAR) AS told
-    FROM changed AS c JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
-    WHERE factor < 1
+    FROM (SELECT *, unnest(gpu_op_ids) AS gpu_op_id FROM pair) AS c
+    JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
 )
 FROM changed_ops('op') ORDER BY trace_id, place, start_ns

@@ -4,7 +4,7 @@ from tests.atoms import US, Launch, Op, Slice, Sync, Work, operator
 
 PLACE = None
 STEPS, LAYERS = 6, 20
-NAME = "step[DECODE bs=40]"
+NAME = "step[DECODE bs=32]"
 
 
 def _program(before, after):

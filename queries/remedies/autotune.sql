@@ -47,5 +47,7 @@ WHERE class = 'gemm' AND kernel_ns >= thresholds().dominant_share * all_ns
     AND regexp_matches(name, '^triton_tem_|^\w*(matmul|gemm_kernel)\w*$')
     AND NOT regexp_matches(name, '(?i)sgemm|hgemm|cublas|cutlass|cudnn|ampere|volta|turing|nvjet|sm\d\d|igemm')
     AND factor < 1
+    -- With few tokens, a product takes as long as reading its weights.
+    AND (k.trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM decoded_ops())
 WINDOW same AS (PARTITION BY k.trace_id, name)
 ORDER BY k.trace_id, start_ns

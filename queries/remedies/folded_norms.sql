@@ -1,0 +1,48 @@
+-- question: Which batch norms follow a convolution in inference, so that its weights could contain them?
+-- title: Fold batch norms into the convolutions before them
+-- causes: memory-bandwidth, dispatch, launch, python
+-- when: name = 'aten::batch_norm'
+-- effort: low
+-- needs: A model in eval mode, whose statistics no longer change.
+-- before:
+--     model.eval()
+--     with torch.inference_mode():
+--         output = model(images)
+-- after:
+--     model = torch.fx.experimental.optimization.fuse(model.eval())
+--     # or torch.compile(model) with torch._inductor.config.freezing = True
+--     # On a CPU also: model.to(memory_format=torch.channels_last), and bf16 where the CPU multiplies it
+--     with torch.inference_mode():
+--         output = model(images)
+-- risks: Results differ in the last bits. The folded model cannot be trained.
+-- check: tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/tutorials/intermediate/fx_conv_bn_fuser.html
+--     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- params trace
+-- columns trace_id
+-- column place (text): the Python line around the norm; without stacks, the module or operator
+-- column detail (text): how many norms there are
+-- column target (text): call: the norm, with the GPU ops that it launches
+-- columns event_id, pid, tid, start_ns, dur_ns, factor
+-- doubts: no_stacks
+-- A run without a backward pass and an optimizer is inference; in training mode, a norm counts its batches
+-- (aten::add_) before it.
+WITH learning AS (
+    SELECT trace_id FROM label JOIN slice_label AS n USING (label_id)
+    WHERE has(traits, 'backward') OR kind IN ('cpu_op', 'annotation') AND starts_with(n.name, 'Optimizer.')
+        OR n.name = 'aten::_batch_norm_impl_index_backward'
+),
+operator AS (
+    SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns,
+           lag(o.name) OVER (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns) AS name_before
+    FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
+        AND s.outer_op_id = o.event_id
+    WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id) AND o.trace_id NOT IN (FROM learning)
+),
+norm AS (
+    FROM operator WHERE name = 'aten::batch_norm' AND regexp_matches(name_before, '^aten::conv\w*$')
+)
+SELECT trace_id, place, count(*) OVER (PARTITION BY trace_id, place) || ' norms' AS detail, 'call' AS target,
+       event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM placed('norm')
+ORDER BY trace_id, place, start_ns
