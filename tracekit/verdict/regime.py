@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 # The regime in which each side bounds a run.
 REGIMES = {"host": OVERHEAD, "device": COMPUTE}
+_OF_SIDE = {"host": OF_HOST, "device": OF_DEVICE}
 # Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
 # five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
 _TRIES = 5
@@ -64,7 +65,8 @@ class Bound:
     takes_turns: bool = False
     """Host and device work one after the other: a faster host gains as much as a faster device."""
     bottleneck: str | None = None
-    """The cause, on that side, whose removal gains most; None if the regime is unknown."""
+    """The cause, on that side, whose removal gains most, or on either side where they take turns;
+    None if the regime is unknown."""
 
 
 def weigh(host: float, device: float, by_time: str | None = None, least: float = 0.0) -> Bound:
@@ -94,13 +96,12 @@ def bound_of(found: Measured, thresholds: Thresholds) -> Bound:
     if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin):
         open_ = weigh(host, gains.device)
         return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
-    return replace(
-        bound,
-        is_capped=host < gains.host,
-        takes_turns=min(host, gains.device) >= thresholds.turn_gain
-        and abs(bound.margin) < thresholds.close_margin,
-        bottleneck=_bottleneck(bound.side, gains, _is_guess(idle, thresholds), thresholds),
-    )
+    turns = min(host, gains.device) >= thresholds.turn_gain
+    turns = turns and abs(bound.margin) < thresholds.close_margin
+    # Where they take turns, neither side is the one to look at.
+    names = dict.fromkeys(OF_HOST + OF_DEVICE) if turns else _OF_SIDE[bound.side]
+    bottleneck = _bottleneck(tuple(names), gains, _is_guess(idle, thresholds), thresholds)
+    return replace(bound, is_capped=host < gains.host, takes_turns=turns, bottleneck=bottleneck)
 
 
 def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound | None:
@@ -136,10 +137,11 @@ def _is_guess(idle: Idle, thresholds: Thresholds) -> bool:
     return python > 0 and unrecorded >= thresholds.unrecorded_share * python
 
 
-def _bottleneck(side: str, gains: Gains, is_guess: bool, thresholds: Thresholds) -> str:
-    """The cause, on that side, whose removal gains most. Python that is a guess is it only if no
+def _bottleneck(
+    names: tuple[str, ...], gains: Gains, is_guess: bool, thresholds: Thresholds
+) -> str:
+    """The cause, of these, whose removal gains most. Python that is a guess is it only if no
     recorded cause comes near."""
-    names = OF_HOST if side == "host" else OF_DEVICE
     best = max(names, key=lambda name: gains.removed.get(name, 0.0))
     if best == "python" and is_guess:
         known = [name for name in names if name != "python"]
