@@ -63,16 +63,14 @@ bench: build/bench/installed .venv/installed
 # Asks tracekit and its peers why runs are slow, and prints how often each is right:
 # tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that in their name, and says
 # what is wrong. Takes minutes.
-diagnosis: build/diagnosis/installed .venv/installed
+diagnosis: .venv/installed build/diagnosis/installed
 	@$(BIN)/python -m tests.bench.diagnosis $(if $(NAME),--failures $(NAME))
 
 # Each peer in a folder of its own: two of them have modules of one name.
 PEERS := gpu-idle traceinsight
-build/diagnosis/installed: Makefile
+build/diagnosis/installed: constraints.txt | .venv/installed
 	@rm -rf $(@D)
-	@for each in $(PEERS); do \
-	  $(PYTHON) -m pip install --disable-pip-version-check -qq --no-deps -c constraints.txt --target $(@D)/$$each $$each || exit; \
-	done
+	@for each in $(PEERS); do $(BIN)/$(PIP) --no-deps --target $(@D)/$$each $$each || exit; done
 	@touch $@
 
 build/bench/installed: pyproject.toml constraints.txt $(NATIVE)

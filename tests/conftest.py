@@ -232,7 +232,7 @@ def _not_sampled(items: list[pytest.Item]) -> list[pytest.Item]:
     for test, its_items in cases.items():
         sampled = its_items[0].get_closest_marker("sampled")
         assert sampled is not None
-        (each_nth,), known = sampled.args, sampled.kwargs["of"]
+        (each_nth,), known = sampled.args, sampled.kwargs.get("of", 0)
         if len(its_items) <= known:
             left_out += [item for place, item in enumerate(its_items) if place % each_nth]
             tried = len(its_items[::each_nth])

@@ -36,7 +36,7 @@ def trace(tmp_path):
 
 
 def test_analyze_prints_the_verdict_top_down_within_100_columns(run, trace):
-    done = run("analyze", "t.json")
+    done = run("analyze", "t.json", "--full")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     order = ["overhead-bound", "Why", "Where the time went", "Top kernels", "What to try next"]
@@ -44,6 +44,16 @@ def test_analyze_prints_the_verdict_top_down_within_100_columns(run, trace):
     assert places == sorted(places)
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert "\x1b" not in done.stdout
+
+
+def test_analyze_fits_one_screen_and_begins_with_a_sentence(run, trace):
+    done = run("analyze", "t.json", COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("The host holds this run up")
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "--full" in lines[-1]
 
 
 def test_analyze_json_is_the_object_that_the_design_fixes(run, trace):
@@ -91,7 +101,7 @@ def test_explain_prints_the_sql_behind_the_numbers(run, trace):
     done = run("analyze", "t.json", "--explain")
     assert "-- tracekit query partition" in done.stdout
     assert "FROM window_timeline" in done.stdout
-    for heading in ("Replays of GPU-active span", "Critical path", "longest links", "Thresholds"):
+    for heading in ("Replays of ProfilerStep#3", "Critical path", "longest links", "Thresholds"):
         assert heading in done.stdout
     # The path's shares, in percent, add up.
     path = done.stdout.split("Critical path")[1].split("Its longest links")[0].splitlines()[1:]
@@ -215,7 +225,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(run, tmp_path):
     devices = [{"id": 0}, {"id": 1, "name": None}, {"id": 2, "name": 5}]
     odd = {"deviceProperties": devices, "tracekit": "x", "text": "\ud800"}
     traces.write(tmp_path / "a[red].json", events, **odd)
-    done = run("analyze", "a[red].json")
+    done = run("analyze", "a[red].json", "--full")
     assert (done.returncode, done.stderr) == (0, "")
     for text in ("a[red].json", "foo[/bar][red]", "ProfilerStep#1[/x]", "[/y]", "unnamed"):
         assert text in done.stdout
@@ -260,7 +270,7 @@ def test_results_are_written_to_files_only(run, trace, tmp_path):
 def test_a_terminal_without_unicode_gets_question_marks(run, trace):
     done = run("analyze", "t.json", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "compute-bound" in done.stdout
+    assert "overhead-bound" in done.stdout
 
 
 @pytest.mark.parametrize("command", ["analyze - <&-", "analyze t.json > /dev/full"])

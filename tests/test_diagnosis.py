@@ -25,10 +25,7 @@ from tracekit.replay.changes import query_of
 
 # What an expert advises though there is no query for it.
 OTHERS = {
-    "autotune", "batch_items", "batch_loop", "compiler_options", "cpu_inference",
-    "create_on_device", "device_tensors", "grouped_products", "mixed_precision",
-    "overlapped_scheduling", "preprocessing", "quantized_weights", "speculative_decoding",
-    "tensors_on_device", "threads_and_quota",
+    "batch_loop", "cpu_inference", "device_tensors", "speculative_decoding",
 }  # fmt: skip
 CASE = Case(
     "a case", "real", "", regime=("overhead-bound",), causes=("sync",), changes=("sync_by_line",),

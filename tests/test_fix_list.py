@@ -239,7 +239,7 @@ def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat
     assert "profiler-cost" in caveats and "profiler-cost" not in recurring + once
 
 
-@pytest.mark.sampled(8, of=32)
+@pytest.mark.sampled(8, of=41)
 @pytest.mark.parametrize("name", sorted(catalogue()))
 def test_how_to_apply_each_remedy_is_printed(name, run):
     printed = run("advise", "--how", name).stdout

@@ -78,8 +78,6 @@ def test_a_lake_answers_as_a_database_does_of_real_traces(names, tmp_path):
 
 # Their answers hold numbers made from trace_ids.
 _HASHED = {"flame_graph": ("node", "parent"), "diff_flame": ("node", "parent")}
-# Of several kernels that took equally long, the one named is chosen by chance.
-_ANY = {"roofline": ("kernel",), "fill_the_device": ("detail",), "operator_traffic": ()}
 
 
 def assert_same_answers(plain, lake):
@@ -96,7 +94,7 @@ def assert_same_answers(plain, lake):
         columns, expected = plain.fetch(question.sql, here)
         names, found = lake.fetch(lake.sql_of(question, there), there)
         assert names == columns, name
-        skipped = {"path", *_HASHED.get(name, ()), *_ANY.get(name, ())}
+        skipped = {"path", *_HASHED.get(name, ())}
         want = sorted(row_text(columns, row, skipped, moved) for row in expected)
         assert sorted(row_text(columns, row, skipped, {}) for row in found) == want, name
 

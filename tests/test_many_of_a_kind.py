@@ -265,7 +265,7 @@ def by_join(run: tracekit.Database, kind: str) -> set[tuple[Any, ...]]:
                count(DISTINCT op_id) FILTER (idle_class = 'host_late')
         FROM windows AS w JOIN gpu_timeline_by_cause AS t
           ON w.trace_id = t.trace_id AND w.device_id = t.device_id AND t.end_ns > w.start_ns AND t.start_ns < w.end_ns
-        WHERE kind = '{kind}' GROUP BY ALL""")  # noqa: E501
+        WHERE kind = '{kind}' AND w.end_ns > w.start_ns GROUP BY ALL""")  # noqa: E501
     return set(rows)
 
 

@@ -51,7 +51,7 @@ def _port(page):
     require_port()
 
 
-@pytest.mark.sampled(44, of=60)
+@pytest.mark.sampled(60, of=60)
 @pytest.mark.parametrize("name", trace_names())
 def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path, name):
     page.opens(trace_file(name))

@@ -123,7 +123,9 @@ def numbers(value: object, path: str = "") -> set[str]:
     if isinstance(value, list):
         return {each for part in value for each in numbers(part, path)}
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    kept = re.sub(r"^(steps\.|windows\.)?(causal\.)?", "", path.removeprefix("."))
+    kept = re.sub(
+        r"^(steps\.|windows\.|judged\.|verdict\.(?=window))?(causal\.)?", "", path.removeprefix(".")
+    )
     return {re.sub(r"^devices\.", "gpu.", kept)} if is_number else set()
 
 

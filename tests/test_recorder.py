@@ -5,7 +5,9 @@ A program runs in the simulator; its trace then loses what a recorder would lose
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 
 import pytest
 
@@ -230,6 +232,20 @@ def test_frames_that_are_open_when_the_recording_stops_have_an_end(tmp_path):
     assert "unended_calls" not in codes(analyzed(tmp_path, atoms))
 
 
+def test_a_call_that_outlives_the_range_around_it_has_an_end(tmp_path):
+    # profiler.step() ends the range of its step.
+    def stop(events):
+        end = max(each["ts"] + each["dur"] for each in events)
+        for each in events:
+            if each["name"] in ("main.py(1): main", "profiler.py(811): step"):
+                each["dur"] = round(end - each["ts"], 3)
+        return events
+
+    ended = [step(number, *EAGER * 20, line("profiler.py(811): step", Work(US))) for number in (1,)]
+    atoms = [line("main.py(1): main", *ended * 4), Work(9 * US), *EAGER]
+    assert "unended_calls" not in codes(analyzed(tmp_path, atoms, stop))
+
+
 @pytest.mark.parametrize("open_", ["an operator", "a runtime call"])
 def test_what_is_open_when_the_recording_stops_is_no_one_off(open_, tmp_path):
     last = (
@@ -282,6 +298,15 @@ def test_ranks_that_meet_late_in_the_first_collective_are_a_one_off(steps, tmp_p
 
 def test_a_first_collective_like_the_others_is_no_finding(tmp_path):
     assert "arrival_skew" not in codes(analyzed(tmp_path, reducing(200 * US)))
+
+
+def test_a_first_collective_that_each_step_repeats_is_no_finding(tmp_path):
+    def reduce(ns):
+        return operator("nccl:all_reduce", 10 * US, Launch(6 * US, (("communication", ns),)))
+
+    short = [reduce(14_300)] * 6
+    atoms = [step(number, reduce(10_700 * US), *short) for number in range(6)]
+    assert "arrival_skew" not in codes(analyzed(tmp_path, atoms))
 
 
 def test_ranks_that_are_loaded_together_say_so_as_well(tmp_path):
@@ -364,17 +389,27 @@ def test_a_verdict_on_the_devices_time_does_not_rest_on_what_recording_costs(tmp
     assert not any("Recording took" in why for why in analysis.verdict.why)
 
 
+# -- what to record instead ------------------------------------------------------------------------
+
+
+def test_pytorch_takes_the_arguments_that_are_advised():
+    profiler = pytest.importorskip("torch").profiler
+    taken = inspect.signature(profiler.profile).parameters
+    for text in RECORD.values():
+        for schedule in re.findall(r"torch\.profiler\.schedule\(([^()]*)\)", text):
+            assert callable(eval(f"schedule({schedule})", {"schedule": profiler.schedule}))
+        apart = re.sub(r"schedule\([^()]*\)|Event\([^()]*\)", "", text)
+        assert set(re.findall(r"\b([a-z_]+)=", apart)) <= taken.keys(), text
+
+
 # -- real traces -----------------------------------------------------------------------------------
 
 # What the recorder left out of the shared traces, but for its cost, which only informs.
-LEFT_OUT = {
-    "mi300x-vllm-capture": {"captured_only"},
-    "v100-diff-test": {"arrival_skew"},
-}
+LEFT_OUT = {"mi300x-vllm-capture": {"captured_only"}}
 KINDS = set(RECORD) - {"recorder_cost"}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(8, of=51)
 @pytest.mark.parametrize("name", shared_trace_names())
 def test_whole_recordings_are_not_said_to_be_otherwise(name, shared_database):
     found = {row["code"] for row in shared_database(name).ask("health")} & KINDS

@@ -17,7 +17,7 @@ from tracekit.reporters.html import reports, trace
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import Ranks, in_order_of_interest
-from tracekit.reporters.html.subject import Examination, Subject
+from tracekit.reporters.html.subject import Replayed, Subject
 
 RANKS, LATE, STEPS = 3, 1, 3
 SLOWER_NS, TIMES = 300 * US, 4
@@ -183,7 +183,7 @@ def test_pages_that_do_not_fit_are_left_out_and_the_page_says_so(job, analyses, 
     monkeypatch.setattr(trace, "SECTIONS", ())
     subjects = [Subject(job, each) for each in in_order_of_interest(job)]
     for subject in subjects:
-        subject.judgement = Examination(analyses[subject.trace_id - 1], None, [], [])
+        subject.judgement = Replayed(analyses[subject.trace_id - 1], None, [], [])
     shown = ranks_view(job, analyses)
     text = reports.with_pages(shown, subjects[:2])
     assert f"2 of {RANKS} have a page of their own in this file" in text

@@ -10,12 +10,10 @@ from tests.answers import compact, differing
 from tests.conftest import (
     SHARED_TRACES,
     expected_numbers,
-    own_trace_names,
     shared_trace_names,
     trace_file,
     trace_names,
 )
-from tests.sampling import sample
 
 every_trace = pytest.mark.parametrize("name", trace_names())
 
@@ -27,17 +25,6 @@ def judged_once(names):
         for each in names
     ]
 
-
-# Every query takes seconds on a large one.
-ASKED = sample(
-    "real traces that every query is asked about", shared_trace_names(), shared_trace_names()[4::16]
-)
-ASKED = ASKED + sample(
-    "own traces that every query is asked about", own_trace_names(), own_trace_names()[::3]
-)
-EXPORTED = own_trace_names() + sample(
-    "real traces that are exported", shared_trace_names(), shared_trace_names()[::4]
-)
 
 # What expected.json calls what.
 _IDLE = {
@@ -103,16 +90,17 @@ def test_host_time_adds_up_on_every_thread(name, shared_database):
         assert empty == 0
 
 
-@pytest.mark.sampled(3, of=22)
-@pytest.mark.parametrize("name", EXPORTED)
+@pytest.mark.sampled(8, of=60)
+@every_trace
 def test_export_equals_import(name, shared_database, tmp_path):
     shared_database(name).export(tmp_path / "again.json.gz")
     with gzip.open(trace_file(name)) as source, gzip.open(tmp_path / "again.json.gz") as copy:
         assert json.load(source) == json.load(copy)
 
 
-@pytest.mark.sampled(2, of=6)
-@pytest.mark.parametrize("name", ASKED)
+# Every query takes seconds on a large one.
+@pytest.mark.sampled(20, of=60)
+@every_trace
 def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
     from tracekit.database import catalog
 
@@ -123,11 +111,11 @@ def test_every_query_answers_with_the_columns_it_documents(name, shared_database
 
 
 OVERHEAD_BOUND = [
-    "h100-bert-small", "b200-vllm-eager", "mi250-minitoy", "a100-alexnet", "a100-nccl",
+    "h100-bert-small", "h100-timesformer", "h100-owlv2", "b200-vllm-eager", "mi250-minitoy",
+    "a100-alexnet", "a100-nccl",
 ]  # fmt: skip
 COMPUTE_BOUND = [
-    "h100-timesformer", "v100-ns-resolution", "mi300x-triton-compiled",
-    "v100-diff-test", "mi300x-resnet-checkpoint",
+    "v100-ns-resolution", "mi300x-triton-compiled", "v100-diff-test", "mi300x-resnet-checkpoint",
 ]  # fmt: skip
 
 

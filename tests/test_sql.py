@@ -47,6 +47,16 @@ def against_the_form(file: Path) -> list[str]:
     ]
 
 
+def test_a_question_fits_on_two_screens():
+    folders = {file.parent.name for file in FILES.values()} - {"facts", "schema", "views"}
+    long = {
+        name: len(lines)
+        for name, file in FILES.items()
+        if file.parent.name in folders and len(lines := file.read_text().splitlines()) > 150
+    }
+    assert long.keys() <= {"time/one_offs.sql", "trace/health.sql"}
+
+
 def code(file: Path) -> str:
     """A file's text without its comments."""
     return re.sub(r"--[^\n]*", "", file.read_text())

@@ -143,6 +143,7 @@ class _Examiner:
         ids = [each.event_id for each in found] + [link["event_id"] for link in links]
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
+        first = next((each for each in fixes.advice if not each.once), None) if fixes else None
         evidence = Evidence(
             window=main.window,
             gpu=main.gpu,
@@ -158,12 +159,17 @@ class _Examiner:
             repetition=self.repetition,
             shaped=are_shapes_recorded(self.database, self.trace_id),
             ops=self.accounts[0].ops,
-            advised=next((a.cause for a in fixes.advice if not a.once), None) if fixes else None,
+            advised=first.cause if first else None,
+            advised_share=(first.share or 0.0) if first else 0.0,
         )
         verdict = judge(evidence, self.thresholds)
         if fixes:
             notes = list_notes(fixes, verdict, self.database, self.trace_id, self.thresholds)
             fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
+        judged = Period(
+            main.window, main.gpu, main.idle, main.host, evidence.gains, verdict.regime,
+            verdict.bottleneck,
+        )  # fmt: skip
         accounted = self.accounts[0] if window is None else main
         analysis = Analysis(
             trace=self.trace,
@@ -173,15 +179,12 @@ class _Examiner:
             launch=accounted.launch,
             host=accounted.host,
             verdict=verdict,
-            judged=Period(
-                main.window, main.gpu, main.idle, main.host, evidence.gains,
-                verdict.regime, verdict.bottleneck,
-            ),
+            judged=judged,
             causal=causal,
             one_offs=list(evidence.one_offs),
-            steps=list(evidence.steps),
+            steps=[judged if each.window == judged.window else each for each in evidence.steps],
             phases=phases,
-            windows=list(evidence.windows),
+            windows=[judged if each.window == judged.window else each for each in evidence.windows],
             devices=self.devices,
             top_kernels=self.database.ask("top_kernels", trace=self.trace_id, top=10),
             memory_traffic=self.database.ask("memory_traffic", trace=self.trace_id),

@@ -73,6 +73,12 @@ class Thresholds:
     unrecorded_share: float = _limit(
         0.5, "a bottleneck is doubtful if nothing was recorded for this share of its time"
     )
+    near_share: float = _limit(
+        0.8, "a recorded cause, or the one that is advised against, is near another from this share"
+    )
+    rank_share: float = _limit(
+        0.10, "from this share on, a trace's communication may be waiting for ranks not judged here"
+    )
     plain_margin: float = _limit(0.25, "a margin over this is plain")
     named_gain: float = _limit(0.01, "other causes are named if removing them gains this share")
     advised_gain: float = _limit(0.01, "a change is advised if it saves this share of the window")
@@ -349,10 +355,11 @@ class Thresholds:
         "seconds between ranks: https://github.com/AMD-AGI/Hyperloom/pull/1292",
     )
     arrival_ratio: float = _stored(
-        20.0, "if it also takes this many times as long as the other collectives usually do"
+        20.0, "if it also takes this many times as long as nearly all other collectives"
     )
+    nearly_all: float = _stored(0.9, "the quantile of their durations that this is held against")
     fewest_lost: int = _stored(
-        3, "fewer launches or collectives than this do not tell what the recorder left out"
+        3, "fewer launches, collectives or calls than this do not tell what the recorder left out"
     )
     few_launches: int = _stored(
         20, "with fewer launches and fewer operators than this, a trace shows no work of a model"

@@ -9,7 +9,14 @@
 -- column change_ns (ns): b_ns less a_ns: the bar's height
 -- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
-WITH win AS (FROM compared_windows(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
+-- The median steps where both runs have steps, else the GPU-active spans.
+WITH win AS (
+    SELECT side, w.*
+    FROM (VALUES ('a', coalesce(getvariable('a'), 1)), ('b', coalesce(getvariable('b'), 2)))
+        AS given(side, trace_id)
+    JOIN run_windows AS w USING (trace_id)
+    QUALIFY kind = if(count(*) FILTER (kind = 'step') OVER () = 2, 'step', 'gpu_active')
+),
 kernel AS (
     SELECT w.side AS key, class AS label, greatest(g.start_ns, w.start_ns) AS start_ns,
            least(g.end_ns, w.end_ns) AS end_ns

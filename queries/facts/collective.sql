@@ -83,8 +83,12 @@ typed AS (
 chosen AS MATERIALIZED (
     SELECT
         * EXCLUDE (args, scope_args, scope_bytes),
-        coalesce(greatest(in_elements, out_elements) * message_element_bytes(dtype),
-            scope_bytes) AS message_bytes,
+        coalesce(greatest(in_elements, out_elements) * CASE   -- by c10's name of the type
+            WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4
+            WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2
+            WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat') THEN 8
+            WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1
+            WHEN dtype = 'ComplexDouble' THEN 16 END, scope_bytes) AS message_bytes,
         part_of_name(name, 'RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT') AS algorithm,
         part_of_name(name, 'LL128|LL|SIMPLE') AS protocol
     FROM typed

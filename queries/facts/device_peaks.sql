@@ -1,6 +1,8 @@
 -- fact: A device that executed work, with its peaks.
 -- of: gpu_ops
 -- scope: all
+-- A device without a name (as some versions of ROCm list it) is called by its properties: "compute 9.4, 304
+-- units, 192 GiB".
 -- The first entry of `hardware` whose pattern matches the device's name. A device that the trace does not
 -- list (HIP_VISIBLE_DEVICES renumbers devices) takes the name of the listed devices if they all have the same
 -- one. In a lake, the entries are those that the reader knows.
@@ -13,7 +15,9 @@ CREATE TABLE device_peaks (
 );
 WITH used AS (SELECT DISTINCT trace_id, device_id FROM gpu_ops),
 listed AS (
-    SELECT trace_id, device_id, device_model(name, compute_capability, sm_count, memory_bytes) AS name
+    SELECT trace_id, device_id, coalesce(
+               nullif(name, ''), 'compute ' || compute_capability || ', ' || sm_count || ' units, '
+               || round(memory_bytes / (1 << 30))::BIGINT || ' GiB', name) AS name
     FROM device
 ),
 alike AS (SELECT trace_id, any_value(name) AS name FROM listed GROUP BY trace_id

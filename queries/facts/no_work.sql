@@ -2,28 +2,28 @@
 -- into: recorder_finding
 -- needs: slice_label, gpu_ops
 -- when: kind IN ('runtime', 'driver')
-WITH part AS (
-    SELECT trace_id, part, sum(calls)::BIGINT AS calls, sum(ns)::BIGINT AS ns, arg_max(name, ns) AS name FROM (
-        SELECT trace_id, name, count(*) AS calls, sum(dur_ns) AS ns,
-               CASE WHEN call IN ('free', 'free_waiting') OR regexp_matches(name, 'Destroy|Unload|Reset') THEN 'end'
-                    WHEN call IN ('allocate', 'load_code', 'query', 'instantiate_graph', 'manage_graph',
-                        'begin_capture', 'end_capture')
-                        OR regexp_matches(name, 'Create|Init|RegisterF|RegisterV|GetProcAddress') THEN 'start'
-                    WHEN activity = 'sync' THEN 'wait' WHEN is_launch(activity) THEN 'work' END AS part
-        FROM runtime_calls GROUP BY ALL
-    ) WHERE part IS NOT NULL GROUP BY trace_id, part
+WITH call AS (
+    SELECT trace_id, label_id, count(*) AS calls, sum(dur_ns)::BIGINT AS ns FROM event_row
+    WHERE trace_id NOT IN (SELECT trace_id FROM gpu_ops WHERE kind = 'kernel')
+        AND dur_ns BETWEEN 0 AND thresholds().late_time_ns
+    GROUP BY trace_id, label_id
 ),
-worked AS (
-    SELECT trace_id FROM part WHERE part = 'work' AND calls >= thresholds().few_launches
-    UNION ALL
-    SELECT trace_id FROM gpu_ops WHERE kind = 'kernel'
-    UNION ALL
-    SELECT trace_id FROM cpu_ops GROUP BY trace_id HAVING count(*) >= thresholds().few_launches
-)
+part AS (
+    SELECT trace_id,
+           CASE WHEN kind = 'cpu_op' OR is_launch(activity) THEN 'work'
+                WHEN kind NOT IN ('runtime', 'driver') THEN NULL
+                WHEN call IN ('free', 'free_waiting') OR regexp_matches(name, 'Destroy|Unload|Reset') THEN 'end'
+                WHEN call IN ('allocate', 'load_code', 'query', 'instantiate_graph', 'manage_graph',
+                    'begin_capture', 'end_capture') OR regexp_matches(name, 'Create|Init') THEN 'start'
+                WHEN activity = 'sync' THEN 'wait' END AS part,
+           sum(calls)::BIGINT AS calls, sum(ns)::BIGINT AS ns, arg_max(name, ns) AS name
+    FROM call JOIN slice_label USING (label_id) GROUP BY ALL
+),
+worked AS (SELECT trace_id FROM part WHERE part = 'work' AND calls >= thresholds().few_launches)
 SELECT trace_id, 'no_work_recorded' AS code, 'error' AS severity, calls AS count,
        format('no work of a model was recorded: {:,} calls of {} {}, most of it in {}', calls, duration_text(ns),
            CASE part WHEN 'start' THEN 'make memory, code and graphs ready'
                 WHEN 'end' THEN 'free memory and end the run' ELSE 'wait for the device' END, name) AS message,
        ns AS time_ns, NULL AS event_id
-FROM part WHERE part <> 'work' AND trace_id NOT IN (FROM worked)
+FROM part WHERE part IN ('start', 'end', 'wait') AND trace_id NOT IN (FROM worked)
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY ns DESC) = 1

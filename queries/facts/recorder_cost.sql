@@ -5,20 +5,19 @@
 -- The main thread launches most, or, where nothing is launched, runs the most operators.
 WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_op_launch GROUP BY ALL),
 recorded AS (
-    SELECT trace_id, max(end_ns) - min(start_ns) AS span_ns, count(*) FILTER (kind = 'cpu_op') AS operators,
-           count(*) FILTER (kind = 'python') AS frames,
-           bool_or(kind = 'cpu_op' AND contains(args, '"Input Dims"')) AS is_shaped
-    FROM slices LEFT JOIN launching USING (trace_id, pid, tid)
-    WHERE kind IN ('cpu_op', 'python')
+    SELECT trace_id, max(ts_ns + dur_ns) - min(ts_ns) AS span_ns, count(*) FILTER (kind = 'cpu_op') AS operators,
+           count(*) FILTER (kind = 'python') AS frames
+    FROM event_row JOIN slice_label USING (label_id) LEFT JOIN launching USING (trace_id, pid, tid)
+    WHERE kind IN ('cpu_op', 'python') AND dur_ns BETWEEN 0 AND thresholds().late_time_ns
     GROUP BY trace_id, pid, tid
     QUALIFY row_number() OVER (PARTITION BY trace_id
         ORDER BY max(coalesce(launches, 0)) DESC, operators DESC, pid, tid) = 1
 ),
 priced AS (
-    SELECT r.*, operators * (thresholds().recorded_operator_ns
-                   + if(is_shaped, thresholds().recorded_shapes_ns, 0)
-                   + if(coalesce(profile_memory, FALSE), thresholds().recorded_memory_ns, 0))
-               + frames * thresholds().recorded_frame_ns AS ns
+    SELECT r.*, coalesce(record_shapes, FALSE) AS is_shaped,
+           operators * (thresholds().recorded_operator_ns + if(is_shaped, thresholds().recorded_shapes_ns, 0)
+               + if(coalesce(profile_memory, FALSE), thresholds().recorded_memory_ns, 0))
+           + frames * thresholds().recorded_frame_ns AS ns
     FROM recorded AS r JOIN trace USING (trace_id)
 )
 SELECT trace_id, 'recorder_cost' AS code, 'info' AS severity, operators + frames AS count,

@@ -33,10 +33,8 @@ WITH operator AS (
     FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-called AS (
-    SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
-    GROUP BY ALL
-),
+called AS (SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
+    GROUP BY ALL),
 thread AS (
     SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, min(start_ns) AS start_ns,
            max(end_ns) AS end_ns
@@ -68,23 +66,20 @@ role AS (
     WHERE has(traits, 'compiled_graph')
 ),
 win AS (
-    SELECT trace_id, 'host_active' AS kind, 'profiler steps' AS name, min(start_ns) AS start_ns,
-           max(end_ns) AS end_ns
-    FROM steps GROUP BY ALL
-    UNION ALL
-    SELECT trace_id, 'host_active', 'first operator to last', start_ns, end_ns FROM thread
-    WHERE trace_id NOT IN (SELECT trace_id FROM steps)
+    SELECT t.trace_id, 'host_active' AS kind, if(count(s.name) = 0, 'first operator to last',
+               'profiler steps') AS name, coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
+           coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns
+    FROM thread AS t LEFT JOIN steps AS s USING (trace_id) GROUP BY t.trace_id
     UNION ALL
     SELECT trace_id, 'step', name, start_ns, end_ns FROM steps
     UNION ALL
     SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
 ),
 segment AS (
-    SELECT trace_id, s.start_ns, s.end_ns, limit_by,
-           CASE WHEN c.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced')
-                    THEN 'communication'
-                WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
-                WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime' ELSE activity END AS role
+    SELECT trace_id, s.start_ns, s.end_ns, limit_by, CASE
+        WHEN c.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced') THEN 'communication'
+        WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
+        WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime' ELSE activity END AS role
     FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN role USING (trace_id, event_id) LEFT JOIN waiting AS c USING (trace_id, event_id)
 ),
@@ -93,12 +88,10 @@ running AS (
     SELECT trace_id AS key, 'collective' AS label, start_ns, end_ns FROM collective
     UNION ALL
     SELECT trace_id, 'operator', start_ns, end_ns
-    FROM operator ANTI JOIN collective USING (trace_id, event_id)
-    WHERE trace_id IN (SELECT trace_id FROM collective)
+    FROM operator ANTI JOIN collective USING (trace_id, event_id) SEMI JOIN collective USING (trace_id)
 ),
-quiet AS (
-    SELECT key AS trace_id, start_ns, end_ns FROM interval_labels('running') WHERE labels = ['collective']
-),
+quiet AS (SELECT key AS trace_id, start_ns, end_ns FROM interval_labels('running')
+    WHERE labels = ['collective']),
 -- The time that turns out to be waiting moves from one role to the other.
 part AS (
     SELECT *, 1 AS sign FROM segment
@@ -122,7 +115,6 @@ begun AS (
         AND r.start_ns < w.end_ns
     GROUP BY ALL
 ),
-launched AS (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id),
 evidence AS (
     SELECT trace_id, string_agg(DISTINCT sign, ', ' ORDER BY sign) AS signs
     FROM (
@@ -142,21 +134,17 @@ evidence AS (
 SELECT
     trace_id, pid, tid, kind, name, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS span_ns,
     coalesce(any_value(operators), 0) AS operators, coalesce(any_value(launches), 0) AS launches,
-    sum_where(ns, role = 'compute') AS compute_ns,
-    sum_where(ns, role = 'dispatch') AS dispatch_ns,
-    sum_where(ns, role = 'view') AS view_ns,
-    sum_where(ns, role = 'allocation') AS allocation_ns,
-    sum_where(ns, role = 'python') AS python_ns,
-    sum_where(ns, role = 'input') AS input_ns,
-    sum_where(ns, role = 'compilation') AS compilation_ns,
-    sum_where(ns, role = 'runtime') AS runtime_ns,
+    sum_where(ns, role = 'compute') AS compute_ns, sum_where(ns, role = 'dispatch') AS dispatch_ns,
+    sum_where(ns, role = 'view') AS view_ns, sum_where(ns, role = 'allocation') AS allocation_ns,
+    sum_where(ns, role = 'python') AS python_ns, sum_where(ns, role = 'input') AS input_ns,
+    sum_where(ns, role = 'compilation') AS compilation_ns, sum_where(ns, role = 'runtime') AS runtime_ns,
     sum_where(ns, role = 'communication') AS communication_ns,
     sum_where(ns, role = 'untraced') AS untraced_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
     any_value(signs) AS device_evidence
 FROM summed AS s JOIN (SELECT trace_id, pid, tid FROM thread) USING (trace_id)
-LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns)
-LEFT JOIN launched USING (trace_id) LEFT JOIN evidence USING (trace_id)
+LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns) LEFT JOIN evidence USING (trace_id)
+LEFT JOIN (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id) USING (trace_id)
 GROUP BY trace_id, pid, tid, kind, name, s.start_ns, s.end_ns
 ORDER BY trace_id, kind, s.start_ns, s.end_ns, name

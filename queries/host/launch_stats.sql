@@ -27,8 +27,18 @@ WITH linked AS (
     FROM gpu_op_launch AS l JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),
+launch AS (FROM queued_launches()),
 queue AS (
-    SELECT trace_id, device_id, list(depth) AS depths FROM queue_at_launches() GROUP BY trace_id, device_id
+    SELECT key.trace_id AS trace_id, key.device_id AS device_id, list(depth) FILTER (is_launch) AS depths
+    FROM (
+        SELECT key, is_launch, sum(step) OVER (PARTITION BY key ORDER BY at_ns) AS depth
+        FROM (
+            SELECT key, start_ns AS at_ns, is_queued::INTEGER AS step, TRUE AS is_launch FROM launch
+            UNION ALL
+            SELECT key, end_ns, -1, FALSE FROM launch WHERE is_queued
+        )
+    )
+    GROUP BY ALL
 ),
 call AS (
     SELECT trace_id, device_id, count(*) AS launches, list(delay_ns) AS first_delays, list(call_ns) AS calls

@@ -28,7 +28,7 @@ WITH work AS (
     SELECT trace_id, device_id, name, dims, known_from, is_matrix, roof_format(peak, is_matrix) AS format,
            count(*) AS calls, sum(busy_ns)::BIGINT AS gpu_ns, sum(flops) AS flops,
            sum(read_bytes + written_bytes)::BIGINT AS moved_bytes,
-           arg_max(gpu_op_ids[1], busy_ns) AS kernel_id
+           arg_max(gpu_op_ids[1], (busy_ns, -gpu_op_ids[1])) AS kernel_id
     FROM all_work()
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL

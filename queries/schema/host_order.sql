@@ -23,7 +23,8 @@ WITH names AS (
 long_operator AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns FROM slices
     WHERE label_id IN (
-        SELECT label_id FROM slice_label WHERE kind = 'cpu_op' AND is_computing_operator(name, work, traits))
+        SELECT label_id FROM slice_label WHERE kind = 'cpu_op'
+            AND (starts_with(name, 'aten::') AND work IS NOT NULL OR has(traits, 'computing')))
       AND dur_ns > thresholds().long_host_work_ns AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
 ),
 computing AS (

@@ -14,13 +14,12 @@ covered AS (
            sum_where(end_ns - start_ns, len(labels) = 1) AS alone_ns
     FROM interval_labels('kernel') GROUP BY key, label
 ),
-summed AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, class AS label, count, total_ns
-    FROM kernel_time())
+summed AS (SELECT key, label, count(*) AS count, sum(end_ns - start_ns)::BIGINT AS total_ns FROM kernel
+    GROUP BY ALL)
 SELECT
     key.trace_id, key.device_id, label AS class, count, total_ns,
     total_ns / nullif(sum(total_ns) OVER (PARTITION BY key), 0) AS share_of_kernel_time,
     coalesce(covered_ns, 0) AS covered_ns, coalesce(alone_ns, 0) AS alone_ns,
     coalesce(covered_ns - alone_ns, 0) AS overlapped_ns
 FROM summed LEFT JOIN covered USING (key, label)
-WHERE key.trace_id = coalesce(getvariable('trace'), key.trace_id)
 ORDER BY key, total_ns DESC, class

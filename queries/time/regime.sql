@@ -26,8 +26,8 @@ WITH part AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
 ),
 cause AS (
-    SELECT trace_id, device_id, kind, name, window_start_ns AS start_ns, arg_max(cause, ns) AS waits_most_for,
-           max(ns) AS most_ns
+    SELECT trace_id, device_id, kind, name, window_start_ns AS start_ns,
+           arg_max(cause, (ns, cause)) AS waits_most_for, max(ns) AS most_ns
     FROM window_timeline_parts WHERE idle_class = 'host_late' GROUP BY ALL
 ),
 launch AS (

@@ -32,9 +32,8 @@ FROM slices WHERE kind IN ('runtime', 'driver');
 -- the name that it had before format 9, kept through format 10.)
 CREATE OR REPLACE VIEW launches AS
 SELECT *, activity AS launched_kind FROM (
-    SELECT * REPLACE (
-        launched_by(call) AS activity
-    )
+    SELECT * REPLACE (CASE call WHEN 'launch_graph' THEN 'graph' WHEN 'fill' THEN 'memset'
+        WHEN 'launch_kernel' THEN 'kernel' ELSE 'memcpy' END AS activity)
     FROM runtime_calls WHERE is_launch(activity)
 );
 

@@ -4,14 +4,6 @@
 CREATE OR REPLACE MACRO part_of_name(name, words) AS
     upper(nullif(regexp_extract(name, '(?i)_(' || words || ')(_|$|\()', 1), ''));
 
--- Bytes per element, by c10's name of the type.
-CREATE OR REPLACE MACRO message_element_bytes(dtype) AS CASE
-    WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4
-        WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2
-        WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat') THEN 8
-    WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1
-        WHEN dtype = 'ComplexDouble' THEN 16 END;
-
 -- nccl-tests' factor from algorithm bandwidth (what one rank sees) to bus bandwidth (what the slowest link
 -- carries), in a group of n ranks.
 -- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md

@@ -1,10 +1,5 @@
 -- Work on devices.
 
--- Kernels by device and class: their number and the sum of their durations.
-CREATE OR REPLACE MACRO kernel_time() AS TABLE
-SELECT trace_id, device_id, class, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns
-FROM gpu_ops WHERE kind = 'kernel' GROUP BY ALL;
-
 -- The devices of each trace, ranked: most kernel time first, ties by most time in GPU ops, then by the
 -- smallest number. Whatever reports on a single device of several takes the first.
 CREATE OR REPLACE VIEW ranked_devices AS

@@ -23,21 +23,14 @@ CREATE OR REPLACE MACRO activity_of_call(call) AS CASE
 CREATE OR REPLACE MACRO host_activity(kind, name) AS
     CASE WHEN kind IN ('runtime', 'driver') THEN activity_of_call(call_of(name))
          ELSE slice_activity(kind, name) END;
--- Activities of calls that enqueue work, and what such a call enqueues.
+-- Activities of calls that enqueue work.
 CREATE OR REPLACE MACRO is_launch(activity) AS activity IN ('launch', 'copy');
-CREATE OR REPLACE MACRO launched_by(call) AS CASE call
-    WHEN 'launch_graph' THEN 'graph' WHEN 'fill' THEN 'memset' WHEN 'launch_kernel' THEN 'kernel'
-    ELSE 'memcpy' END;
 
 -- Kernels that move many bytes and compute little, by class and traits: where shapes are known, math limits
 -- next to none of their time.
 CREATE OR REPLACE MACRO is_bound_by_bytes(class, traits) AS
     class IN ('normalization', 'reduction', 'elementwise', 'copy') OR has(traits, 'moves_bytes')
     OR class = 'other' AND has(traits, 'moves_bytes_if_other');
-
--- Operators that compute over the elements of tensors, and so take long on a host.
-CREATE OR REPLACE MACRO is_computing_operator(name, work, traits) AS
-    starts_with(name, 'aten::') AND work IS NOT NULL OR has(traits, 'computing');
 
 -- Whether a Python frame is a line of the program or of a library that it uses, rather than of PyTorch's own
 -- machinery or Python's: what a reader would look up.

@@ -1,11 +1,3 @@
--- A device without a name (as some versions of ROCm list it) is called by its properties: "compute 9.4, 304
--- units, 192 GiB".
-CREATE OR REPLACE MACRO device_model(name, compute_capability, sm_count, memory_bytes) AS coalesce(
-    nullif(name, ''),
-    'compute ' || compute_capability || ', ' || sm_count || ' units, '
-    || round(memory_bytes / (1 << 30))::BIGINT || ' GiB', name
-);
-
 -- The peak rate for work in a number format. Matrix products have separate units for fp32 (AMD) and fp64.
 CREATE OR REPLACE MACRO peak_of(flop_per_s, format, is_matrix) AS CASE
     WHEN is_matrix AND format = 'fp32' THEN coalesce(flop_per_s['fp32_matrix'], flop_per_s['fp32'])

@@ -22,7 +22,7 @@ SELECT trace_id, event_id, place, cpu_op, cpu_op_id FROM placed('known');
 -- Rows of a relation (with trace_id, place, told and ns, by its name) with `detail`: of what is told at their
 -- place, that which takes most time (ns).
 CREATE OR REPLACE MACRO detailed(rows) AS TABLE
-SELECT *, arg_max(told, told_ns) OVER (PARTITION BY trace_id, place) AS detail
+SELECT *, arg_max(told, (told_ns, told)) OVER (PARTITION BY trace_id, place) AS detail
 FROM (SELECT *, sum(ns) OVER (PARTITION BY trace_id, place, told) AS told_ns FROM query_table(rows));
 
 -- The rows of a remedy that changes GPU ops: those of a relation (with trace_id, event_id, target, gpu_op_id,

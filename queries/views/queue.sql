@@ -13,18 +13,6 @@ WITH waiting AS (FROM queued_launches() WHERE is_queued)
 SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, start_ns, end_ns, depth
 FROM interval_depth('waiting');
 
--- Its depth at each launch, the launch included.
-CREATE OR REPLACE MACRO queue_at_launches() AS TABLE
-WITH launch AS (FROM queued_launches()),
-edge AS (
-    SELECT key, start_ns AS at_ns, is_queued::INTEGER AS step, TRUE AS is_launch FROM launch
-    UNION ALL
-    SELECT key, end_ns, -1, FALSE FROM launch WHERE is_queued
-)
-SELECT key.trace_id AS trace_id, key.device_id AS device_id, depth
-FROM (SELECT key, is_launch, sum(step) OVER (PARTITION BY key ORDER BY at_ns) AS depth FROM edge)
-WHERE is_launch;
-
 -- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
 -- starts within `wait_ns` after them.
 CREATE OR REPLACE MACRO cold_launches(call_ns, wait_ns) AS TABLE

@@ -6,7 +6,7 @@ SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
 FROM trace AS t LEFT JOIN steps AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
 
--- The median step (element n // 2 of the n steps by length) and the GPU-active span of each trace's main
+-- The step of median length (of an even number, the shorter of the two in the middle) and the GPU-active span of each trace's main
 -- device.
 CREATE OR REPLACE VIEW run_windows AS
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
@@ -14,7 +14,7 @@ FROM windows JOIN main_device USING (trace_id, device_id)
 WHERE kind IN ('step', 'gpu_active')
 QUALIFY kind = 'gpu_active'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
-        = 1 + count(*) OVER (PARTITION BY trace_id, kind) // 2;
+        = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;
 
 -- The figures of each run, taken from its median step if it has steps.
 CREATE OR REPLACE MACRO run_figures() AS TABLE
@@ -50,13 +50,6 @@ LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copi
 CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE
 SELECT side, r.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id)
 JOIN run_steps AS r USING (trace_id);
-
--- The windows of two runs that can be compared: the median steps where both have steps, else the GPU-active
--- spans.
-CREATE OR REPLACE MACRO compared_windows(a, b) AS TABLE
-SELECT side, w.*
-FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id) JOIN run_windows AS w USING (trace_id)
-QUALIFY kind = if(count(*) FILTER (kind = 'step') OVER () = 2, 'step', 'gpu_active');
 
 -- A figure of side `which` from rows of both sides; 0 if that side has no row.
 CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);

@@ -232,6 +232,8 @@ class Evidence:
     """How many GPU ops of the device, or operators of the host, the trace holds."""
     advised: str | None = None
     """The cause of time that the first piece of advice lessens, of what recurs."""
+    advised_share: float = 0.0
+    """What that advice saves, over the window's length without one-offs."""
 
     @property
     def gains(self) -> Gains | None:

@@ -148,14 +148,17 @@ class Replay:
             apply(change, scale, self.graph, self.database, self.trace_id, self.remedies)
 
     def typical_step(self) -> int | None:
-        """The number of the profiler's step of median length without one-offs, among those that
-        give the device work; None if the trace marks no such steps."""
+        """The number of the profiler's step of median length, one-offs aside; None if no step gives
+        the device work. Steps that hold hardly any one-offs come before those that do."""
         steps = self.steps
         if not steps.are_steps:
             return None
-        lengths = steps.lengths(self.run(steady=True)).tolist()
+        recorded = steps.lengths(self.measured())
+        lengths = steps.lengths(self.run(steady=True)) if self.one_offs else recorded
         working = [each for each in range(len(steps)) if lengths[each] > 0 and len(steps.ops(each))]
-        return working[typical([lengths[each] for each in working])] if working else None
+        most = 1 + self.thresholds.close_margin
+        usual = [each for each in working if recorded[each] <= most * lengths[each]] or working
+        return usual[typical([int(lengths[each]) for each in usual])] if usual else None
 
     def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
         """The GPU-active span of a device (by default the main one), or the whole trace."""

@@ -80,6 +80,16 @@ def _is_close(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> s
     return f"The two sides are within {thresholds.close_margin:.0%}: a close call."
 
 
+def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    gpu, span = evidence.gpu, evidence.window.span_ns
+    if gpu is None or gpu.exposed_comm_ns < thresholds.rank_share * span or not span:
+        return None
+    return (
+        f"{share(gpu.exposed_comm_ns, span)} is communication, which may be waiting for other "
+        "ranks: only their traces tell."
+    )
+
+
 def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     """Time in which nothing was recorded counts as Python's; that is a guess."""
     if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
@@ -208,6 +218,7 @@ DOUBTS: tuple[Doubt, ...] = (
     _has_other_clock,
     _is_dilated,
     _limit_is_open,
+    _may_wait_for_ranks,
     _is_unrecorded,
 )
 
@@ -223,6 +234,10 @@ def _repeats_nothing(verdict: Verdict, evidence: Evidence, thresholds: Threshold
     return is_unrepeated(evidence.repetition)
 
 
+def _is_a_start(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    return _is_mostly_once(verdict, evidence, thresholds) is not None
+
+
 def _windows_disagree(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
     return differing_window(evidence, verdict.regime) is not None
 
@@ -232,4 +247,4 @@ def _takes_turns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -
     return is_weighed and bound_of(evidence, thresholds).takes_turns
 
 
-_LOWEST = (_has_few_ops, _repeats_nothing, _windows_disagree, _takes_turns)
+_LOWEST = (_has_few_ops, _repeats_nothing, _is_a_start, _windows_disagree, _takes_turns)

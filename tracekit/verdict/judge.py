@@ -113,7 +113,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     if not gains.window_ns or not span:
         return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, None, [])
     bound = bound_of(evidence, thresholds)
-    regime, bottleneck, margin = bound.regime, bound.bottleneck, bound.margin
+    regime, margin = bound.regime, bound.margin
+    bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
     if bottleneck is None:
         why.append(
             f"{percent(gains.unknown)} of the window is waiting that the trace does not explain: "
@@ -129,6 +130,16 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     why += _exposed_sentences(gpu, span, thresholds)
     advice = [next_step(bottleneck, evidence.launch, thresholds, shaped=evidence.shaped)]
     return Verdict("", regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
+
+
+def _advised(evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str | None:
+    """Where host and device take turns: the cause that the first advice lessens, if that saves
+    about as much as removing the bottleneck of the slower side whole."""
+    gains = evidence.gains
+    if not bound.takes_turns or evidence.advised is None or gains is None:
+        return None
+    most = gains.removed.get(bound.bottleneck or "", 0.0)
+    return evidence.advised if evidence.advised_share >= thresholds.near_share * most else None
 
 
 def _busy_sentence(evidence: Evidence) -> str:

@@ -113,9 +113,11 @@ def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdic
     found = [omission for rule in RULES if (omission := rule(seen)) is not None]
     if not found:
         return verdict
+    level = min((each.leaves for each in found), key=_LEVELS.index)
+    if level == "none":
+        found = [each for each in found if each.leaves == level]
     sentences = [each.sentence for each in found]
     advice = [RECORD[each.code] for each in found]
-    level = min((each.leaves for each in found), key=_LEVELS.index)
     if level == "none":
         # What is left of the reasons and prices is about what happened to be recorded.
         why = [*sentences, *verdict.why[:1]][:_MOST]

@@ -99,7 +99,7 @@ def bound_of(found: Measured, thresholds: Thresholds) -> Bound:
         is_capped=host < gains.host,
         takes_turns=min(host, gains.device) >= thresholds.turn_gain
         and abs(bound.margin) < thresholds.close_margin,
-        bottleneck=_bottleneck(bound.side, gains, thresholds),
+        bottleneck=_bottleneck(bound.side, gains, _is_guess(idle, thresholds), thresholds),
     )
 
 
@@ -129,10 +129,23 @@ def accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     return "host" if waited_ns > steady_busy_ns(gpu, gains) else "device"
 
 
-def _bottleneck(side: str, gains: Gains, thresholds: Thresholds) -> str:
-    """The cause, on that side, whose removal gains most."""
+def _is_guess(idle: Idle, thresholds: Thresholds) -> bool:
+    """Whether nothing was recorded for most of what counts as Python."""
+    unrecorded = idle.causes.get("untraced", 0)
+    python = unrecorded + idle.causes.get("python", 0)
+    return python > 0 and unrecorded >= thresholds.unrecorded_share * python
+
+
+def _bottleneck(side: str, gains: Gains, is_guess: bool, thresholds: Thresholds) -> str:
+    """The cause, on that side, whose removal gains most. Python that is a guess is it only if no
+    recorded cause comes near."""
     names = OF_HOST if side == "host" else OF_DEVICE
     best = max(names, key=lambda name: gains.removed.get(name, 0.0))
+    if best == "python" and is_guess:
+        known = [name for name in names if name != "python"]
+        other = max(known, key=lambda name: gains.removed.get(name, 0.0))
+        if gains.removed.get(other, 0.0) >= thresholds.near_share * gains.removed[best]:
+            best = other
     if gains.removed.get(best, 0.0) >= thresholds.named_gain:
         return best
     # Two chains are equally long, so removing one gains nothing: take the cause with most time.

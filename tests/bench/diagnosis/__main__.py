@@ -1,6 +1,6 @@
 """Asks the tools about all cases, and prints how often each is right.
 
-    python -m tests.bench.diagnosis [--tool NAME] [--failures] [--no-captures] [NAME]
+    python -m tests.bench.diagnosis [--tool NAME] [--kind KIND] [--failures] [NAME]
 
 NAME restricts the cases to those whose names contain it. `--failures` lists what is wrong in each
 tool's answers, with the label beside the answer.
@@ -9,6 +9,7 @@ tool's answers, with the label beside the answer.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -23,15 +24,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tool", action="append", choices=[*TOOLS])
     parser.add_argument("--failures", action="store_true")
-    parser.add_argument("--no-captures", action="store_true")
+    parser.add_argument("--kind", action="append")
     parser.add_argument("named", nargs="?", default="")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        subjects = list(traces(Path(folder), options.named))
-        if not options.no_captures:
-            from tests.bench.diagnosis.captured import captures
-
-            subjects += captures(Path(folder), options.named)
+        subjects = list(traces(Path(folder), options.kind, options.named))
         cases = [case for case, _ in subjects]
         negative = sum(each.is_negative for each in cases)
         kinds = ", ".join(f"{count} {kind}" for kind, count in counts(cases).items())
@@ -42,6 +39,7 @@ def main() -> None:
             said = answers(name, subjects)
             marks = {case.name: mark(case, said[case.name]) for case in cases}
             rows.append([*row(name, marks.values()), f"{time.perf_counter() - began:.0f} s"])
+            print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
             for case in cases:
                 by_kind[name, case.kind].append(marks[case.name])
             wrong += [f"\n{name}\n", *failures(cases, said)]

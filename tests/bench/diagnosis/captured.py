@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import tracekit
-from tests.bench.diagnosis.score import Case, labels
+from tests.bench.diagnosis.score import Case
 from tests.bench.remedies import Images, spinning
 
 STEPS, ROUNDS = 8, 5
@@ -112,31 +112,25 @@ PAIRS = {
 }
 
 
-def captures(folder: Path, named: str = "") -> list[tuple[Case, Path]]:
-    """The pairs whose names contain `named`, recorded in `folder`, with what was observed."""
+def captured(case: Case, folder: Path) -> Iterator[tuple[Case, Path]]:
+    """A pair's case with what was observed, and its trace in `folder`; none where it cannot run."""
+    pair = PAIRS[case.name.removeprefix("captured: ")]
+    if pair.compiles and not shutil.which("g++"):
+        return
     # Other programs on this machine disturb one thread less than several that wait for each other.
     torch.set_num_threads(1)
-    found = []
-    for number, known in enumerate(labels("captured")):
-        pair = PAIRS[known.name]
-        case = replace(known, name=f"captured: {known.name}")
-        if named not in case.name or (pair.compiles and not shutil.which("g++")):
-            continue
-        trace = folder / f"captured{number}.json"
-        faulty = pair.faulty()
-        with tracekit.profile(trace, STEPS, warmup=2, stacks=pair.stacks) as profiler:
-            for _ in range(STEPS + 3):
-                faulty()
-                profiler.step()
-        matched(faulty, trace)
-        if pair.mended:
-            share = _observed(faulty, pair.mended())
-            case = replace(
-                case, why=f"{case.why} Observed: {share:.1%} less without.",
-                saves=(share - NOISE, min(share + NOISE, 1.0)),
-            )  # fmt: skip
-        found.append((case, trace))
-    return found
+    trace = folder / f"{case.name.replace(': ', ' ')}.json"
+    faulty = pair.faulty()
+    with tracekit.profile(trace, STEPS, warmup=2, stacks=pair.stacks) as profiler:
+        for _ in range(STEPS + 3):
+            faulty()
+            profiler.step()
+    matched(faulty, trace)
+    if pair.mended:
+        share = _observed(faulty, pair.mended())
+        saves = (share - NOISE, min(share + NOISE, 1.0))
+        case = replace(case, why=f"{case.why} Observed: {share:.1%} less without.", saves=saves)
+    yield case, trace
 
 
 def _observed(faulty: Step, mended: Step) -> float:

@@ -1,8 +1,8 @@
-"""All cases with their traces: real ones by reference, simulated ones written when asked for."""
+"""All cases with their traces: real ones by reference, others made when asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tests.bench.diagnosis.programs import programs
@@ -10,15 +10,28 @@ from tests.bench.diagnosis.score import Case, labels
 from tests.conftest import SHARED_TRACES
 
 
-def traces(folder: Path, named: str = "") -> Iterator[tuple[Case, Path]]:
-    """Cases whose names contain `named`, with their traces; simulated ones are written to
-    `folder`."""
-    for case in labels("real"):
+def traces(
+    folder: Path, kinds: Collection[str] | None = None, named: str = ""
+) -> Iterator[tuple[Case, Path]]:
+    """The cases of these kinds whose names contain `named`, with their traces. Simulated ones are
+    written to `folder`, and captures recorded there."""
+
+    def is_wanted(case: Case) -> bool:
+        return named in case.name and (kinds is None or case.kind in kinds)
+
+    for case in filter(is_wanted, labels("real")):
         path = SHARED_TRACES / f"{case.name}.json.gz"
-        if named in case.name and path.exists():
+        if path.exists():
             yield case, path
-    for number, program in enumerate(programs()):
-        if named in program.case.name:
-            path = folder / f"{number}.json"
-            path.write_bytes(program.trace())
-            yield program.case, path
+    if kinds is None or set(kinds) - {"real", "captured"}:
+        for number, program in enumerate(programs()):
+            if is_wanted(program.case):
+                path = folder / f"{number}.json"
+                path.write_bytes(program.trace())
+                yield program.case, path
+    if any(map(is_wanted, labels("captured"))):
+        # It imports PyTorch.
+        from tests.bench.diagnosis.captured import captured
+
+        for case in filter(is_wanted, labels("captured")):
+            yield from captured(case, folder)

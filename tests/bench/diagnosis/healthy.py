@@ -32,8 +32,6 @@ PLACE = "train.py(12): train_step"
 PINNED = "Memcpy HtoD (Pinned -> Device)"
 SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
-Maker = Callable[[random.Random, list[Any]], list[Any]]
-
 
 def _read() -> Any:
     return operator("aten::item", US, operator("aten::_local_scalar_dense", US, Sync(2 * US, 7)))
@@ -55,89 +53,67 @@ def products(rng: random.Random) -> list[Any]:
     return [operator("aten::mm", 10 * US, Launch(4 * US, (each,))) for each in kernels]
 
 
-def _idles_1_percent(rng: random.Random) -> list[Any]:
-    return _loop(rng, last=(_read(), Work(rng.randint(20, 60) * US)))
+def _steps(count: int, *atoms: Any) -> list[Any]:
+    return [step(n, *atoms) for n in range(count)] + [Sync(2 * US)]
 
 
-def _reads_the_loss(rng: random.Random) -> list[Any]:
-    return _loop(rng, last=(_read(),))
+def _after_a_first(rng: random.Random, *once: Any) -> list[Any]:
+    first, *others = _loop(rng)
+    return [step(0, *once, *first.atoms), *others]
 
 
-def _fills_the_queue(rng: random.Random) -> list[Any]:
-    many = [operator("aten::mm", 5 * US, Launch(4 * US, (("math", 90 * US),)))] * 400
-    return [step(n, *many) for n in range(5)] + [Sync(2 * US)]
-
-
-def _synchronizes_at_the_end(rng: random.Random) -> list[Any]:
-    return _loop(rng, last=(Sync(2 * US),))
-
-
-def _loads_in_time(rng: random.Random) -> list[Any]:
-    return _loop(rng, Fetch(rng.randint(40, 120) * US, 300 * US, ahead=4))
-
-
-def _loads_a_little_itself(rng: random.Random) -> list[Any]:
-    load = Slice(SINGLE, "user_annotation", (Work(rng.randint(100, 800) * US, "input"),))
-    return _loop(rng, load)
-
-
-def _copies_while_it_computes(rng: random.Random) -> list[Any]:
-    copy = Launch(5 * US, (Op("copy", 400 * US, PINNED, {"bytes": 9_000_000}),), stream=13)
-    return _loop(rng, operator("aten::copy_", 3 * US, copy))
-
-
-def _communicates_while_it_computes(rng: random.Random) -> list[Any]:
+def _communicating(rng: random.Random) -> list[Any]:
     reduce = Launch(6 * US, (("communication", rng.randint(300, 900) * US),), 20)
     work = products(rng)
     half = len(work) // 2
     overlapped = [StreamWait(US, 7, 20), operator("nccl:all_reduce", 4 * US, reduce)]
-    joined = [*work[:half], *overlapped, *work[half:], StreamWait(US, 20, 7)]
-    return [step(n, *joined) for n in range(6)] + [Sync(2 * US)]
+    return _steps(6, *work[:half], *overlapped, *work[half:], StreamWait(US, 20, 7))
 
 
-def _replays_graphs(rng: random.Random) -> list[Any]:
+def _replaying(rng: random.Random) -> list[Any]:
     kernels = tuple(("math", rng.randint(40, 90) * US) for _ in range(200))
     graph = operator("graph", 9 * US, Launch(40 * US, kernels, name="cudaGraphLaunch"))
-    return [step(n, graph, Work(30 * US)) for n in range(6)] + [Sync(2 * US)]
+    return _steps(6, graph, Work(30 * US))
 
 
-def _allocates_at_first(rng: random.Random) -> list[Any]:
-    first, *others = _loop(rng)
-    mallocs = [Call("cudaMalloc", 300 * US, "allocation")] * 12
-    return [step(0, *mallocs, *first.atoms), *others]
+def _backward(rng: random.Random) -> list[Any]:
+    name = "autograd::engine::evaluate_function: MmBackward0"
+    return _loop(
+        rng, last=(HandOver(tuple(operator(name, 3 * US, each) for each in products(rng))),)
+    )
 
 
-def _compiles_at_first(rng: random.Random) -> list[Any]:
-    first, *others = _loop(rng)
-    made = Slice("compile (dynamo_timed)", "cpu_op", (Work(80 * MS, "compilation"),))
-    return [step(0, made, *first.atoms), *others]
+_SHORT = operator("aten::mm", 5 * US, Launch(4 * US, (("math", 90 * US),)))
+_COPY = Launch(5 * US, (Op("copy", 400 * US, PINNED, {"bytes": 9_000_000}),), stream=13)
+_LABELS = BlockingCopy(5 * US, 3 * US, bytes=2048)
+_COMPILE = Slice("compile (dynamo_timed)", "cpu_op", (Work(80 * MS, "compilation"),))
 
-
-def _runs_its_backward_pass_apart(rng: random.Random) -> list[Any]:
-    backward = [
-        operator("autograd::engine::evaluate_function: MmBackward0", 3 * US, each)
-        for each in products(rng)
-    ]
-    return _loop(rng, last=(HandOver(tuple(backward)),))
-
-
-def _copies_labels_from_pageable_memory(rng: random.Random) -> list[Any]:
-    copy = BlockingCopy(5 * US, 3 * US, bytes=2048)
-    return _loop(rng, operator("aten::to", 2 * US, operator("aten::copy_", 3 * US, copy)))
-
-
-MAKERS = (
-    _idles_1_percent, _reads_the_loss, _fills_the_queue, _synchronizes_at_the_end, _loads_in_time,
-    _loads_a_little_itself, _copies_while_it_computes, _communicates_while_it_computes,
-    _replays_graphs, _allocates_at_first, _compiles_at_first, _runs_its_backward_pass_apart,
-    _copies_labels_from_pageable_memory,
-)  # fmt: skip
+LOOPS: dict[str, Callable[[random.Random], list[Any]]] = {
+    "idles 1 percent": lambda rng: _loop(rng, last=(_read(), Work(rng.randint(20, 60) * US))),
+    "reads the loss": lambda rng: _loop(rng, last=(_read(),)),
+    "fills the queue": lambda rng: _steps(rng.randint(4, 6), *[_SHORT] * 400),
+    "synchronizes at the end": lambda rng: _loop(rng, last=(Sync(2 * US),)),
+    "loads in time": lambda rng: _loop(rng, Fetch(rng.randint(40, 120) * US, 300 * US, ahead=4)),
+    "loads a little itself": lambda rng: _loop(
+        rng, Slice(SINGLE, "user_annotation", (Work(rng.randint(100, 800) * US, "input"),))
+    ),
+    "copies while it computes": lambda rng: _loop(rng, operator("aten::copy_", 3 * US, _COPY)),
+    "communicates while it computes": _communicating,
+    "replays graphs": _replaying,
+    "allocates at first": lambda rng: _after_a_first(
+        rng, *[Call("cudaMalloc", 300 * US, "allocation")] * 12
+    ),
+    "compiles at first": lambda rng: _after_a_first(rng, _COMPILE),
+    "runs its backward pass apart": _backward,
+    "copies labels from pageable memory": lambda rng: _loop(
+        rng, operator("aten::to", 2 * US, operator("aten::copy_", 3 * US, _LABELS))
+    ),
+}
 
 
 def programs() -> Iterator[Program]:
     """Each healthy loop, at several seeds."""
-    for number, make in enumerate(MAKERS):
-        name = make.__name__.strip("_").replace("_", " ")
+    for number, (name, make) in enumerate(LOOPS.items()):
         for seed in range(SEEDS):
             atoms = make(random.Random(1000 * number + seed))
             if "compute-bound" not in regime(atoms, Machine(), seed):

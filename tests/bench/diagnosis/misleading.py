@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -306,23 +306,13 @@ def taking_turns(rng: random.Random) -> Program:
     return Program(UNKNOWN, atoms)
 
 
-KINDS: tuple[Callable[[random.Random], Program], ...] = (
-    work_before_the_first_op, one_step_of_many_passes, repetitions_in_one_range,
-    allocator_under_pressure, graph_already, reads_that_later_work_needs, a_first_pass, only_setup,
-    graph_replays_without_kernels, kernels_dropped_at_the_start, calls_that_never_end,
-    a_first_collective_that_waits, gaps_inside_a_graph, a_wait_that_no_call_shows,
-    a_call_to_another_worker, copies_that_block, tensors_made_on_the_host,
-    a_thread_that_did_not_run, the_last_wait_is_short, a_queue_full_before, taking_turns,
-)  # fmt: skip
-
-
 def programs() -> Iterator[Program]:
-    """Each kind, at several seeds, with what cases/misleading.toml knows of it."""
+    """Each kind of cases/misleading.toml, by the function of that name, at several seeds."""
     known = {case.name: case for case in labels("misleading")}
-    for kind in KINDS:
-        name = kind.__name__.replace("_", " ")
+    for name in known:
+        function = name.replace(" ", "_")
         for seed in range(SEEDS):
-            program = kind(random.Random(f"{kind.__name__} {seed}"))
+            program: Program = globals()[function](random.Random(f"{function} {seed}"))
             case = replace(known[name], name=f"{name}, {seed}")
             if case.regime == ("simulated",):
                 case = replace(case, regime=regime(program.atoms))

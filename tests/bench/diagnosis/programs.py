@@ -91,10 +91,7 @@ def regime(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> tuple
 # -- twins -----------------------------------------------------------------------------------------
 
 # Remedies of which one does what the other does.
-SAME = {
-    "cuda_graph_parts": ("cuda_graph_parts", "cuda_graph"),
-    "waiting_for_a_rank": ("waiting_for_a_rank", "overlap_communication"),
-}
+SAME = {"waiting_for_a_rank": ("waiting_for_a_rank", "overlap_communication")}
 
 
 def twins() -> Iterator[Program]:
@@ -143,7 +140,7 @@ def _graph(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> float
 # -- random mixes of faults ------------------------------------------------------------------------
 
 MIXED = 40
-_LEFT_OUT = {"profiler_cost", "cuda_graph", "cuda_graph_parts", "torch_compile", "graph_breaks"}
+_LEFT_OUT = {"profiler_cost", "cuda_graph", "torch_compile", "graph_breaks"}
 # A fault is the strongest when removing it saves this much more than removing any other.
 _LEAD = 1.15
 # torch.compile mends these, too, and may fuse more with them: their rival must lead by more.

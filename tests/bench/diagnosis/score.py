@@ -51,13 +51,19 @@ class Case:
 
 
 def labels(kind: str) -> list[Case]:
-    """The cases of cases/KIND.toml."""
-    with (CASES / f"{kind}.toml").open("rb") as file:
-        rows: list[dict[str, Any]] = tomllib.load(file)["case"]
-    return [
-        Case(kind=kind, **{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
-        for row in rows
-    ]
+    """The cases of cases/KIND.toml, with the names that remedies have today."""
+    rows: list[dict[str, Any]] = _data(kind)["case"]
+    words = _data("words")
+    for row in rows:
+        for key in {"changes", "listed", "never"} & row.keys():
+            row[key] = dict.fromkeys(name for each in row[key] for name in words.get(each, [each]))
+        row.update({k: tuple(v) for k, v in row.items() if isinstance(v, list | dict)})
+    return [Case(kind=kind, **row) for row in rows]
+
+
+def _data(name: str) -> dict[str, Any]:
+    with (CASES / f"{name}.toml").open("rb") as file:
+        return tomllib.load(file)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ _CAUSES: dict[str, tuple[str | None, str | None, tuple[str, ...]]] = {
 
 
 def gpu_idle(trace: Path) -> Answer:
-    """Its first finding. Without one, it says that the GPU is being kept fed."""
+    """Its findings, the first of which counts. Without one, it says that the GPU is kept fed."""
     with tempfile.TemporaryDirectory() as folder:
         if trace.suffix == ".gz":
             plain = Path(folder) / trace.stem
@@ -98,7 +98,7 @@ def gpu_idle(trace: Path) -> Answer:
     return Answer(
         regime=regime,
         cause=cause,
-        changes=changes or None,
+        changes=tuple(name for each in findings for name in _CAUSES[each["cause"]][2]) or None,
         alternatives=len(changes),
         confidence=("low", "medium", "high", "high")[int(first["confidence"] * 3)],
     )
