@@ -26,11 +26,11 @@
 -- column factor (fraction of the time taken): what is left: the median of calls of that name
 -- doubts: absurd_duration
 -- Calls without others in them, which neither wait nor load, not only at the start. Calls of one name only have
--- a reason of their own.
+-- a reason of their own, unless they are most of what the host does.
 WITH call AS (
-    SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns
+    SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns, h.self_ns
     FROM slices AS s JOIN host_slice AS h ON s.trace_id = h.trace_id AND s.event_id = h.event_id
-    WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id) AND h.self_ns >= thresholds().own_share * s.dur_ns
+    WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
         AND s.kind IN ('cpu_op', 'runtime', 'driver') AND s.activity IN ('dispatch', 'view', 'launch', 'runtime')
         AND (s.trace_id, s.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch
             WHERE kind <> 'kernel' OR launch_delay_ns >= thresholds().stall_ns)
@@ -43,12 +43,20 @@ usual AS (
            min(start_ns) OVER same AS first_ns
     FROM call WINDOW same AS (PARTITION BY trace_id, name)
 ),
+weighed AS (
+    SELECT *, sum(usual_ns) OVER (PARTITION BY trace_id, name) / sum(usual_ns) OVER (PARTITION BY trace_id)
+               AS share
+    FROM usual
+),
 stall AS (
-    SELECT u.* FROM usual AS u JOIN early USING (trace_id)
+    SELECT u.* FROM weighed AS u JOIN early USING (trace_id)
     WHERE calls >= thresholds().fewest_calls AND dur_ns >= thresholds().stall_ns
+        AND self_ns >= thresholds().own_share * dur_ns
         AND dur_ns >= thresholds().one_off_ratio * usual_ns AND start_ns > first_ns
     QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
         >= thresholds().fewest_alike
+        OR min(share) OVER (PARTITION BY trace_id) >= thresholds().most_share
+            AND count(*) FILTER (start_ns > until_ns) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
 )
 SELECT trace_id, NULL AS place,
        format('{} calls, up to {:.0f} ms, from {:.0f} to {:.0f} ms', count(*) OVER whole,

@@ -58,9 +58,11 @@ def find(
     ]
     replay.remedies.ask(each.name for each in looked)
     priced: list[Priced] = []
-    for remedy in looked:
+    for remedy in sorted(looked, key=lambda each: each.name != _STALLED):
         rows = replay.remedies.rows(remedy.name)
         at = places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
+        if remedy.name == _STALLED:
+            prices.stalls = next(iter(at), None)
         priced += [prices.alone(each, least_ns) for each in at if each.at_most_ns >= least_ns]
     worth = _ranked([each for each in priced if each.saves_ns >= least_ns], thresholds)
     together: Together | None = None

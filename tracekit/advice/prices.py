@@ -59,6 +59,8 @@ class Prices:
         self.replay = gains.replay
         self.window = gains.window(kind, number)
         self.window_ns = gains.gains(kind, number).window_ns
+        self.stalls: Place | None = None
+        """Where a thread did not run: no graph and no compiler mends that."""
 
     def alone(self, place: Place, least_ns: float = 0) -> Priced:
         """What a remedy saves at a place; from `least_ns` on, also at each of its parts."""
@@ -70,8 +72,12 @@ class Prices:
         return Priced(place, saves_ns, tuple(worth))
 
     def _saved(self, place: Place) -> int:
-        length = self._length(self._with(self._plain(), place))
-        return self.window_ns - (round(length / _TWICE) if place.remedy.is_batch else length)
+        plain, before_ns = self._plain(), self.window_ns
+        if place.remedy.in_loops and self.stalls is not None:
+            plain = self._with(plain, self.stalls)
+            before_ns = self._length(plain)
+        length = self._length(self._with(plain, place))
+        return before_ns - (round(length / _TWICE) if place.remedy.is_batch else length)
 
     def larger_batch(self, remedy: Remedy, growth: float) -> Priced | None:
         """The largest batch that the host's slack gives away: as many times larger (a power of two)
