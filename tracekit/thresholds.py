@@ -183,6 +183,9 @@ class Thresholds:
     cold_step_ratio: float = _asked(1.5, "a first step longer than this many median steps is cold")
     cold_launch_ns: int = _asked(1_000_000, "a launch call this long may load code")
     cold_loads: int = _asked(10, "with this many calls that load code, such launches are a start")
+    load_share: float = _asked(
+        0.2, "calls that load code for this share of the trace make it a start"
+    )
     cold_steps: int = _asked(3, "with fewer steps than this, no step is called cold")
     dilation_ratio: float = _asked(
         1.1, "a profiler that lengthens steps by more than this factor is reported"

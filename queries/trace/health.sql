@@ -74,13 +74,10 @@ dilated AS (
         FROM trace)
 ),
 cold AS (
-    SELECT trace_id, count(DISTINCT launch_id) AS cold_launches, any_value(loads) AS loads
-    FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns) JOIN (
-        SELECT trace_id, count(*) AS loads FROM runtime_calls
-        SEMI JOIN (SELECT label_id FROM slice_label
-            WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes')) USING (label_id)
-        GROUP BY trace_id
-    ) USING (trace_id) GROUP BY trace_id
+    SELECT trace_id, count(*) FILTER (NOT loads) AS cold_launches, count(*) FILTER (loads) AS cold_loads,
+           sum(ns) FILTER (loads) >= thresholds().load_share * any_value(end_ns - start_ns) AS is_loading
+    FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns)
+    JOIN trace_span USING (trace_id) GROUP BY trace_id
 ),
 -- Code, severity, count and message of each finding.
 found AS (
@@ -142,10 +139,12 @@ found AS (
             'the first step takes ' || round(first_ratio, 1)
             || ' times the median step: warm up before profiling'),
         ('cold_start', 'warning',
-            if(loads >= thresholds().cold_loads AND cold_launches >= thresholds().fewest_alike,
-                cold_launches, 0),
-            'launches take a millisecond or more each, and ' || loads
-            || ' calls load code or ask about it: a first run, record a warm one')
+            if(cold_loads >= thresholds().cold_loads
+                AND (cold_launches >= thresholds().fewest_alike OR is_loading),
+                greatest(cold_launches, cold_loads), 0),
+            cold_loads || ' calls load code or ask about it, and '
+            || if(is_loading, 'they take much of the time', 'launches take a millisecond or more each')
+            || ': a first run, record a warm one')
     ]), NULL
     FROM trace LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
     LEFT JOIN step USING (trace_id)

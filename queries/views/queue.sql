@@ -14,12 +14,18 @@ SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS strea
 FROM interval_depth('waiting');
 
 -- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
--- starts within `wait_ns` after them.
+-- starts within `wait_ns` after them; and the calls that load code.
 CREATE OR REPLACE MACRO cold_launches(call_ns, wait_ns) AS TABLE
-SELECT trace_id, launch_id, any_value(launch_end_ns - launch_start_ns) AS ns FROM gpu_op_launch
+SELECT trace_id, launch_id, FALSE AS loads, any_value(launch_end_ns - launch_start_ns) AS ns
+FROM gpu_op_launch
 WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = 'kernel' AND NOT is_graph
   AND launch_end_ns - launch_start_ns >= call_ns AND queue_wait_ns < wait_ns
-GROUP BY trace_id, launch_id;
+GROUP BY trace_id, launch_id
+UNION ALL
+SELECT trace_id, event_id, TRUE, dur_ns FROM runtime_calls
+SEMI JOIN (SELECT label_id FROM slice_label
+    WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes')) USING (label_id)
+WHERE trace_id = coalesce(getvariable('trace'), trace_id);
 
 -- The launch calls of each stream that do not wait for their own op: how many earlier launches are queued
 -- when the call begins (`met`), and how many, itself included, when it returns (`left_waiting`).
