@@ -25,6 +25,7 @@ def without_category(event):
         ("Optimizer.step#SGD.step", "cpu_op"),
         ("ProfilerStep#3", "annotation"),
         ("gloo:all_reduce", "annotation"),
+        ("rpc_async#forward(worker0 -> worker1)", "annotation"),
         ("cudaLaunchKernel", "runtime"),
         ("hipMemcpyAsync", "runtime"),
         ("cuLaunchKernelEx", "driver"),

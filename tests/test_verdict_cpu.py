@@ -89,6 +89,8 @@ def test_the_shared_trace_without_gpu_events_is_of_a_gpu_job(shared_verdict):
         [slice_event("user_annotation", "gloo:all_reduce", 1000, 8600)],
         [operator("c10d::allreduce_", 1000, 8600)],
         [slice_event("user_annotation", "mpi:all_reduce", 1000, 8600)],
+        [slice_event("user_annotation", "rpc_async#forward(worker0 -> worker1)", 1000, 8600)],
+        [operator("rpc_sync#forward(worker0 -> worker1)", 1000, 8600)],
         [
             frame("torch/distributed/distributed_c10d.py(2501): all_reduce", 1000, 8600),
             frame("<built-in method wait of PyCapsule object at 0x7f>", 1100, 8400),
@@ -106,6 +108,13 @@ def test_a_cpu_job_that_waits_for_other_ranks_is_bound_by_communication(tmp_path
     assert verdict.savings[0].remove == "communication"
 
 
+def test_operators_inside_a_call_of_another_worker_are_no_wait(tmp_path):
+    call = slice_event("user_annotation", "rpc_remote#forward(worker0 -> worker0)", 0, 10_000)
+    events = [step(1, 0, 10_000), call, *(operator("aten::mm", i * 400.0, 400) for i in range(20))]
+    _, host = judged(tmp_path, events)
+    assert (host.compute_ns, host.communication_ns) == (8_000_000, 2_000_000)
+
+
 def test_work_beside_a_collective_is_no_wait(tmp_path):
     # The backward pass runs on another thread, while its gradients are reduced.
     events = [
@@ -117,6 +126,12 @@ def test_work_beside_a_collective_is_no_wait(tmp_path):
     _, host = judged(tmp_path, events)
     assert (host.compute_ns, host.communication_ns) == (8_000_000, 1_000_000)
     assert host.compute_ns + host.communication_ns + host.untraced_ns == 10_000_000
+
+
+def test_the_shared_pipeline_waits_for_other_workers(shared_verdict):
+    analysis = shared_verdict("cpu-pippy-rpc.json.gz")
+    assert analysis.verdict.bottleneck == "communication"
+    assert 0.55 < analysis.host.communication_ns / analysis.window.span_ns < 0.57
 
 
 def test_the_shared_cpu_trace_waits_in_gloo(shared_verdict):

@@ -15,8 +15,8 @@
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
 -- column runtime_ns (ns): other calls of a device's runtime or driver
--- column communication_ns (ns): waits for other ranks: calls of collectives, and time in which no slice of
---     the thread and no operator of another thread was open, but a collective was
+-- column communication_ns (ns): waits for other ranks: calls of collectives and of other workers (RPC), and
+--     time in which no slice of the thread and no operator of another thread was open, but such a call was
 -- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no slice
 --     was open: Python or native code that the profiler did not record (with_stack=True records Python)
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
@@ -41,10 +41,12 @@ thread AS (
     FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns, min(start_ns) AS start_ns, max(end_ns) AS end_ns
         FROM operator GROUP BY ALL) GROUP BY ALL
 ),
--- Calls of collectives on any thread, and what they call in Python, such as Work.wait.
+-- Calls of collectives and of other workers on any thread, and what they call in Python, such as
+-- Work.wait. A call of another worker lasts until the answer is there.
 collective AS (
     SELECT trace_id, event_id, start_ns, end_ns FROM slices
-    WHERE has(traits, 'collective_call') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE list_has_any(traits, ['collective_call', 'remote_call'])
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 waiting AS (
     SELECT trace_id, event_id FROM collective
