@@ -346,6 +346,9 @@ class Thresholds:
     unseen_share: float = _stored(
         0.5, "from this share on, launches without kernels leave open what the run did"
     )
+    start_part: float = _stored(
+        0.01, "what begins in this part of a span begins with the recording"
+    )
     lost_share: float = _stored(
         0.05, "from this share of the launches on, those without kernels are a loss of the recorder"
     )
