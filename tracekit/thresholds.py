@@ -94,6 +94,9 @@ class Thresholds:
     told_share: float = _limit(
         0.80, "one-offs inside an event stand for it if this share of its excess is theirs"
     )
+    held_share: float = _limit(
+        0.2, "a range that holds this share of the launches is the work, and no one-off"
+    )
     longer_phase: float = _limit(
         0.10, "phases of which one gets this much longer where a side is faster are not listed"
     )

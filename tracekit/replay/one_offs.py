@@ -6,7 +6,7 @@ event takes no longer than its like usually does (queries/time/one_offs.sql).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Protocol
@@ -141,7 +141,23 @@ def _priced(replay: Recorded) -> list[OneOff]:
             ns = int(graph.device.ns[copies].sum())
             found.append(_one_off(row, 0, ns, ops=copies.tolist()))
     found += _slow_steps(replay, worked) + _busy_steps(replay) + _slow_start(replay, worked)
-    return [each for each in found if each.excess_ns > 0]
+    return [each for each in found if all(rule(each, graph, replay.thresholds) for rule in RULES)]
+
+
+def _takes_longer(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
+    return one_off.excess_ns > 0
+
+
+def _holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
+    """A range with a large part of the launches is the work, however seldom its name occurs."""
+    if one_off.kind != "range":
+        return True
+    held = len(_launched(graph, one_off.begin, one_off.end))
+    return held < thresholds.held_share * int(graph.device.linked.sum())
+
+
+# What a candidate has to be; a rule is one function here.
+RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (_takes_longer, _holds_little_work)
 
 
 def _launched(graph: Graph, begin: int, end: int) -> Ints:
