@@ -1,6 +1,7 @@
 -- question: Which products, convolutions and attention leave much of the device without work?
 -- title: Give kernels enough blocks to fill the device
 -- causes: latency, math
+-- when: class IN ('gemm', 'convolution', 'attention')
 -- effort: medium
 -- needs: More work for each launch (a larger batch), or the same work in more blocks: split-K products, split
 --     attention, persistent kernels.
