@@ -3,8 +3,8 @@
 -- needs: gpu_ops
 -- when: class = 'communication'
 -- Starting a profiler takes some ranks seconds longer than others, and they meet in the first collective:
--- github.com/AMD-AGI/Hyperloom/pull/1292. Collectives that wait in each step are long, too: it has to stand out
--- from nearly all others.
+-- github.com/AMD-AGI/Hyperloom/pull/1292. Collectives that wait in each step are long, too: this one
+-- has to stand out from nearly all others.
 WITH op AS (
     SELECT *, row_number() OVER (PARTITION BY trace_id, device_id ORDER BY start_ns, event_id) AS place
     FROM gpu_ops JOIN main_device USING (trace_id, device_id) WHERE activity = 'communication'
@@ -16,8 +16,8 @@ compared AS (
     GROUP BY ALL
 )
 SELECT trace_id, 'arrival_skew' AS code, 'warning' AS severity, 1 AS count,
-       format('the first collective takes {}, the other {:,} take {} at the median: ranks that began to record at '
-           || 'different times met there, which is neither work nor communication',
+       format('the first collective takes {}, the other {:,} take {} at the median: ranks that began to '
+           || 'record at different times met there, which is neither work nor communication',
            duration_text(dur_ns), others, duration_text(usual_ns)) AS message,
        dur_ns - usual_ns AS time_ns, event_id
 FROM compared

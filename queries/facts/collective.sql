@@ -89,8 +89,9 @@ chosen AS MATERIALIZED (
             WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat') THEN 8
             WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1
             WHEN dtype = 'ComplexDouble' THEN 16 END, scope_bytes) AS message_bytes,
-        part_of_name(name, 'RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT') AS algorithm,
-        part_of_name(name, 'LL128|LL|SIMPLE') AS protocol
+        upper(nullif(regexp_extract(
+            name, '(?i)_(RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT)(_|$|\()', 1), '')) AS algorithm,
+        upper(nullif(regexp_extract(name, '(?i)_(LL128|LL|SIMPLE)(_|$|\()', 1), '')) AS protocol
     FROM typed
 ),
 call AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns

@@ -2,8 +2,9 @@
 -- into: recorder_finding
 -- needs: gpu_ops, gpu_op_launch, graph_captures
 -- when: call IN ('launch_kernel', 'launch_graph')
--- A profiler drops what its device's clock puts before its own start: github.com/pytorch/pytorch/issues/192021.
--- Launches that a graph's capture recorded instead of running them have no kernels.
+-- A profiler drops work that the device's clock puts before the recording's start:
+-- github.com/pytorch/pytorch/issues/192021. Launches that a graph's capture recorded
+-- instead of running them have no kernels.
 WITH linked AS (SELECT DISTINCT trace_id, launch_id AS event_id FROM gpu_op_launch),
 launch AS (
     SELECT l.trace_id, l.start_ns, g.event_id IS NOT NULL AS is_seen,
@@ -31,8 +32,8 @@ total AS (
 SELECT trace_id, 'dropped_at_start' AS code,
        if(unseen_first >= thresholds().unseen_share * (launches - captured), 'error', 'warning') AS severity,
        unseen_first AS count,
-       format('the first {:,} of {:,} launches have no kernels in this trace, and later ones have: the recorder '
-           || 'dropped what ran at its start', unseen_first, launches - captured) AS message,
+       format('the first {:,} of {:,} launches have no kernels in this trace, and later ones have: the '
+           || 'recorder dropped what ran at its start', unseen_first, launches - captured) AS message,
        NULL::BIGINT AS time_ns, NULL AS event_id
 FROM total
 WHERE unseen_first >= greatest(thresholds().fewest_lost, unlinked + 1)
@@ -40,7 +41,7 @@ WHERE unseen_first >= greatest(thresholds().fewest_lost, unlinked + 1)
     AND launches - captured - seen - unseen_first <= thresholds().lost_share * seen
 UNION ALL
 SELECT trace_id, 'captured_only', 'error', captured,
-       format('{:,} of {:,} launches were captured into graphs instead of running: the trace has the capture, not '
-           || 'the replays', captured, launches), NULL, NULL
+       format('{:,} of {:,} launches were captured into graphs instead of running: the trace has the '
+           || 'capture, not the replays', captured, launches), NULL, NULL
 FROM total
 WHERE captured >= thresholds().unseen_share * launches AND captured > ops

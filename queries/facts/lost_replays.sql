@@ -3,8 +3,8 @@
 -- needs: gpu_ops, gpu_op_launch, windows
 -- when: call = 'launch_graph'
 -- A replay is unseen if it has no ops, and no ops without a launch start before the next one. It is cut if it
--- has at most half of the ops of another replay of its graph. Without a graph's id, that is a sequence of names
--- that occurs once and that another one, which recurs, begins or ends with.
+-- has at most half of the ops of another replay of its graph. Without a graph's id, a replay is cut if its
+-- sequence of names occurs once and is the begin or the end of a longer one that recurs.
 WITH launch AS (
     SELECT trace_id, event_id AS launch_id, pid, start_ns,
            lead(start_ns) OVER (PARTITION BY trace_id, pid ORDER BY start_ns, event_id) AS next_ns
@@ -50,13 +50,15 @@ waited AS (
 ),
 launched AS (
     SELECT l.trace_id, ops IS NULL AND o.launch_id IS NULL AS is_unseen, c.names IS NOT NULL AS is_cut,
-           coalesce(l.next_ns, w.end_ns, l.start_ns) - l.start_ns AS lasted_ns, coalesce(w.ns, 0) AS waited_ns,
+           coalesce(l.next_ns, w.end_ns, l.start_ns) - l.start_ns AS lasted_ns,
+           coalesce(w.ns, 0) AS waited_ns,
            coalesce(list_sum(gaps), 0)::BIGINT AS gap_ns,
            coalesce(list_sum(list_filter(gaps, lambda ns: ns <= 2 * usual_gap_ns)), 0)::BIGINT AS even_gap_ns,
            usual_gap_ns
     FROM launch AS l LEFT JOIN replay AS r USING (trace_id, launch_id)
     LEFT JOIN lost AS o USING (trace_id, launch_id) LEFT JOIN waited AS w USING (trace_id, launch_id)
-    LEFT JOIN cut AS c ON r.trace_id = c.trace_id AND r.graph IS NOT DISTINCT FROM c.graph AND r.names = c.names
+    LEFT JOIN cut AS c
+      ON r.trace_id = c.trace_id AND r.graph IS NOT DISTINCT FROM c.graph AND r.names = c.names
 ),
 counted AS (
     SELECT trace_id, count(*) AS launched, count(*) FILTER (is_unseen) AS unseen,
@@ -74,11 +76,11 @@ SELECT trace_id, 'graph_without_kernels' AS code,
            if(unseen > 0,
                format('{:,} of {:,} graph replays have no kernels in this trace', unseen, launched), NULL),
            if(cut > 0,
-               format('{:,} of {:,} graph replays have at most half of the kernels of the others', cut, launched),
-               NULL))
+               format('{:,} of {:,} graph replays have at most half of the kernels of the others', cut,
+                   launched), NULL))
        || if(waited_ns >= thresholds().waiting_share * lasted_ns AND waited_ns > 0,
-           format('; the host waits {} of each {} in calls that synchronize, so the device is likely the limit',
-               duration_text(waited_ns / missing), duration_text(lasted_ns / missing)),
+           format('; the host waits {} of each {} in calls that synchronize, so the device is likely the '
+               || 'limit', duration_text(waited_ns / missing), duration_text(lasted_ns / missing)),
            ': what the device did meanwhile is not known') AS message,
        lasted_ns AS time_ns, NULL AS event_id
 FROM counted WHERE missing > 0

@@ -12,7 +12,8 @@ part AS (
     SELECT trace_id,
            CASE WHEN kind = 'cpu_op' OR is_launch(activity) THEN 'work'
                 WHEN kind NOT IN ('runtime', 'driver') THEN NULL
-                WHEN call IN ('free', 'free_waiting') OR regexp_matches(name, 'Destroy|Unload|Reset') THEN 'end'
+                WHEN call IN ('free', 'free_waiting') OR regexp_matches(name, 'Destroy|Unload|Reset')
+                    THEN 'end'
                 WHEN call IN ('allocate', 'load_code', 'query', 'instantiate_graph', 'manage_graph',
                     'begin_capture', 'end_capture') OR regexp_matches(name, 'Create|Init') THEN 'start'
                 WHEN activity = 'sync' THEN 'wait' END AS part,
@@ -21,9 +22,9 @@ part AS (
 ),
 worked AS (SELECT trace_id FROM part WHERE part = 'work' AND calls >= thresholds().few_launches)
 SELECT trace_id, 'no_work_recorded' AS code, 'error' AS severity, calls AS count,
-       format('no work of a model was recorded: {:,} calls of {} {}, most of it in {}', calls, duration_text(ns),
-           CASE part WHEN 'start' THEN 'make memory, code and graphs ready'
-                WHEN 'end' THEN 'free memory and end the run' ELSE 'wait for the device' END, name) AS message,
+       format('no work of a model was recorded: {:,} calls of {} {}, most of it in {}', calls,
+           duration_text(ns), CASE part WHEN 'start' THEN 'make memory, code and graphs ready'
+               WHEN 'end' THEN 'free memory and end the run' ELSE 'wait for the device' END, name) AS message,
        ns AS time_ns, NULL AS event_id
 FROM part WHERE part IN ('start', 'end', 'wait') AND trace_id NOT IN (FROM worked)
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY ns DESC) = 1

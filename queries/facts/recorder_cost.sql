@@ -5,8 +5,8 @@
 -- The main thread launches most, or, where nothing is launched, runs the most operators.
 WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_op_launch GROUP BY ALL),
 recorded AS (
-    SELECT trace_id, max(ts_ns + dur_ns) - min(ts_ns) AS span_ns, count(*) FILTER (kind = 'cpu_op') AS operators,
-           count(*) FILTER (kind = 'python') AS frames
+    SELECT trace_id, max(ts_ns + dur_ns) - min(ts_ns) AS span_ns,
+           count(*) FILTER (kind = 'cpu_op') AS operators, count(*) FILTER (kind = 'python') AS frames
     FROM event_row JOIN slice_label USING (label_id) LEFT JOIN launching USING (trace_id, pid, tid)
     WHERE kind IN ('cpu_op', 'python') AND dur_ns BETWEEN 0 AND thresholds().late_time_ns
     GROUP BY trace_id, pid, tid
@@ -21,8 +21,8 @@ priced AS (
     FROM recorded AS r JOIN trace USING (trace_id)
 )
 SELECT trace_id, 'recorder_cost' AS code, 'info' AS severity, operators + frames AS count,
-       format('recording took about {} of the host''s main thread: {:,} operators{}{}', share_text(ns, span_ns),
-           operators, if(is_shaped, ' with shapes (record_shapes)', ''),
+       format('recording took about {} of the host''s main thread: {:,} operators{}{}',
+           share_text(ns, span_ns), operators, if(is_shaped, ' with shapes (record_shapes)', ''),
            if(frames > 0, format(' and {:,} Python frames (with_stack)', frames), '')) AS message,
        ns AS time_ns, NULL AS event_id
 FROM priced WHERE operators >= thresholds().few_launches AND ns >= thresholds().cost_share * span_ns

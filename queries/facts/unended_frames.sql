@@ -2,9 +2,9 @@
 -- into: recorder_finding
 -- needs: slice_label, thread_slice, host_thread
 -- when: kind = 'python'
--- A call ends before its caller does. A frame whose end the profiler missed ends with the recording, after its
--- caller: github.com/pytorch/pytorch/issues/193440 and pull/189794. Frames that were open when the recording
--- stopped all end with it, each inside its caller.
+-- A call ends before its caller does. A frame whose end the profiler missed ends with the recording, after
+-- its caller: github.com/pytorch/pytorch/issues/193440 and pull/189794. Frames that were open when the
+-- recording stopped all end with it, each inside its caller.
 WITH last AS (
     SELECT trace_id, event_id, name, start_ns, end_ns FROM (
         SELECT trace_id, event_id, name, start_ns, end_ns, max(end_ns) OVER (PARTITION BY trace_id) AS stop_ns

@@ -15,11 +15,8 @@
 -- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 --     https://triton-lang.org/main/python-api/generated/triton.autotune.html
--- params trace
--- columns trace_id
 -- column place (text): the kernel
 -- column detail (text): how long it takes each time
--- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it
 -- doubts: no_gpu_ops, absurd_duration
 -- Products that Triton compiled: Inductor's templates, and kernels with plain names of functions, which
@@ -45,7 +42,8 @@ SELECT k.trace_id, regexp_replace(name, '_\d[\dcde]*$', '') AS place,
 FROM kernel AS k LEFT JOIN worked USING (trace_id, event_id)
 WHERE class = 'gemm' AND kernel_ns >= thresholds().dominant_share * all_ns
     AND regexp_matches(name, '^triton_tem_|^\w*(matmul|gemm_kernel)\w*$')
-    AND NOT regexp_matches(name, '(?i)sgemm|hgemm|cublas|cutlass|cudnn|ampere|volta|turing|nvjet|sm\d\d|igemm')
+    AND NOT regexp_matches(name,
+        '(?i)sgemm|hgemm|cublas|cutlass|cudnn|ampere|volta|turing|nvjet|sm\d\d|igemm')
     AND factor < 1
     -- With few tokens, a product takes as long as reading its weights.
     AND (k.trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM decoded_ops())

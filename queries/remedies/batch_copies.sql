@@ -18,11 +18,8 @@
 -- check: tracekit query copies after.json; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
--- params trace
--- columns trace_id, place
 -- column detail (text): what is copied, and how many bytes at most
 -- column target (text): host: the operator that copies, or its call alone; op: the copy on the device
--- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: of each run of copies the first stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
 WITH few AS MATERIALIZED (

@@ -17,19 +17,17 @@
 -- check: tracekit query module_time after.json; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- params trace
--- columns trace_id
 -- column place (text): the module
 -- column detail (text): how often a step, or one call of a function, calls it
 -- column target (text): host: a call after the first one; op: a GPU op that a call launched
--- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): of a later call and its ops, nothing; of the first call's ops,
 --     as many times as their blocks fill the device then
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
--- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps, a
--- function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
+-- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps,
+-- a function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
 WITH frame AS (
-    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
+    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns
+    FROM python_frames
     WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 root AS (FROM outermost('frame') WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')),
@@ -67,8 +65,8 @@ learning AS (
 item AS (
     SELECT *, calls || if(step_id IS NULL, ' calls in a row', ' calls a step') AS detail
     FROM launched_inside('loop')
-    WHERE step_id IS NOT NULL OR (trace_id, around_id, name) IN (SELECT (trace_id, around_id, name) FROM covered)
-        AND trace_id NOT IN (FROM learning)
+    WHERE step_id IS NOT NULL OR trace_id NOT IN (FROM learning)
+        AND (trace_id, around_id, name) IN (SELECT (trace_id, around_id, name) FROM covered)
     WINDOW same AS (PARTITION BY trace_id, around_id, name)
     -- The device is mostly idle, and each call launches the same.
     QUALIFY sum(gpu_ns) OVER same < (1 - thresholds().most_share) * sum(dur_ns) OVER same

@@ -1,7 +1,7 @@
 -- question: Which tensors are made or filled on the CPU only to be copied to a device?
 -- title: Create tensors on the device
 -- causes: input, dispatch, copy
--- when: kind = 'cpu_op' AND regexp_matches(name, '^aten::(rand|normal|uniform|random_|bernoulli|zeros|ones|full|fill_|zero_|arange|linspace|eye|tril|triu)')
+-- when: has(traits, 'makes_values')
 -- effort: low
 -- needs: Values that do not come from outside the program. Random numbers of the device differ from the CPU's
 --     for the same seed.
@@ -15,13 +15,9 @@
 --     mask = torch.zeros(n, n, device="cuda", dtype=torch.half)
 -- risks: The device's memory holds it all the time. What is the same in every step is better made once.
 -- check: tracekit query copies after.json; tracekit diff before.json after.json
--- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#create-tensors-directly-on-the-target-device
--- params trace
--- columns trace_id
--- column place (text): the Python line that makes the tensor; without stacks, the module or operator
+-- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the operators there that make, change and copy it
 -- column target (text): host: an operator on the CPU; call: the copy
--- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: of what makes the tensor, a launch
 -- doubts: no_runtime_calls, no_stacks
 -- Between a launch and the copy to the device that is its thread's next, an operator makes a tensor. What
@@ -33,7 +29,8 @@ WITH launched AS (
     FROM gpu_op_launch WHERE NOT is_graph AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 copy AS (
-    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns, coalesce(outer_op_id, launch_id) AS copying_id,
+    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns,
+           coalesce(outer_op_id, launch_id) AS copying_id,
            m.bytes / thresholds().host_bytes_per_s * 1e9 AS least_ns
     FROM launched AS l JOIN memcpys AS m ON l.trace_id = m.trace_id AND op_id = m.event_id
     LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
@@ -46,8 +43,7 @@ copy AS (
 operator AS (
     SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns, copying_id, least_ns,
            o.event_id = copying_id AS is_copying,
-           regexp_matches(o.name, '^aten::(rand|normal|uniform|random_|bernoulli|zeros|ones|full|fill_|zero_|arange|linspace|eye|tril|triu)')
-               AND NOT is_copying AS makes
+           has(o.traits, 'makes_values') AND NOT is_copying AS makes
     FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
         AND s.outer_op_id = o.event_id
     ASOF JOIN copy AS c ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid

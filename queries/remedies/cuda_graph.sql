@@ -20,18 +20,24 @@
 -- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
--- params trace
--- columns trace_id
 -- column place (text): NULL: the run as a whole, between the places where the host waits for the device
 -- column detail (text): NULL
 -- column target (text): cuda-graph: the change of that name
--- columns event_id, pid, tid, start_ns
 -- column dur_ns (ns): how long the host worked since the thread's launch before, and in it
--- columns factor
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.
 -- And not where the host waits so often that a replay would launch hardly more than single launches do.
-WITH launch AS (FROM capturable_launches()),
+-- A run that captures graphs, or replays them for most GPU ops, has chosen what to leave out.
+WITH launch AS (
+    SELECT trace_id, launch_id AS event_id, pid, tid, launch_start_ns AS start_ns, launch_end_ns AS end_ns,
+           any_value(k.name) AS kernel
+    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND can_be_captured AND NOT is_graph
+        AND NOT is_blocking AND trace_id NOT IN (SELECT trace_id FROM graph_captures)
+        AND trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
+            HAVING count(*) FILTER (is_graph) > thresholds().most_share * count(*))
+    GROUP BY ALL
+),
 read AS (FROM value_reads()),
 before AS (
     SELECT r.trace_id, r.event_id, r.start_ns, {'place': r.place, 'kernel': l.kernel} AS position

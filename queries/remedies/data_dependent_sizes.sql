@@ -18,15 +18,11 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- params trace
--- columns trace_id, place
 -- column detail (text): the operator
 -- column target (text): call: its own time and its wait, and the copy that it asks for
 -- column event_id (id): the operator
--- columns pid, tid
 -- column start_ns (ns): where a call that waits in it begins
 -- column dur_ns (ns): how long the call takes
--- columns factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- Only the device knows the size of what a mask selects; indexing with a mask calls nonzero.
 WITH named AS (

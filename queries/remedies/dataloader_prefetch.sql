@@ -19,12 +19,9 @@
 -- check: tracekit query data_loading after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- params trace
--- columns trace_id
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
 -- column detail (text): how many of the fetches there wait
 -- column target (text): wait: for the workers
--- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_stacks
 WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices

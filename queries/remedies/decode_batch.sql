@@ -18,11 +18,7 @@
 -- check: tracekit query inference_steps after.json
 -- sources: https://docs.vllm.ai/en/latest/configuration/optimization.html
 --     https://arxiv.org/abs/2211.17192
--- params trace
--- columns trace_id
--- column place (text): NULL: the run as a whole
 -- column detail (text): how many tokens a step generates, and up to how many weights bound it
--- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): of a batch twice as large
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
 WITH op AS (FROM decoded_ops() WHERE 2 * tokens <= most_tokens)

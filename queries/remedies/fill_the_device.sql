@@ -1,6 +1,7 @@
 -- question: Which products, convolutions and attention leave much of the device without work?
 -- title: Give kernels enough blocks to fill the device
 -- causes: latency, math
+-- when: class IN ('gemm', 'convolution', 'attention')
 -- effort: medium
 -- needs: More work for each launch (a larger batch), or the same work in more blocks: split-K products, split
 --     attention, persistent kernels.
@@ -21,12 +22,9 @@
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://arxiv.org/abs/2301.03598
--- params trace
--- columns trace_id
 -- column place (text): the Python line around the launch; without stacks, the module or the outermost
 --     operator; of a kernel without a launch, its name
 -- column detail (text): the kernel and its blocks that take most time
--- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left if all SMs work all the time, or a launch
 -- doubts: no_gpu_ops, absurd_duration, no_stacks
 -- Grids of fewer blocks than SMs, or of few waves whose last is nearly empty, whose work can be cut otherwise

@@ -18,12 +18,9 @@
 -- check: tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/optim.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html
--- params trace
--- columns trace_id
 -- column place (text): the optimizer's range, Optimizer.step#CLASS.step
 -- column detail (text): the argument that changes it
 -- column target (text): overhead: the host's work in the range; op: a GPU op of a step over known shapes
--- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unknown_device
 WITH stepper (optimizer, is_fusable) AS (VALUES
     ('Adam', TRUE), ('AdamW', TRUE), ('SGD', TRUE), ('Adagrad', FALSE), ('Adadelta', FALSE),

@@ -1,11 +1,11 @@
--- question: Where are weights copied for each token or row before a batched product, as in a mixture of experts?
+-- question: Where are weights copied for each token or row before a batched product (a mixture of experts)?
 -- title: Multiply groups of tokens instead of gathering weights
 -- causes: memory-bandwidth, math
 -- when: work = 'bmm'
 -- effort: medium
 -- needs: Tokens that can be sorted by expert, so that each expert's weights meet all of its tokens at once.
--- caveat: A lower bound: only the copies are counted. The grouped product also reads each weight once, instead
---     of once for each token; sorting the tokens takes a little.
+-- caveat: A lower bound: only the copies are counted. The grouped product also reads each weight once,
+--     instead of once for each token; sorting the tokens takes a little.
 -- blind: no_shapes
 -- before:
 --     w = weights[expert_of_token]                       # copies a matrix for each token
@@ -14,16 +14,12 @@
 --     order = expert_of_token.argsort()                  # tokens of one expert side by side
 --     y = torch._grouped_mm(x[order], weights, offs=ends_of_experts)
 --     # or, with few experts: for e in range(experts): y[mask[e]] = x[mask[e]] @ weights[e]
--- risks: Sums are taken in another order, so results differ in the last bits. A loop over experts that selects
---     by a mask makes the host wait for sizes; the grouped product does not.
+-- risks: Sums are taken in another order, so results differ in the last bits. A loop over experts that
+--     selects by a mask makes the host wait for sizes; the grouped product does not.
 -- check: tracekit query roofline after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
 --     https://arxiv.org/abs/2211.15841
--- params trace
--- columns trace_id
--- column place (text): the Python line around the product; without stacks, the module or operator
 -- column detail (text): the shape of the weights, and how many copies are made
--- columns target, event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
 WITH product AS (
@@ -32,7 +28,8 @@ WITH product AS (
 ),
 gather AS (
     SELECT o.trace_id, o.event_id, l.device_id, l.stream, min(g.start_ns) AS first_ns,
-           list(g.event_id ORDER BY g.event_id) AS gpu_op_ids, any_value(shapes_of(o.input_dims)[1]) AS weights
+           list(g.event_id ORDER BY g.event_id) AS gpu_op_ids,
+           any_value(shapes_of(o.input_dims)[1]) AS weights
     FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.cpu_op_id
     JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id

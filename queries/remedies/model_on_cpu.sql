@@ -17,12 +17,8 @@
 -- check: tracekit query top_cpu_ops after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to
--- params trace
--- columns trace_id
--- column place (text): the Python line around the operator; without stacks, the module or operator
 -- column detail (text): the operator that takes most time
 -- column target (text): host: an operator that launches nothing
--- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: a launch
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 WITH named AS (

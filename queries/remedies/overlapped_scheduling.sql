@@ -16,12 +16,8 @@
 -- check: tracekit query inference_steps after.json; tracekit query idle_gaps after.json
 -- sources: https://docs.vllm.ai/en/latest/configuration/engine_args.html
 --     https://lmsys.org/blog/2024-12-04-sglang-v0-4/
--- params trace
--- columns trace_id
--- column place (text): NULL: the run as a whole
 -- column detail (text): the replays, and what is launched beside them
 -- column target (text): overhead: the host's work around a replay
--- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Graphs carry most of the ops: the rest prepares their inputs, or takes their results.
 WITH op AS (FROM decoded_ops()),

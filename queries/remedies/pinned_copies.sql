@@ -5,9 +5,9 @@
 -- effort: low
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.
--- caveat: Filling pinned memory costs the host time where no thread of the data loader does it. Where the trace
---     has no such copy, it is taken to run at 12 GB/s, as PCIe 3.0 allows; PCIe 4.0 and 5.0 are two and four
---     times as fast.
+-- caveat: Filling pinned memory costs the host time where no thread of the data loader does it. Where the
+--     trace has no such copy, it is taken to run at 12 GB/s, as PCIe 3.0 allows; PCIe 4.0 and 5.0 are two and
+--     four times as fast.
 -- before:
 --     loader = DataLoader(dataset, batch_size=64, num_workers=4)
 --     for images, labels in loader:
@@ -23,15 +23,10 @@
 -- sources: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
 --     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
--- params trace
--- columns trace_id
--- column place (text): the Python line that asks for the copy; without stacks, the module or operator
 -- column detail (text): the size of the largest, and what is wrong
 -- column target (text): host, wait: the call, and the synchronization that follows it; op: the copy
 -- column event_id (id): the copy
--- columns pid, tid
 -- column start_ns (ns): where the call, the synchronization or the copy begins
--- columns dur_ns
 -- column factor (fraction of the time taken): what is left of it: the call takes as long as a launch, nothing
 --     waits, and the copy runs at the rate of the largest pinned copy of its direction; without one, at the
 --     rate of the fastest copy of that direction, or of the slowest link of today
@@ -78,7 +73,8 @@ slow AS MATERIALIZED (
            concat_ws(', ', 'up to ' || formatReadableDecimalSize(nullif(max(bytes) OVER here, 0)),
                if(bool_or(memory = 'pageable') OVER here, 'pageable memory', 'the call waits')) AS detail
     FROM at_place LEFT JOIN synced USING (trace_id, copy_id) LEFT JOIN quick USING (trace_id)
-    LEFT JOIN pinned USING (trace_id, device_id, copy_kind) LEFT JOIN link USING (trace_id, device_id, copy_kind)
+    LEFT JOIN pinned USING (trace_id, device_id, copy_kind)
+    LEFT JOIN link USING (trace_id, device_id, copy_kind)
     WHERE memory = 'pageable' OR copy_kind = 'HtoD' AND (is_blocking OR sync_ns IS NOT NULL)
     WINDOW here AS (PARTITION BY trace_id, place)
 ),

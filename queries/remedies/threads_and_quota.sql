@@ -1,37 +1,34 @@
--- question: Which calls that usually take microseconds take milliseconds now and then, as the thread was not running?
+-- question: Which calls take milliseconds now and then, and microseconds else, as the thread was not running?
 -- title: Keep the launching thread on its core
 -- causes: dispatch, launch, python
 -- effort: low
 -- needs: CPU cores of its own for the process: no quota that cuts it off, fewer threads than cores, no busy
 --     neighbours.
--- caveat: That the thread was not running is inferred: calls of several kinds take long now and then, and none
---     of them waits. Page faults and the clock's power states look alike.
+-- caveat: That the thread was not running is inferred: calls of several kinds take long now and then, and
+--     none of them waits. Page faults and the clock's power states look alike.
 -- before:
 --     docker run --cpus=2 ... python train.py       # the quota stops all threads for part of each 100 ms
 -- after:
 --     docker run --cpuset-cpus=0-7 ... python train.py
 --     # in the program: torch.set_num_threads(cores // processes); OMP_NUM_THREADS for its libraries
--- risks: Pinning to cores that other processes use makes it worse. With several devices, take the cores next to
---     each device.
+-- risks: Pinning to cores that other processes use makes it worse. With several devices, take the cores next
+--     to each device.
 -- check: grep throttled /sys/fs/cgroup/cpu.stat; perf sched timehist -p PID; tracekit query launch_outliers
 --     after.json
 -- sources: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- params trace
--- columns trace_id
--- column place (text): NULL: the run as a whole
 -- column detail (text): how many calls, their longest, and when the first and the last began
 -- column target (text): host: the call
--- columns event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left: the median of calls of that name
 -- doubts: absurd_duration
--- Calls without others in them, which neither wait nor load, not only at the start. Calls of one name only have
--- a reason of their own, unless they are most of what the host does.
+-- Calls without others in them, which neither wait nor load, not only at the start. Calls of one name only
+-- have a reason of their own, unless they are most of what the host does.
 WITH call AS (
     SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns, h.self_ns
     FROM slices AS s JOIN host_slice AS h ON s.trace_id = h.trace_id AND s.event_id = h.event_id
     WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
-        AND s.kind IN ('cpu_op', 'runtime', 'driver') AND s.activity IN ('dispatch', 'view', 'launch', 'runtime')
+        AND s.kind IN ('cpu_op', 'runtime', 'driver')
+        AND s.activity IN ('dispatch', 'view', 'launch', 'runtime')
         AND (s.trace_id, s.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch
             WHERE kind <> 'kernel' OR launch_delay_ns >= thresholds().stall_ns)
 ),
@@ -56,7 +53,8 @@ stall AS (
     QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
         >= thresholds().fewest_alike
         OR min(share) OVER (PARTITION BY trace_id) >= thresholds().most_share
-            AND count(*) FILTER (start_ns > until_ns) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
+            AND count(*) FILTER (start_ns > until_ns) OVER (PARTITION BY trace_id)
+                >= thresholds().fewest_alike
 )
 SELECT trace_id, NULL AS place,
        format('{} calls, up to {:.0f} ms, from {:.0f} to {:.0f} ms', count(*) OVER whole,

@@ -22,25 +22,24 @@
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler.html
 --     https://docs.pytorch.org/tutorials/recipes/regional_compilation.html
 --     https://docs.pytorch.org/assets/pytorch2-2.pdf
--- params trace
--- columns trace_id
 -- column place (text): the outermost module; NULL: the run as a whole, where no modules were recorded
 -- column detail (text): NULL, or that a compiler traces the code and generates none
 -- column target (text): overhead: the host's work between launches, and launches of GPU ops that vanish; op:
 --     a GPU op that hands its result to the next one, or takes it from the one before
 -- column event_id (id): the module or operator around it, or the GPU op
--- columns pid, tid, start_ns, dur_ns, factor
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
 -- A compiler that only traces calls the same operators: kernels that it could fuse, and none that it wrote.
 WITH traced AS (
     SELECT trace_id FROM gpu_ops
     WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
-        AND trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE compiled IS NOT NULL)
+        AND trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
+            WHERE compiled IS NOT NULL)
         AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
             WHERE regexp_matches(label.name, '^triton_|nvfuser|CudaCodeGen'))
     GROUP BY trace_id
-    HAVING count(*) FILTER (class IN ('elementwise', 'reduction', 'copy')) > thresholds().most_share * count(*)
+    HAVING count(*) FILTER (class IN ('elementwise', 'reduction', 'copy'))
+        > thresholds().most_share * count(*)
 ),
 frame AS (
     SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns FROM python_frames
@@ -138,7 +137,8 @@ fused AS (
     JOIN launch AS l ON o.trace_id = l.trace_id AND o.launch_id = l.launch_id
 )
 SELECT trace_id, place,
-       CASE WHEN trace_id IN (FROM traced) THEN 'traced by a compiler that generates no code: see backend=' END AS detail,
+       if(trace_id IN (FROM traced), 'traced by a compiler that generates no code: see backend=', NULL)
+           AS detail,
        'overhead' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        thresholds().compiled_overhead AS factor
 FROM stretch WHERE end_ns > start_ns

@@ -20,15 +20,13 @@
 --     collective_skew job.duckdb
 -- sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html
 --     https://arxiv.org/abs/2505.05713
--- params trace
--- columns trace_id
 -- column place (text): the rank that comes last; of one rank alone, the collective's type and group
 -- column detail (text): in how many collectives, or that it is an estimate
--- columns target, event_id, pid, tid, start_ns, dur_ns
 -- column factor (fraction of the time taken): what is left of it: the time on the wire
 -- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
--- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits, or
--- by the link: within a machine, all data passes twice over the slowest link of today in less than the rest.
+-- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits,
+-- or by the link: within a machine, all data passes twice over the slowest link of today in less than the
+-- rest.
 WITH met AS (
     SELECT trace_id, event_id, rank, dur_ns, min(dur_ns) OVER same AS wire_ns,
            arg_min(rank, dur_ns) OVER same AS late_rank,

@@ -15,12 +15,9 @@
 -- check: tracekit query annotation_kernels after.json; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- params trace
--- columns trace_id
 -- column place (text): the Python line that calls zero_grad; without stacks, its annotation
 -- column detail (text): how many tensors are filled in each call
 -- column target (text): call: the operator and the kernels that it launches
--- columns event_id, pid, tid, start_ns, dur_ns, factor
 -- doubts: no_stacks
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices

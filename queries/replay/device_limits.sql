@@ -16,12 +16,14 @@ WITH bound AS (
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name, roof,
+           -- Where shapes are known, math limits next to none of these kernels' time.
+           class IN ('normalization', 'reduction', 'elementwise', 'copy') OR has(n.traits, 'moves_bytes')
+               OR class = 'other' AND has(n.traits, 'moves_bytes_if_other') AS moves_bytes,
            -- The roof is that of the whole operator: a change of layout inside a convolution is not math.
            CASE WHEN op.activity <> 'compute' THEN 'kind'
-                WHEN roof = 'math' AND NOT is_bound_by_bytes(class, n.traits) OR roof <> 'math'
-                    THEN 'roofline'
+                WHEN roof = 'math' AND NOT moves_bytes OR roof <> 'math' THEN 'roofline'
                 WHEN dur_ns < coalesce(getvariable('short_ns'), thresholds().launch_floor_ns) THEN 'duration'
-                WHEN is_bound_by_bytes(class, n.traits) THEN 'class' END AS known_by,
+                WHEN moves_bytes THEN 'class' END AS known_by,
            op.activity, op.class, coalesce(has(n.traits, 'latent_attention'), FALSE) AS is_latent
     FROM gpu_ops AS op LEFT JOIN gpu_op_name AS n ON op.kind = n.kind AND op.name = n.name
     LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id

@@ -82,8 +82,10 @@ balanced AS (
            count(coalesce(sent_sizes, received_sizes)) AS split_calls,
            TRY_CAST(sum(list_sum(sent_sizes)) AS BIGINT) AS sent_rows,
            TRY_CAST(sum(list_sum(received_sizes)) AS BIGINT) AS received_rows,
-           list(imbalance(sent_sizes)) FILTER (imbalance(sent_sizes) IS NOT NULL) AS sent,
-           list(imbalance(received_sizes)) FILTER (imbalance(received_sizes) IS NOT NULL) AS received,
+           list(list_max(sent_sizes) / nullif(list_avg(sent_sizes), 0))
+               FILTER (list_avg(sent_sizes) <> 0) AS sent,
+           list(list_max(received_sizes) / nullif(list_avg(received_sizes), 0))
+               FILTER (list_avg(received_sizes) <> 0) AS received,
            min(start_ns) AS start_ns
     FROM placed GROUP BY ALL
 ),

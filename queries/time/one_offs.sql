@@ -21,8 +21,9 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run (by
 -- launches), or twice at the same place of the program after the run's first quarter. A trace of one or two
--- steps does not tell what each step repeats: it has no stretches here, and no kernels but the first collective
--- of ranks that begin to record at different times. A trace of few launches has captures alone. Copies in a row are weights or a checkpoint; with steps, the step tells.
+-- steps does not tell what each step repeats: it has no stretches here, and of kernels only the first
+-- collective of ranks that begin to record at different times. A trace of few launches has captures alone.
+-- Copies in a row are weights or a checkpoint; with steps, the step tells.
 WITH span AS (
     SELECT trace_id, end_ns - start_ns AS ns FROM windows JOIN main_device USING (trace_id, device_id)
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
@@ -70,8 +71,8 @@ named AS (
 ),
 stretch AS (
     SELECT trace_id, 'stretch' AS kind, event_id, pid, tid, start_ns, end_ns, activity, usual_ns,
-           own.name AS name, own.kind AS slice_kind, folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, ''))
-               AS place,
+           own.name AS name, own.kind AS slice_kind,
+           folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, '')) AS place,
            CASE WHEN own.name IS NULL OR own.kind = 'annotation' THEN place
                ELSE folded_name(own.name) END AS alike,
            end_ns - start_ns >= thresholds().one_off_ratio * usual_ns AS is_far
@@ -222,9 +223,10 @@ once AS (
     (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies)
 )
 SELECT o.trace_id,
-       -- A call of the runtime is recorded when it returns: only at the trace's very end, its end is in doubt.
+       -- A call of the runtime is recorded when it returns: its end is in doubt only at the trace's very end.
        CASE WHEN o.kind = 'stretch' AND slice_kind IS NOT NULL
-                AND o.end_ns >= t.end_ns - if(slice_kind IN ('runtime', 'driver'), 0, thresholds().unended_ns)
+                AND o.end_ns >= t.end_ns
+                    - if(slice_kind IN ('runtime', 'driver'), 0, thresholds().unended_ns)
             THEN 'unended' ELSE o.kind END AS kind,
        o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
        o.usual_ns::BIGINT AS usual_ns,

@@ -101,8 +101,9 @@ found AS (
     SELECT trace_id, (code, severity, count, message), time_ns FROM recorder_finding
     UNION ALL
     SELECT trace_id, ('profiler_dilation', 'warning', (dilation > thresholds().dilation_ratio)::BIGINT,
-               'profiling made a step ' || round(dilation, 2) || ' times as long, ' || duration_text(profiled_ns)
-               || ' instead of ' || duration_text(plain_ns) || ': the host looks slower than it is'),
+               'profiling made a step ' || round(dilation, 2) || ' times as long, '
+               || duration_text(profiled_ns) || ' instead of ' || duration_text(plain_ns)
+               || ': the host looks slower than it is'),
            profiled_ns - plain_ns
     FROM dilated
     UNION ALL

@@ -1,9 +1,5 @@
 -- Communication between devices.
 
--- The word, out of the alternatives of a regular expression, that a kernel's name has between underscores.
-CREATE OR REPLACE MACRO part_of_name(name, words) AS
-    upper(nullif(regexp_extract(name, '(?i)_(' || words || ')(_|$|\()', 1), ''));
-
 -- nccl-tests' factor from algorithm bandwidth (what one rank sees) to bus bandwidth (what the slowest link
 -- carries), in a group of n ranks.
 -- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
@@ -17,8 +13,6 @@ CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
 -- https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.cpp
 CREATE OR REPLACE MACRO split_sizes(text) AS CASE
     WHEN list_count(integers_of(text)) = nullif(len(integers_of(text)), 0) THEN integers_of(text) END;
--- How uneven they are: the largest over the mean; 1 is even, their number is all in one.
-CREATE OR REPLACE MACRO imbalance(sizes) AS list_max(sizes) / nullif(list_avg(sizes), 0);
 
 -- The traces that may belong to one job: they have the same number of ranks and were recorded within
 -- thresholds().job_gap_ns of each other (their hosts' clocks differ). `job` is the first of these traces.

@@ -5,3 +5,7 @@ CREATE OR REPLACE MACRO measured_work() AS TABLE FROM operator_time;
 CREATE OR REPLACE MACRO graph_sites() AS TABLE FROM graph_site;
 CREATE OR REPLACE MACRO collectives() AS TABLE
 SELECT * EXCLUDE (exposed_ns, alike_count, wait_ns) FROM collective;
+
+-- The spellings of kernel classes.
+CREATE OR REPLACE VIEW kernel_patterns AS
+SELECT rank, meaning AS class, pattern, source AS known_from FROM spelling WHERE facet = 'class';

@@ -23,18 +23,6 @@ SELECT s.* FROM query_table(host_slices) AS s ANTI JOIN graph_captures AS c
   ON s.trace_id = c.trace_id AND s.pid = c.pid
     AND s.start_ns BETWEEN c.start_ns - by_ns AND c.end_ns + by_ns;
 
--- Launches that a graph could replay, of runs that capture none and replay none for most GPU ops: one that
--- does has chosen what to leave out.
-CREATE OR REPLACE MACRO capturable_launches() AS TABLE
-SELECT trace_id, launch_id AS event_id, pid, tid, launch_start_ns AS start_ns, launch_end_ns AS end_ns,
-       any_value(k.name) AS kernel
-FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
-WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND can_be_captured AND NOT is_graph
-    AND NOT is_blocking AND trace_id NOT IN (SELECT trace_id FROM graph_captures)
-    AND trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
-        HAVING count(*) FILTER (is_graph) > thresholds().most_share * count(*))
-GROUP BY ALL;
-
 -- Kernels that a graph's replay ran, in the order of the graph's nodes, or by start where the trace does not
 -- number those.
 CREATE OR REPLACE VIEW replayed_kernels AS

@@ -1,10 +1,6 @@
 -- What names mean follows from the tables in queries/names, which the view `spelling` lists; each distinct
 -- name is looked up once, for the table slice_label. tracekit/database/names.py makes a macro of each facet.
 
--- The patterns of kernel classes.
-CREATE OR REPLACE VIEW kernel_patterns AS
-SELECT rank, meaning AS class, pattern, source AS known_from FROM spelling WHERE facet = 'class';
-
 -- Whether a list of traits has one of that name.
 CREATE OR REPLACE MACRO has(traits, trait) AS list_contains(traits, trait);
 
@@ -25,12 +21,6 @@ CREATE OR REPLACE MACRO host_activity(kind, name) AS
          ELSE slice_activity(kind, name) END;
 -- Activities of calls that enqueue work.
 CREATE OR REPLACE MACRO is_launch(activity) AS activity IN ('launch', 'copy');
-
--- Kernels that move many bytes and compute little, by class and traits: where shapes are known, math limits
--- next to none of their time.
-CREATE OR REPLACE MACRO is_bound_by_bytes(class, traits) AS
-    class IN ('normalization', 'reduction', 'elementwise', 'copy') OR has(traits, 'moves_bytes')
-    OR class = 'other' AND has(traits, 'moves_bytes_if_other');
 
 -- Whether a Python frame is a line of the program or of a library that it uses, rather than of PyTorch's own
 -- machinery or Python's: what a reader would look up.

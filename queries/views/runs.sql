@@ -6,8 +6,8 @@ SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
 FROM trace AS t LEFT JOIN steps AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
 
--- The step of median length (of an even number, the shorter of the two in the middle) and the GPU-active span of each trace's main
--- device.
+-- The step of median length (of an even number, the shorter of the two in the middle) and the GPU-active span
+-- of each trace's main device.
 CREATE OR REPLACE VIEW run_windows AS
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
 FROM windows JOIN main_device USING (trace_id, device_id)

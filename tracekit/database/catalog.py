@@ -205,6 +205,11 @@ _NAMES = re.compile(r"-- (param|column)s (.*)")
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
+# Of each query in queries/remedies.
+_OF_REMEDIES = (
+    "-- params trace",
+    "-- columns trace_id, place, detail, target, event_id, pid, tid, start_ns, dur_ns, factor",
+)
 _ALSO = re.compile(r"(\w+)(?: \((\w+) = (\w+)\))?")
 
 
@@ -249,13 +254,15 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     `-- column NAME (UNIT): what` for those that mean something else or more here. Then come
     `-- doubts: CODE, CODE` (findings of the query `health` that make the result doubtful) and any
     other comment lines, up to the first line of SQL. A comment line indented by four more spaces
-    continues the line before.
+    continues the line before. Remedies all take and return the same: their headers describe only
+    what means more there.
     """
     question, doubts, also = "", "", ""
-    parameters: list[Parameter] = []
-    columns: list[Column] = []
+    parameters: dict[str, Parameter] = {}
+    columns: dict[str, Column] = {}
     common_parameters, common_columns = _common()
-    for line in (comment.replace("\n", " ") for comment in header(sql)):
+    shared = _OF_REMEDIES if topic == "remedies" else ()
+    for line in (comment.replace("\n", " ") for comment in (*shared, *header(sql))):
         if line.startswith("-- question: "):
             question = line.removeprefix("-- question: ")
         elif line.startswith("-- also: "):
@@ -263,18 +270,19 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
         elif match := _NAMES.fullmatch(line):
             names = match[2].split(", ")
             if match[1] == "param":
-                parameters += [common_parameters[each] for each in names]
+                parameters |= {each: common_parameters[each] for each in names}
             else:
-                columns += [common_columns[each] for each in names]
+                columns |= {each: common_columns[each] for each in names}
         elif match := _PARAMETER.fullmatch(line):
-            parameters.append(_parameter(*match.groups()))
+            parameters[match[1]] = _parameter(*match.groups())
         elif match := _COLUMN.fullmatch(line):
-            columns.append(Column(*match.groups()))
+            columns[match[1]] = Column(*match.groups())
         elif line.startswith(_DOUBTS):
             doubts = line.removeprefix(_DOUBTS)
     codes = tuple(code.strip() for code in doubts.split(",") if code.strip())
     others = tuple(_ALSO.findall(also))
-    return Query(name, topic, question, sql, tuple(parameters), tuple(columns), codes, others)
+    takes, returns = tuple(parameters.values()), tuple(columns.values())
+    return Query(name, topic, question, sql, takes, returns, codes, others)
 
 
 @cache
