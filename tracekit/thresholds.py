@@ -258,9 +258,6 @@ class Thresholds:
     shaped_share: float = _asked(
         0.90, "products are compared by shape if this share of their time has shapes in both runs"
     )
-    slow_allocation_ns: int = _asked(
-        1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
-    )
     dominant_share: float = _asked(
         0.25, "a kernel that takes this share of the device's time is worth tuning"
     )
@@ -399,6 +396,9 @@ class Thresholds:
         "in a trace of more devices, only this many have windows by step, and gaps have no causes",
     )
     drawn_share: float = _stored(0.001, "a flame graph leaves out what takes less than this share")
+    slow_allocation_ns: int = _stored(
+        1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
+    )
     long_host_work_ns: int = _stored(
         1_000_000, "an operator that launches nothing for longer computes on the host"
     )

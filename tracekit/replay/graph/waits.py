@@ -72,6 +72,7 @@ def waits_of(recorded: Recording, submitted: Ints) -> Waits:
             _fetches(recorded),
             *_handovers(recorded),
             _idling(recorded),
+            _answers(recorded),
         ]
     )
 
@@ -269,6 +270,21 @@ def _idling(recorded: Recording) -> Waits:
     leader = recorded.leading[:1] * recorded.host.span_ns
     instant = recorded.host.time_of(end) + (leader if len(leader) else 0)
     return Waits.make(EdgeKind.HANDOVER, start, end, instant=instant)
+
+
+def _answers(recorded: Recording) -> Waits:
+    """Where a thread waits for other ranks or workers: they take as long at any speed of the host.
+
+    The network or the other side takes that time; no edge leads there.
+    """
+    host = recorded.host
+    chosen = np.flatnonzero(host.cause == recorded.causes.index("communication"))
+    start, end = host.at[chosen], host.borders[chosen + 1]
+    end = np.minimum(end, host.begin_of(host.thread_of(start) + 1) - 1)
+    return Waits.make(
+        EdgeKind.HANDOVER, start, end, own_cause=recorded.causes.index("communication"),
+        instant=start, lag_ns=end - start,
+    )  # fmt: skip
 
 
 def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:
