@@ -135,6 +135,13 @@ class Thresholds:
     return_ns: int = _limit(
         5_000, "an allocator call that ends this soon after the device's last op waited for it"
     )
+    spin_ns: int = _asked(
+        50_000,
+        "a slice that waits ends this soon after what it waits for: a turn of a polling loop",
+    )
+    spin_share: float = _asked(
+        0.05, "and within this share of its own length: work ends near an op by chance, too"
+    )
     clock_shift_ns: int = _limit(
         1_000_000,
         "an op that starts this long before its launch has a wrong link, not a late clock",
