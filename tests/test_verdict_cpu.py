@@ -149,6 +149,8 @@ def test_work_beside_a_collective_is_no_wait(tmp_path):
 def test_the_shared_pipeline_waits_for_other_workers(shared_verdict):
     analysis = shared_verdict("cpu-pippy-rpc.json.gz")
     assert analysis.verdict.bottleneck == "communication"
+    assert analysis.verdict.confidence == "medium"
+    assert analysis.host.remote_ns == analysis.host.communication_ns
     assert 0.55 < analysis.host.communication_ns / analysis.window.span_ns < 0.57
 
 

@@ -17,6 +17,7 @@
 -- column runtime_ns (ns): other calls of a device's runtime or driver
 -- column communication_ns (ns): waits for other ranks: calls of collectives and of other workers (RPC), and
 --     time in which no slice of the thread and no operator of another thread was open, but such a call was
+-- column remote_ns (ns): the part of communication_ns in calls of other workers
 -- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no slice
 --     was open: Python or native code that the profiler did not record (with_stack=True records Python)
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
@@ -77,7 +78,7 @@ SELECT
     sum_where(ns, role = 'view') AS view_ns, sum_where(ns, role = 'allocation') AS allocation_ns,
     sum_where(ns, role = 'python') AS python_ns, sum_where(ns, role = 'input') AS input_ns,
     sum_where(ns, role = 'compilation') AS compilation_ns, sum_where(ns, role = 'runtime') AS runtime_ns,
-    sum_where(ns, role = 'communication') AS communication_ns,
+    sum_where(ns, role = 'communication') AS communication_ns, sum_where(ns, limit_by = 'remote') AS remote_ns,
     sum_where(ns, role = 'untraced') AS untraced_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
