@@ -387,6 +387,16 @@ def test_python_that_nobody_recorded_is_a_guess():
     assert any("70 ms of it nothing was recorded" in each for each in guessed.doubts)
 
 
+def test_work_may_hide_beside_calls_of_other_workers():
+    found = host_evidence(compute=30)
+    ranks, workers = (
+        judge(replace(found, host=replace(found.host, communication_ns=60 * MS, remote_ns=ns)))
+        for ns in (0, 60 * MS)
+    )
+    assert (ranks.confidence, workers.confidence) == ("high", "medium")
+    assert "micro-batch" in workers.try_next[0] and "micro-batch" not in ranks.try_next[0]
+
+
 def test_a_flip_beyond_its_meaning_is_not_told():
     near, far = (judge(evidence(busy=0.1, host_gain=0.4, flip=flip)).why for flip in (2.3, 47.0))
     assert any("2.3 times faster" in each for each in near)

@@ -108,6 +108,24 @@ def test_a_cpu_job_that_waits_for_other_ranks_is_bound_by_communication(tmp_path
     assert verdict.savings[0].remove == "communication"
 
 
+@pytest.mark.parametrize(("change", "left_us"), [("host*0.5", 9300), ("communication*0", 1400)])
+def test_waits_for_other_ranks_take_as_long_at_any_speed_of_the_host(tmp_path, change, left_us):
+    work = [operator("aten::mm", i * 50.0, 40) for i in range(20)]
+    wait = slice_event("user_annotation", "gloo:all_reduce", 1000, 8600)
+    with load(tmp_path, [step(1, 0, 10_000), *work, wait]) as database:
+        found = database.whatif(change)
+    assert (found.window_ns, found.predicted_ns) == (10_000_000, left_us * 1000)
+
+
+def test_the_replay_attributes_time_as_the_verdict_does(tmp_path):
+    call = slice_event("user_annotation", "rpc_async#f(worker0 -> worker1)", 20_000, 20_000)
+    with load(tmp_path, [step(1, 0, 40_000), *products(), call]) as database:
+        shares = database.whatif("host*1").bound_by
+        told = database.verdict().verdict.shares
+    assert shares == pytest.approx({"math": 0.45, "communication": 0.5, "python": 0.05})
+    assert (told["compute"], told["communication"], told["untraced"]) == (0.45, 0.5, 0.05)
+
+
 def test_operators_inside_a_call_of_another_worker_are_no_wait(tmp_path):
     call = slice_event("user_annotation", "rpc_remote#forward(worker0 -> worker0)", 0, 10_000)
     events = [step(1, 0, 10_000), call, *(operator("aten::mm", i * 400.0, 400) for i in range(20))]
@@ -131,6 +149,8 @@ def test_work_beside_a_collective_is_no_wait(tmp_path):
 def test_the_shared_pipeline_waits_for_other_workers(shared_verdict):
     analysis = shared_verdict("cpu-pippy-rpc.json.gz")
     assert analysis.verdict.bottleneck == "communication"
+    assert analysis.verdict.confidence == "medium"
+    assert analysis.host.remote_ns == analysis.host.communication_ns
     assert 0.55 < analysis.host.communication_ns / analysis.window.span_ns < 0.57
 
 

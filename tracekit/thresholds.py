@@ -138,6 +138,13 @@ class Thresholds:
     return_ns: int = _limit(
         5_000, "an allocator call that ends this soon after the device's last op waited for it"
     )
+    spin_ns: int = _asked(
+        50_000,
+        "a slice that waits ends this soon after what it waits for: a turn of a polling loop",
+    )
+    spin_share: float = _asked(
+        0.05, "and within this share of its own length: work ends near an op by chance, too"
+    )
     clock_shift_ns: int = _limit(
         1_000_000,
         "an op that starts this long before its launch has a wrong link, not a late clock",
@@ -260,9 +267,6 @@ class Thresholds:
     layer_periods: int = _asked(8, "at most this many lengths of a layer are tried on a stream")
     shaped_share: float = _asked(
         0.90, "products are compared by shape if this share of their time has shapes in both runs"
-    )
-    slow_allocation_ns: int = _asked(
-        1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
     )
     dominant_share: float = _asked(
         0.25, "a kernel that takes this share of the device's time is worth tuning"
@@ -405,6 +409,9 @@ class Thresholds:
         "in a trace of more devices, only this many have windows by step, and gaps have no causes",
     )
     drawn_share: float = _stored(0.001, "a flame graph leaves out what takes less than this share")
+    slow_allocation_ns: int = _stored(
+        1_000_000, "an operator that allocates takes microseconds; longer, it waits for memory"
+    )
     long_host_work_ns: int = _stored(
         1_000_000, "an operator that launches nothing for longer computes on the host"
     )

@@ -1,6 +1,6 @@
 -- fact: A device's first gap, if the host waits through it in a call that began with the recording.
 -- into: recorder_finding
--- needs: gpu_timeline, trace_span
+-- needs: gpu_timeline, trace_span, windows
 -- when: activity IN ('sync', 'copy')
 -- A call that blocks, begins when recording begins and returns when the device goes on, waits for work that
 -- was launched before: the device was busy with what nobody recorded.

@@ -17,55 +17,20 @@
 -- column runtime_ns (ns): other calls of a device's runtime or driver
 -- column communication_ns (ns): waits for other ranks: calls of collectives and of other workers (RPC), and
 --     time in which no slice of the thread and no operator of another thread was open, but such a call was
+-- column remote_ns (ns): the part of communication_ns in calls of other workers
 -- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no slice
 --     was open: Python or native code that the profiler did not record (with_stack=True records Python)
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
 -- column memory_ns (ns): the part of compute_ns that memory limits; shapes do not tell for the rest
 -- column device_evidence (text): what in the trace only a job with a GPU does; NULL: nothing
 -- doubts: no_operators, no_shapes, begin_end_events
--- An operator computes if it is not a metadata operator and its own time is at least the time of the
--- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
--- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
-WITH operator AS (
-    SELECT trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
-           has(traits, 'metadata') AS is_view, has(traits, 'calling') AS is_frame,
-           has(traits, 'allocating') AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
-    FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+WITH stretch AS (FROM cpu_stretches(getvariable('trace'))),
+operator AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns
+    FROM cpu_ops SEMI JOIN stretch USING (trace_id, pid, tid)
 ),
-called AS (SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
-    GROUP BY ALL),
 thread AS (
-    SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, min(start_ns) AS start_ns,
-           max(end_ns) AS end_ns
-    FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-        FROM operator GROUP BY ALL) GROUP BY ALL
-),
--- Calls of collectives and of other workers on any thread, and what they call in Python, such as
--- Work.wait. A call of another worker lasts until the answer is there.
-collective AS (
-    SELECT trace_id, event_id, start_ns, end_ns FROM slices
-    WHERE list_has_any(traits, ['collective_call', 'remote_call'])
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
-waiting AS (
-    SELECT trace_id, event_id FROM collective
-    UNION
-    SELECT h.trace_id, h.event_id
-    FROM host_slice AS h JOIN collective AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
-    JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id
-),
-role AS (
-    SELECT trace_id, event_id, o.start_ns, CASE WHEN is_slow_allocation THEN 'allocation'
-               WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
-               WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role,
-           host_limit(flops, read_bytes + written_bytes, self_ns) AS limit_by
-    FROM operator AS o SEMI JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
-    LEFT JOIN operator_work USING (trace_id, event_id)
-    UNION ALL
-    -- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
-    SELECT trace_id, event_id, NULL, 'compute', NULL FROM annotations
-    WHERE has(traits, 'compiled_graph')
+    SELECT trace_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM operator GROUP BY ALL
 ),
 win AS (
     SELECT t.trace_id, 'host_active' AS kind, if(count(s.name) = 0, 'first operator to last',
@@ -77,44 +42,17 @@ win AS (
     UNION ALL
     SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
 ),
-segment AS (
-    SELECT trace_id, s.start_ns, s.end_ns, limit_by, CASE
-        WHEN c.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced') THEN 'communication'
-        WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
-        WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime' ELSE activity END AS role
-    FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
-    LEFT JOIN role USING (trace_id, event_id) LEFT JOIN waiting AS c USING (trace_id, event_id)
-),
--- What runs anywhere: stretches with a collective and nothing else.
-running AS (
-    SELECT trace_id AS key, 'collective' AS label, start_ns, end_ns FROM collective
-    UNION ALL
-    SELECT trace_id, 'operator', start_ns, end_ns
-    FROM operator ANTI JOIN collective USING (trace_id, event_id) SEMI JOIN collective USING (trace_id)
-),
-quiet AS (SELECT key AS trace_id, start_ns, end_ns FROM interval_labels('running')
-    WHERE labels = ['collective']),
--- The time that turns out to be waiting moves from one role to the other.
-part AS (
-    SELECT *, 1 AS sign FROM segment
-    UNION ALL
-    SELECT s.trace_id, greatest(s.start_ns, q.start_ns), least(s.end_ns, q.end_ns), NULL,
-           unnest(['communication', 'untraced']), unnest([1, -1])
-    FROM segment AS s JOIN quiet AS q ON s.trace_id = q.trace_id AND s.start_ns < q.end_ns
-        AND s.end_ns > q.start_ns
-    WHERE s.role = 'untraced'
-),
 summed AS (
     SELECT w.*, role, limit_by,
-           sum(sign * (least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns))) AS ns
-    FROM win AS w JOIN part AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
+           sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
+    FROM win AS w JOIN stretch AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
         AND s.end_ns > w.start_ns
     GROUP BY ALL
 ),
 begun AS (
     SELECT w.*, count(*) AS operators
-    FROM win AS w JOIN role AS r ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns
-        AND r.start_ns < w.end_ns
+    FROM win AS w JOIN operator AS o ON w.trace_id = o.trace_id AND o.start_ns >= w.start_ns
+        AND o.start_ns < w.end_ns
     GROUP BY ALL
 ),
 evidence AS (
@@ -140,7 +78,7 @@ SELECT
     sum_where(ns, role = 'view') AS view_ns, sum_where(ns, role = 'allocation') AS allocation_ns,
     sum_where(ns, role = 'python') AS python_ns, sum_where(ns, role = 'input') AS input_ns,
     sum_where(ns, role = 'compilation') AS compilation_ns, sum_where(ns, role = 'runtime') AS runtime_ns,
-    sum_where(ns, role = 'communication') AS communication_ns,
+    sum_where(ns, role = 'communication') AS communication_ns, sum_where(ns, limit_by = 'remote') AS remote_ns,
     sum_where(ns, role = 'untraced') AS untraced_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,

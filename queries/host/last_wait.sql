@@ -2,6 +2,7 @@
 -- params trace
 -- columns trace_id
 -- column last_wait_ns (ns): the last call that waits for the device, after the last launch
+-- doubts: no_gpu_ops
 -- Where the device was not recorded, a wait that is short beside the run tells that the host is late; not
 -- where counters were read, since that runs one kernel after the other inside their launches.
 SELECT trace_id, arg_max(s.dur_ns, s.start_ns) AS last_wait_ns

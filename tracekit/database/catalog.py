@@ -35,6 +35,7 @@ VOCABULARY = (
     "serving",
     "grids",
     "collectives",
+    "cpu",
     "runs",
     "hta",
     "former",

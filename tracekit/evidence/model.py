@@ -133,6 +133,8 @@ class HostThread:
     untraced_ns: int
     allocation_ns: int = 0
     communication_ns: int = 0
+    remote_ns: int = 0
+    """The part of it in calls of other workers (RPC)."""
     math_ns: int = 0
     memory_ns: int = 0
     device_evidence: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracekit.evidence.model import Launch, Trace
+from tracekit.evidence.model import HostThread, Launch, Trace
 from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
@@ -67,6 +67,17 @@ _COMPILED = {
     "memory-bandwidth": "Move fewer bytes: torch.compile has fused what it can, so use a smaller "
     "dtype, or, where matrix products read weights for few tokens, a larger batch.",
 }
+
+# For a host whose waits for others are mostly for other workers.
+STAGES = (
+    "Overlap the stages: send the next micro-batch before the answer to the last one is there, "
+    "with more and smaller micro-batches, and share the work so that no worker holds up the others."
+)
+
+
+def waits_for_workers(host: HostThread) -> bool:
+    """Whether most of a host's communication is calls of other workers."""
+    return 2 * host.remote_ns > host.communication_ns
 
 
 def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import waits_for_workers
 from tracekit.verdict.headline import differing_window
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import (
@@ -208,6 +209,17 @@ def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
     )
 
 
+def _may_hide_work(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    """A call of another worker need not block its thread: work that was not recorded may run on."""
+    host = evidence.host
+    if verdict.bottleneck != "communication" or host is None or not waits_for_workers(host):
+        return None
+    return (
+        f"Nothing else was recorded in the {duration(host.remote_ns)} of calls of other workers: "
+        "such a call need not block its thread, and other work may hide beside it."
+    )
+
+
 DOUBTS: tuple[Doubt, ...] = (
     _is_close,
     _repeats_little,
@@ -220,6 +232,7 @@ DOUBTS: tuple[Doubt, ...] = (
     _limit_is_open,
     _may_wait_for_ranks,
     _is_unrecorded,
+    _may_hide_work,
 )
 
 

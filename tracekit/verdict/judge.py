@@ -13,7 +13,7 @@ from tracekit.evidence.model import Evidence, Gpu, HostThread, Launch, Period, W
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import NEXT, is_captured, next_step
+from tracekit.verdict.advice import NEXT, STAGES, is_captured, next_step, waits_for_workers
 from tracekit.verdict.confidence import doubted
 from tracekit.verdict.headline import headline
 from tracekit.verdict.model import Saving, Verdict
@@ -353,9 +353,10 @@ def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Ver
                 f"Memory limits {share(host.memory_ns, host.compute_ns)} of the compute operators' "
                 "time: by their shapes, they do few FLOPs per byte that they move."
             )
+    is_remote = bottleneck == "communication" and waits_for_workers(host)
     return Verdict(
         "", bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
-        [NEXT[bottleneck]],
+        [STAGES if is_remote else NEXT[bottleneck]],
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from tracekit.replay.graph.device import Device
 from tracekit.replay.graph.edges import EdgeKind, Edges, joined, ranked
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
+from tracekit.replay.graph.unmarked import unmarked_waits
 from tracekit.replay.graph.waits import Waits, stream_waits, waits_of
 from tracekit.thresholds import Thresholds
 
@@ -128,7 +129,8 @@ class _Builder:
 
     def edges(self) -> tuple[Host, Ints, Edges]:
         """The threads (blocked where they may wait), their joins, and all edges."""
-        waits = waits_of(self.recorded, self.submitted)
+        known = waits_of(self.recorded, self.submitted)
+        waits = Waits.all([known, unmarked_waits(self.recorded)])
         # Waits that end at the same instant share a join.
         host = self.recorded.host.blocking(waits.start, waits.end)
         joins, join = np.unique(waits.end, return_inverse=True)

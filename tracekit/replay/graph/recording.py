@@ -52,6 +52,8 @@ class Recording:
     device: Device
     calls: dict[str, NDArray[Any]]
     """The rows of queries/replay/host_waits.sql."""
+    computing: Ints
+    """In a trace without GPU ops, the thread that computes."""
 
     @cached_property
     def order(self) -> Order:
@@ -75,8 +77,8 @@ class Recording:
     def leading(self) -> Ints:
         """The threads that lead the run: the one that launches most and those that give it work.
 
-        Without launches, the one with the most recorded work. The first of them gets its work from
-        nobody.
+        Without launches, the one that computes, or that with the most recorded work. The first of
+        them gets its work from nobody.
         """
         host = self.host
         if not len(host.threads):
@@ -84,6 +86,8 @@ class Recording:
         if self.device.linked.any():
             launches = np.bincount(self.device.thread[self.device.linked])
             found = [int(launches.argmax())]
+        elif len(self.computing):
+            found = self.computing.tolist()
         else:
             recorded = np.where(host.event >= 0, np.diff(host.borders), 0)
             found = [int(sums(host.thread_of(host.at), recorded, len(host.threads)).argmax())]
@@ -158,11 +162,27 @@ def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Rec
     )
     threads = [(pid, tid) for pid, tid, *_ in segments]
     host = host_from(_host_work(database, trace_id, segments), threads, start, origin, until)
+    computing = np.zeros(0, np.int64)
+    if first is None:
+        host, computing = _told(database, trace_id, host)
     for columns in (_OP, _LAUNCH):
         ops |= database.arrays("device_work", columns, trace=trace_id)
     calls = database.arrays("host_waits", trace=trace_id)
     device = _on_time(device_from(ops, host, thresholds), calls, host.origin_ns, thresholds)
-    return Recording(database, trace_id, thresholds, causes, host, device, calls)
+    return Recording(database, trace_id, thresholds, causes, host, device, calls, computing)
+
+
+def _told(database: Reader, trace_id: int, host: Host) -> tuple[Host, Ints]:
+    """In a trace without GPU ops, the host with what its computing thread does by the query
+    cpu_work, and that thread, if there is one."""
+    rows = database.arrays("cpu_work", trace=trace_id)
+    thread = host.numbers(rows["pid"], rows["tid"])
+    begin = host.key(thread, rows["start_ns"])
+    host = host.cut(begin)
+    mine = np.flatnonzero(np.isin(host.thread_of(host.at), thread))
+    cause = host.cause.copy()
+    cause[mine] = rows["cause"][np.searchsorted(begin, host.at[mine], "right") - 1]
+    return replace(host, cause=cause), np.unique(thread)
 
 
 def _on_time(

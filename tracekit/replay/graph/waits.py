@@ -1,4 +1,4 @@
-"""Finds what host threads and GPU ops wait for.
+"""Finds what host threads and GPU ops wait for; unmarked.py finds waits that no call marks.
 
 Host threads wait for synchronizations, room in full queues, loaders and other threads. A call waits
 until the awaited event has happened. It usually takes a short time to return. Any longer time after
@@ -59,7 +59,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 def waits_of(recorded: Recording, submitted: Ints) -> Waits:
-    """All stretches in which the trace's threads may stand still.
+    """The stretches in which the trace's threads may stand still, by their calls.
 
     Args:
         submitted: the instant in each launch call from which its op could start.
@@ -71,7 +71,6 @@ def waits_of(recorded: Recording, submitted: Ints) -> Waits:
             _full_queues(recorded),
             _fetches(recorded),
             *_handovers(recorded),
-            _idling(recorded),
         ]
     )
 
@@ -252,23 +251,6 @@ def _handovers(recorded: Recording) -> list[Waits]:
         Waits.make(EdgeKind.HANDOVER, given.idle_from, given.begin, instant=given.given),
         Waits.make(EdgeKind.HANDOVER, given.still_from, given.returned, instant=given.end),
     ]
-
-
-def _idling(recorded: Recording) -> Waits:
-    """Where threads other than the leading ones only wait: for a lock, a queue, a time to pass.
-
-    A trace does not record what wakes them. In a replay they go on when the leading thread has
-    come as far as it had in the trace.
-    """
-    rows = recorded.database.arrays("thread_waits", trace=recorded.trace_id)
-    thread = recorded.host.numbers(rows["pid"], rows["tid"])
-    launching = np.unique(recorded.device.thread[recorded.device.linked])
-    chosen = np.isin(thread, launching) & ~np.isin(thread, recorded.leading)
-    start = recorded.host.key(thread[chosen], rows["start_ns"][chosen])
-    end = recorded.host.key(thread[chosen], (rows["start_ns"] + rows["dur_ns"])[chosen])
-    leader = recorded.leading[:1] * recorded.host.span_ns
-    instant = recorded.host.time_of(end) + (leader if len(leader) else 0)
-    return Waits.make(EdgeKind.HANDOVER, start, end, instant=instant)
 
 
 def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:

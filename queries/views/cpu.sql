@@ -1,0 +1,76 @@
+-- What the host does in a trace without GPU ops.
+
+-- On the thread that runs most operators, what it does, stretch by stretch: a role of the query cpu_time, and
+-- what limits a computation by the shapes of its operators (NULL: they do not tell), or `remote` in a wait for
+-- another worker. The stretches cover the trace without gap or overlap. `which` is a trace_id; NULL: all traces.
+-- An operator computes if it is not a metadata operator and its own time is at least the time of the
+-- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
+-- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
+CREATE OR REPLACE MACRO cpu_stretches(which) AS TABLE
+WITH operator AS (
+    SELECT trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
+           has(traits, 'metadata') AS is_view, has(traits, 'calling') AS is_frame,
+           has(traits, 'allocating') AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
+    FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
+    WHERE trace_id = coalesce(which, trace_id)
+),
+called AS (SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
+    GROUP BY ALL),
+thread AS (
+    SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid
+    FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns FROM operator GROUP BY ALL) GROUP BY ALL
+),
+-- Calls of collectives and of other workers on any thread, and what they call in Python, such as
+-- Work.wait. A call of another worker lasts until the answer is there.
+collective AS (
+    SELECT trace_id, event_id, start_ns, end_ns, CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
+    FROM slices
+    WHERE list_has_any(traits, ['collective_call', 'remote_call']) AND trace_id = coalesce(which, trace_id)
+),
+waiting AS (
+    SELECT trace_id, event_id, peer FROM collective
+    UNION
+    SELECT h.trace_id, h.event_id, peer
+    FROM host_slice AS h JOIN collective AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
+    JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id
+),
+role AS (
+    SELECT trace_id, event_id, CASE WHEN is_slow_allocation THEN 'allocation'
+               WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
+               WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role,
+           host_limit(flops, read_bytes + written_bytes, self_ns) AS limit_by
+    FROM operator SEMI JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
+    LEFT JOIN operator_work USING (trace_id, event_id)
+    UNION ALL
+    -- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
+    SELECT trace_id, event_id, 'compute', NULL FROM annotations
+    WHERE has(traits, 'compiled_graph')
+),
+segment AS (
+    SELECT trace_id, s.start_ns, s.end_ns, limit_by, peer, CASE
+        WHEN c.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced') THEN 'communication'
+        WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
+        WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime' ELSE activity END AS role
+    FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
+    LEFT JOIN role USING (trace_id, event_id) LEFT JOIN waiting AS c USING (trace_id, event_id)
+),
+-- Time in which the thread does nothing that was recorded, and no thread anything but collectives.
+running AS (
+    SELECT trace_id AS key, 'untraced' AS label, start_ns, end_ns FROM segment WHERE role = 'untraced'
+    UNION ALL
+    SELECT trace_id, coalesce(peer, 'collective'), start_ns, end_ns FROM collective
+    UNION ALL
+    SELECT trace_id, 'operator', start_ns, end_ns
+    FROM operator ANTI JOIN collective USING (trace_id, event_id) SEMI JOIN collective USING (trace_id)
+),
+told AS (
+    SELECT trace_id, start_ns, end_ns, role, 
+           CASE role WHEN 'compute' THEN limit_by WHEN 'communication' THEN peer END AS limit_by
+    FROM segment WHERE role <> 'untraced'
+    UNION ALL
+    SELECT key, start_ns, end_ns,
+           CASE WHEN len(labels) = 1 OR list_contains(labels, 'operator') THEN 'untraced' ELSE 'communication' END,
+           CASE WHEN NOT list_contains(labels, 'operator') AND list_contains(labels, 'remote') THEN 'remote' END
+    FROM interval_labels('running') WHERE list_contains(labels, 'untraced')
+)
+SELECT trace_id, pid, tid, start_ns, end_ns, role, limit_by FROM told JOIN thread USING (trace_id);
