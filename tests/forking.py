@@ -25,10 +25,10 @@ LIMIT_S = 300
 # What most commands import when they are first needed.
 IMPORTED = [
     "tracekit.commands.analyze",
-    "tracekit.lake.opening",
     "tracekit.reporters.console",
     "tracekit.reporters.page",
     "tracekit.reporters.rows",
+    "tracekit.opening",
     "tracekit.run",
     "tracekit.trace.recovery",
     "tracekit.trace.unpacking",

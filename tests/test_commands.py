@@ -367,7 +367,7 @@ def test_ctrl_c_after_a_load_was_published_says_that_it_was(trace, monkeypatch, 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tracekit.run.open_database", interrupted)
+    monkeypatch.setattr("tracekit.opening.open_database", interrupted)
     monkeypatch.setattr(sys, "argv", ["tracekit", "load", "t.json", "-o", "s.duckdb", "--resume"])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as exit:

@@ -19,7 +19,8 @@ from tests.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.lake import layout, summaries, writing
-from tracekit.lake.reading import Lake, open_lake
+from tracekit.lake.reading import Lake
+from tracekit.run import open_lake
 from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
 
@@ -346,7 +347,8 @@ import sys
 sys.modules["fsspec"] = sys.modules["ray"] = None
 from tracekit.lake.workers import Processes
 from tracekit.lake.adding import add_traces
-from tracekit.lake.reading import Lake, open_lake
+from tracekit.lake.reading import Lake
+from tracekit.run import open_lake
 from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
 assert not add_traces(["{tmp_path}/run"], "{tmp_path}/lake", Processes(1), judges=False).failed

@@ -20,8 +20,9 @@ from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
 from tracekit.lake.cleaning import clean
-from tracekit.lake.reading import open_lake, visible
+from tracekit.lake.reading import visible
 from tracekit.lake.storage import storage
+from tracekit.run import open_lake
 
 
 def seen(lake):

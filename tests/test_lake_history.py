@@ -9,7 +9,7 @@ from tests.lakes import add
 from tests.traces import gpu_op, launch, slice_event
 from tracekit.errors import TracekitError
 from tracekit.lake.comparing import history, last_fails, shifts
-from tracekit.lake.reading import open_lake
+from tracekit.run import open_lake
 from tracekit.thresholds import Thresholds
 
 NIGHT_NS = 86_400 * 10**9

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.lakes import write_rank
-from tracekit.lake.reading import open_lake, visible
+from tracekit.lake.reading import visible
 from tracekit.lake.sources import WORK_PREFIX
 from tracekit.lake.storage import storage
+from tracekit.run import open_lake
 
 # Before Ray is imported: nothing is sent anywhere, and nodes listen on the loopback interface, as
 # they do on systems where this is the default.

@@ -10,8 +10,9 @@ import pytest
 from tests.lakes import add, add_meanwhile, statuses, write_rank
 from tracekit.errors import TracekitError
 from tracekit.lake.cleaning import clean
-from tracekit.lake.reading import open_lake, visible
+from tracekit.lake.reading import visible
 from tracekit.lake.storage import storage
+from tracekit.run import open_lake
 
 pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `lake`)")
 moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="moto is not installed")

@@ -12,6 +12,7 @@ import re
 import pytest
 
 import tracekit
+from tests import traces
 from tests.atoms import MS, US, Call, Launch, Sync, Work, line, operator, step
 from tests.conftest import shared_trace_names
 from tests.simulated import ranks, write
@@ -322,6 +323,37 @@ def test_ranks_that_are_loaded_together_say_so_as_well(tmp_path):
         rows = database.ask("health")
     assert (late.rank, late.cause) == (1, "start-skew")
     assert [row["trace_id"] for row in rows if row["code"] == "arrival_skew"] == [1]
+
+
+# -- work that was launched before the recording ---------------------------------------------------
+
+
+def waiting_at_first(blocked_us, begins_us=10):
+    """A call that blocks until the device goes on; then kernels of 100 us, launched far ahead."""
+    after = begins_us + blocked_us
+    events = [
+        traces.launch(0, 2, 1),
+        traces.gpu_op(3, 2, 1),
+        traces.launch(begins_us, blocked_us, 2, "cudaMemcpy"),
+        traces.gpu_op(after - 6, 5, 2, category="gpu_memcpy", name="Memcpy DtoH"),
+    ]
+    for place in range(200):
+        events.append(traces.launch(after + 5 * place, 3, 10 + place))
+        events.append(traces.gpu_op(after + 20 + 100 * place, 99, 10 + place))
+    return events
+
+
+def test_a_call_that_blocks_from_the_begin_on_waits_for_what_nobody_recorded(tmp_path):
+    with traces.load(tmp_path, waiting_at_first(20_000)) as database:
+        verdict = database.verdict().verdict
+    assert (verdict.regime, verdict.confidence) == ("compute-bound", "medium")
+    assert verdict.headline.startswith("For the first 20 ms the device worked on what was launched")
+    assert verdict.try_next[0] == RECORD["queued_before"]
+
+
+def test_a_call_that_blocks_later_waits_for_what_is_recorded(tmp_path):
+    with traces.load(tmp_path, waiting_at_first(20_000, begins_us=9_000)) as database:
+        assert "queued_before" not in codes(database.verdict())
 
 
 # -- gaps in replays -------------------------------------------------------------------------------

@@ -8,17 +8,21 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracekit"
 # From the lowest room up: a module imports from its own room, and from those before it. A room
 # within another one has its own line.
 ROOMS = [
-    "errors", "text", "causes", "thresholds", "files", "records", "shown", "workloads", "queries",
-    "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence", "advice",
-    "verdict", "examine", "compare", "run", "lake", "perfetto", "capture", "experiments",
-    "reporters", "budgets", "frameworks", "agents", "schemas", "commands", "pytest_plugin",
-    "__main__",
+    "version", "errors", "text", "causes", "thresholds", "files", "records", "shown", "workloads",
+    "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
+    "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto", "capture",
+    "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas", "commands",
+    "pytest_plugin", "__main__",
 ]  # fmt: skip
+# Functions that import what a text names.
+BY_TEXT = ("import_module", "__import__")
 # What it holds is loaded when it is first used.
 FRONT = "__init__"
 
@@ -35,40 +39,40 @@ def modules() -> dict[str, ast.Module]:
 
 
 def imports(tree: ast.Module) -> set[str]:
-    """The names within the package that a module imports anywhere, but for types alone."""
-    for_types = {
-        id(node)
-        for branch in ast.walk(tree)
-        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
-        for node in ast.walk(branch)
-    }
+    """The names within the package that a module imports anywhere: to run, for types, or by a text
+    that it gives to a function (only by its beginning where the rest is computed)."""
     found = set()
     for node in ast.walk(tree):
-        if id(node) in for_types:
-            continue
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tracekit":
-            inside = (node.module or "").removeprefix("tracekit").lstrip(".")
-            found |= {f"{inside}.{each.name}".lstrip(".") for each in node.names}
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(BY_TEXT):
             found |= {
-                each.name.removeprefix("tracekit.")
-                for each in node.names
-                if each.name.startswith("tracekit.")
+                each.value.rstrip(".")
+                for argument in node.args
+                for each in ast.walk(argument)
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
             }
-    return found
+    return {each.removeprefix("tracekit").lstrip(".") for each in found if is_inside(each)}
+
+
+def is_inside(name: str) -> bool:
+    return name.partition(".")[0] == "tracekit"
 
 
 @cache
 def graph() -> dict[str, set[str]]:
     """Which modules each module imports."""
     trees = modules()
+
+    def target(name: str) -> str:
+        if name in trees or name in ROOMS:
+            return name
+        return name.rpartition(".")[0] or FRONT
+
     return {
-        name: {
-            target
-            for each in imports(tree)
-            for target in [each if each in trees else each.rpartition(".")[0]]
-            if target in trees and target != name
-        }
+        name: {each for each in map(target, imports(tree)) if each in trees and each != name}
         for name, tree in trees.items()
     }
 
@@ -85,19 +89,35 @@ def test_every_module_is_in_a_room():
 
 
 def test_no_module_imports_from_a_room_above_its_own():
+    order = [*ROOMS, FRONT]
     upward = [
         (name, target)
         for name, targets in graph().items()
         for target in targets
-        if name != FRONT and target != FRONT and ROOMS.index(room(target)) > ROOMS.index(room(name))
+        if order.index(room(target)) > order.index(room(name))
     ]
     assert upward == []
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    without_front = {name: targets - {FRONT} for name, targets in graph().items()}
     # Raises CycleError, naming the circle.
-    tuple(TopologicalSorter(without_front).static_order())
+    tuple(TopologicalSorter(graph()).static_order())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from tracekit.run import load",
+        "import tracekit.run",
+        "if TYPE_CHECKING:\n    from tracekit.run import Database",
+        "def later():\n    return importlib.import_module('tracekit.run').load",
+    ],
+)
+def test_each_way_to_import_counts(text):
+    names = {
+        each.removesuffix(".load").removesuffix(".Database") for each in imports(ast.parse(text))
+    }
+    assert names == {"run"}
 
 
 def test_no_two_classes_have_one_name():

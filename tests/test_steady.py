@@ -7,7 +7,20 @@ import json
 import pytest
 
 import tracekit
-from tests.atoms import MS, US, BlockingCopy, Call, Launch, Op, Sync, Work, line, operator, step
+from tests.atoms import (
+    MS,
+    US,
+    BlockingCopy,
+    Call,
+    Launch,
+    Op,
+    Slice,
+    Sync,
+    Work,
+    line,
+    operator,
+    step,
+)
 from tests.planted import is_right, planted
 from tests.sampling import sample
 from tests.simulated import write
@@ -77,6 +90,17 @@ def test_one_long_event_does_not_decide(once, marked, tmp_path):
     assert analysis.windows[0].gains.one_offs_ns > 150 * MS
     # The step of median length holds nothing of it.
     assert any("without one-offs" in why for why in analysis.verdict.why) != marked
+
+
+def test_a_range_that_holds_most_of_the_work_is_no_one_off(tmp_path):
+    def ranged(times, kernel_ns=20 * US):
+        op = operator("aten::mm", 40 * US, Launch(6 * US, (("math", kernel_ns),)))
+        return Slice("evaluate", "user_annotation", (op,) * times)
+
+    # Three short calls of a function, and one that does seventeen times as much again and again.
+    analysis = analyzed(tmp_path, [ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)])
+    assert analysis.one_offs == []
+    assert analysis.verdict.regime == "overhead-bound"
 
 
 @pytest.mark.parametrize("marked", [True, False])

@@ -319,6 +319,18 @@ def test_a_faster_host_gains_no_more_than_the_idle_time():
     assert any("idle for only 3.0 %" in why for why in verdict.why)
 
 
+def test_a_device_that_was_done_with_the_last_launch_was_not_recorded_but_the_host_is_late():
+    found = host_evidence(30, dispatch=20, python=15, untraced=20, launches=420)
+
+    def waited(ms):
+        return judge(replace(found, host=replace(found.host, last_wait_ns=round(ms * MS))))
+
+    late = waited(0.5)
+    assert (late.regime, late.bottleneck, late.confidence) == ("overhead-bound", "dispatch", "low")
+    assert any("so the host is late" in each for each in late.why)
+    assert waited(40).regime == "unknown"
+
+
 # -- the first sentence ----------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
+from tracekit.version import __version__
 
 if TYPE_CHECKING:
     from tracekit.capture.profile import profile
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 if not Path(__file__).with_name("queries").is_dir():
     __path__.append(str(Path(__file__).parents[1]))
 
-__version__ = "0.1.0"
-__all__ = ["Database", "TracekitError", "load", "open_database", "profile"]
+__all__ = ["Database", "TracekitError", "__version__", "load", "open_database", "profile"]
 
 _HOMES = {
     "Database": "tracekit.run",

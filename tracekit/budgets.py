@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
+from tracekit.examine import verdicts
 from tracekit.files import written_whole
 from tracekit.text import duration, printable
 from tracekit.verdict.regime import REGIMES
 
 if TYPE_CHECKING:
-    from tracekit.run import Database
+    from tracekit.database.reader import Reader
 
 # What the query step_counts counts, and whether it takes a device to happen.
 COUNTS = {
@@ -83,7 +84,7 @@ class StepBudget:
         """
         __tracebackhide__ = True
         from tracekit.capture.profile import profile
-        from tracekit.run import load
+        from tracekit.opening import load
 
         check_budget(self.budget)
         base_file = file_of(self.test, self.beside)
@@ -127,7 +128,7 @@ class StepBudget:
 
 def _report(trace: Path) -> str:
     """Writes the trace's page; returns its path, or why there is none."""
-    from tracekit.run import load
+    from tracekit.opening import load
 
     page = trace.with_name(trace.name.removesuffix(".json.gz") + ".html")
     try:
@@ -163,14 +164,14 @@ class Figures:
     """The verdict's sentences."""
 
 
-def figures_of(database: Database) -> Figures:
+def figures_of(database: Reader) -> Figures:
     """The figures of the only trace of a database.
 
     Raises:
         TracekitError: when it holds several.
     """
     trace_id = database.only(None)
-    analysis = database.verdict(trace_id)
+    analysis = verdicts(database, trace_id)[0]
     counts: Counter[str] = Counter()
     classes: Counter[str] = Counter()
     names: dict[str, Counter[str]] = {}

@@ -34,9 +34,14 @@ if TYPE_CHECKING:
     from tracekit.database.reader import Reader
     from tracekit.replay.gains import WindowGains
     from tracekit.replay.model import Causal, Gains
+    from tracekit.verdict.run_model import RunVerdict
 
 # Windows that are not the name of a step or of ranges.
 _FIXED = ("gpu_active", "host_active", "trace")
+
+
+# A replay that joins ranks reads all their events.
+_MOST_JOINED = 64
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,80 @@ def examine(
     judging = thresholds or Thresholds()
     with database.judging(judging):
         return _Examiner(database, trace_id, judging).examine(window, combine, keep_replays)
+
+
+def verdicts(
+    database: Reader,
+    trace: int | None = None,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+) -> list[Analysis]:
+    """The analyses of all traces, or of one trace_id: those that the database stores, unless a
+    window or thresholds ask for others.
+
+    Raises:
+        TracekitError: there is no such trace or window, or a stored verdict cannot be read.
+    """
+    chosen = database.in_order() if trace is None else [database.only(trace)]
+    texts: dict[int, object] = {}
+    if window is None and thresholds in (None, Thresholds()):
+        texts = dict(database.fetch("SELECT trace_id, analysis FROM verdict WHERE is_main")[1])
+    if not texts:
+        return examine_all(database, chosen, window, thresholds)
+    from tracekit.verdict.rows import read
+
+    try:
+        return [
+            read(texts[each]) if each in texts else examine(database, each).analysis
+            for each in chosen
+        ]
+    except ValueError as error:
+        raise TracekitError(f"{database.name}: a stored verdict cannot be read: {error}") from error
+
+
+def examine_together(database: Reader, thresholds: Thresholds | None = None) -> RunVerdict:
+    """The one verdict of a run whose ranks these traces are.
+
+    Raises:
+        TracekitError: the traces are not the ranks of one run.
+    """
+    from tracekit.verdict.run_verdict import NoRun, judge_run
+
+    with database.judging(thresholds or Thresholds()), database.sharing():
+        found = judge_run(database, examine_all(database, thresholds=thresholds), thresholds)
+    if isinstance(found, NoRun):
+        raise TracekitError(f"{database.name}: not the ranks of one run: {found.reason}")
+    return found
+
+
+def verdict_together(
+    database: Reader, analyses: list[Analysis], thresholds: Thresholds
+) -> tuple[RunVerdict | None, str]:
+    """The verdict of the run whose ranks these traces are, or why there is none.
+
+    A single trace has neither.
+    """
+    if len(analyses) < 2:
+        return None, ""
+    if reason := _not_one_run(database):
+        return None, reason
+    from tracekit.verdict.run_verdict import NoRun, judge_run
+
+    found = judge_run(database, analyses, thresholds)
+    return (None, found.reason) if isinstance(found, NoRun) else (found, "")
+
+
+def _not_one_run(database: Reader) -> str:
+    """Why a lake's traces get no verdict together; empty where they may."""
+    ranks = getattr(database, "ranks", ())
+    if len({rank.run for rank in ranks}) > 1:
+        return "the lake holds several runs: choose one, as LAKE/run=NAME"
+    if len(ranks) > _MOST_JOINED:
+        return (
+            f"the run has {len(ranks):,} ranks, and a verdict on all together replays at most "
+            f"{_MOST_JOINED}: ask `tracekit query stragglers` who delays the others"
+        )
+    return ""
 
 
 class _Examiner:

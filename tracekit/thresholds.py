@@ -94,6 +94,9 @@ class Thresholds:
     told_share: float = _limit(
         0.80, "one-offs inside an event stand for it if this share of its excess is theirs"
     )
+    held_share: float = _limit(
+        0.2, "a range that holds this share of the launches is the work, and no one-off"
+    )
     longer_phase: float = _limit(
         0.10, "phases of which one gets this much longer where a side is faster are not listed"
     )
@@ -349,6 +352,9 @@ class Thresholds:
 
     unseen_share: float = _stored(
         0.5, "from this share on, launches without kernels leave open what the run did"
+    )
+    start_part: float = _stored(
+        0.01, "what begins in this part of a span begins with the recording"
     )
     lost_share: float = _stored(
         0.05, "from this share of the launches on, those without kernels are a loss of the recorder"

@@ -11,7 +11,7 @@ WITH launch AS (
     FROM runtime_calls WHERE call = 'launch_graph'
 ),
 op AS (
-    SELECT l.trace_id, l.launch_id, g.name, g.start_ns, g.end_ns, g.event_id, e.args->>'graph id' AS graph,
+    SELECT l.trace_id, l.launch_id, g.name, g.start_ns, g.end_ns, g.event_id, nullif(e.args->>'graph id', '0') AS graph,
            g.start_ns - max(g.end_ns) OVER (PARTITION BY l.trace_id, l.launch_id, g.device_id
                ORDER BY g.start_ns, g.event_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS gap_ns
     FROM gpu_op_launch AS l JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id

@@ -35,7 +35,7 @@ QUESTIONS = (
 )
 ASK = """
 import json, resource, sys, time
-from tracekit.lake.reading import open_lake
+from tracekit.run import open_lake
 start = time.monotonic()
 with open_lake(sys.argv[1]) as lake:
     opened, before = time.monotonic(), time.process_time()

@@ -18,7 +18,7 @@ from tracekit.database.interrupt import took_longer
 from tracekit.database.reader import NEEDS_MEMORY
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake.opening import open_given
+from tracekit.opening import open_given
 from tracekit.reporters.rows import first_rows
 
 Rows = tuple[list[str], list[list[Any]]]

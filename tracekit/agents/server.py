@@ -13,13 +13,13 @@ from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import Field
 
-from tracekit import __version__
 from tracekit.agents.answers import ERROR_NOTE, short, text_of
 from tracekit.agents.child import Child
 from tracekit.agents.tools import MOST_ROWS, ROWS, Told, Tools, in_tools_words
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import HELP
+from tracekit.version import __version__
 
 _INSTRUCTIONS = """\
 tracekit tells why a PyTorch program is slow, from traces of torch.profiler. Begin with `verdict` \

@@ -30,12 +30,13 @@ from tracekit.agents.traces import Folders, Opened
 from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.errors import TracekitError
-from tracekit.lake.opening import analyses_of, verdict_together
+from tracekit.examine import verdict_together, verdicts
 from tracekit.reporters.rows import first_rows
+from tracekit.run import Database
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.run import Database
+    from tracekit.database.reader import Reader
     from tracekit.verdict.model import Analysis
     from tracekit.verdict.run_model import RunVerdict
 
@@ -65,7 +66,7 @@ class Tools:
         self._characters = characters
         self._timeout_s = timeout_s
         self._lock = Lock()
-        self._last: WeakKeyDictionary[Database, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
+        self._last: WeakKeyDictionary[Reader, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
     def close(self) -> None:
         """Closes what is open, unless a call is still being answered."""
@@ -88,9 +89,9 @@ class Tools:
         page = self._page(rows, offset)
         limits = Thresholds()
 
-        def judged(database: Database) -> tuple[list[Analysis], RunVerdict | None, str]:
+        def judged(database: Reader) -> tuple[list[Analysis], RunVerdict | None, str]:
             with database.sharing():
-                analyses = analyses_of(database, trace_id, window, limits)
+                analyses = verdicts(database, trace_id, window, limits)
                 return analyses, *verdict_together(database, analyses, limits)
 
         with self._reading(path) as database:
@@ -140,7 +141,7 @@ class Tools:
             document = self._once(
                 database,
                 ("advise", trace_id, window),
-                lambda database: database.advise(trace=trace_id, window=window).as_dict(),
+                lambda database: Database(database).advise(trace=trace_id, window=window).as_dict(),
             )
             findings = database.findings(trace_id)
         command = _command("advise", path, trace_id=trace_id, window=window)
@@ -158,10 +159,10 @@ class Tools:
     ) -> Told:
         page = self._page(rows, offset)
 
-        def predicted(database: Database) -> Told:
+        def predicted(database: Reader) -> Told:
             if trace_id is None and window is None and len(database.trace_ids()) > 1:
-                return database.whatif_together(*changes).as_dict()
-            return database.whatif(*changes, trace=trace_id, window=window).as_dict()
+                return Database(database).whatif_together(*changes).as_dict()
+            return Database(database).whatif(*changes, trace=trace_id, window=window).as_dict()
 
         with self._reading(path) as database:
             key = ("whatif", *changes, trace_id, window)
@@ -271,7 +272,7 @@ class Tools:
             document = self._once(
                 database,
                 ("diff", first, second, top),
-                lambda database: database.diff(first, second, top).as_dict(),
+                lambda database: Database(database).diff(first, second, top).as_dict(),
             )
         findings = document["doubts"]
         document = {name: value for name, value in document.items() if name != "doubts"}
@@ -282,14 +283,14 @@ class Tools:
         return answer(command, _fitting(document, part), page, findings)
 
     @contextmanager
-    def _reading(self, *paths: str) -> Iterator[Database]:
+    def _reading(self, *paths: str) -> Iterator[Reader]:
         """The traces at these paths, while no other call is answered."""
         with self._lock:
             files = [each for path in paths for each in self._folders.checked(path)]
             with self._opened.using(files) as database:
                 yield database
 
-    def _once(self, database: Database, key: tuple[Any, ...], ask: Callable[[Database], T]) -> T:
+    def _once(self, database: Reader, key: tuple[Any, ...], ask: Callable[[Reader], T]) -> T:
         """What `ask` tells of a database, kept until something else is asked of it: an agent reads
         an answer page by page."""
         last = self._last.get(database)
@@ -300,7 +301,7 @@ class Tools:
 
     def _asked(
         self,
-        database: Database,
+        database: Reader,
         statement: str,
         variables: Mapping[str, Value],
         columns: Sequence[str],

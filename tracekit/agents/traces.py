@@ -9,7 +9,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -17,13 +17,13 @@ from tempfile import gettempdir
 from weakref import WeakKeyDictionary
 
 from tracekit.database.connection import is_database
+from tracekit.database.reader import Reader
 from tracekit.database.sandbox import SPILL_MB
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
-from tracekit.lake.opening import open_given
-from tracekit.run import Database, load, open_any
+from tracekit.opening import load, open_any, open_given
 from tracekit.trace.source import trace_paths
 
 _Key = tuple[tuple[str, int, int, int], ...]
@@ -42,8 +42,8 @@ class Opened:
     def __init__(self, most: int, resources: Resources) -> None:
         self.resources = resources
         self._most = most
-        self._databases: OrderedDict[_Key, Database] = OrderedDict()
-        self._paths: WeakKeyDictionary[Database, str] = WeakKeyDictionary()
+        self._databases: OrderedDict[_Key, Reader] = OrderedDict()
+        self._paths: WeakKeyDictionary[Reader, str] = WeakKeyDictionary()
         self._numbers = count(1)
         self._stack = ExitStack()
 
@@ -51,7 +51,7 @@ class Opened:
         return len(self._databases)
 
     @contextmanager
-    def using(self, paths: Sequence[str]) -> Iterator[Database]:
+    def using(self, paths: Sequence[str]) -> Iterator[Reader]:
         """The traces in these files, as one database.
 
         Raises:
@@ -72,7 +72,7 @@ class Opened:
             self._databases[key] = self._opened(paths)
         yield self._databases[key]
 
-    def path_of(self, database: Database) -> str:
+    def path_of(self, database: Reader) -> str:
         """The path at which another process can read what `using` has opened."""
         return self._paths[database]
 
@@ -81,12 +81,12 @@ class Opened:
             self._close_first()
         self._stack.close()
 
-    def _opened(self, paths: Sequence[str]) -> Database:
+    def _opened(self, paths: Sequence[str]) -> Reader:
         if len(paths) == 1 and is_database(paths[0]):
             opened, file = open_any(paths[0], self.resources), paths[0]
         else:
             file = str(self._folder / f"{next(self._numbers)}.duckdb")
-            load(list(paths), file, **asdict(self.resources)).close()
+            load(list(paths), file, self.resources).close()
             spill_mb = self.resources.spill_mb
             opened = open_any(
                 file,

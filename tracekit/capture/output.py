@@ -61,7 +61,7 @@ def save(
                 "is not kept"
             )
         if is_database:
-            from tracekit.run import load
+            from tracekit.opening import load
 
             load(packed, output).close()
 
@@ -166,7 +166,7 @@ def _require_replaceable(output: Path) -> None:
 
     if not is_database(output):
         return
-    from tracekit.run import open_database
+    from tracekit.opening import open_database
 
     recorded = "SELECT bool_and(metadata->>'$.tracekit.recorded_as' = '.duckdb') FROM trace"
     with suppress(TracekitError), open_database(output) as database:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tracekit import __version__
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
+from tracekit.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

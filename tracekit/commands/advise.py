@@ -9,7 +9,6 @@ import click
 
 from tracekit.commands import completing
 from tracekit.commands.options import resource_options, threshold_option, window_option
-from tracekit.lake.opening import open_given
 
 
 @click.command()
@@ -43,6 +42,7 @@ def advise(
     """
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import advise as reporter
+    from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
 
     if how is not None:
@@ -53,7 +53,7 @@ def advise(
     if trace is None:
         raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
     judged = Thresholds().updated(thresholds)
-    with open_given(trace, Resources(**limits)) as database:
+    with open_any(trace, Resources(**limits)) as database:
         fixes = database.advise(trace=trace_id, window=window, thresholds=judged)
     if as_json:
         click.echo(json.dumps(fixes.as_dict()))

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from tracekit.commands.options import resource_options, threshold_option, window_option
-from tracekit.lake.opening import analyses_of, open_given, verdict_together
 
 
 @click.command()
@@ -36,7 +35,9 @@ def analyze(
 
     TRACE may also be a DB.
     """
+    from tracekit.examine import verdict_together, verdicts
     from tracekit.ingest.resources import Resources
+    from tracekit.opening import open_given
     from tracekit.reporters import console, first_screen, several
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import SCHEMA
@@ -47,7 +48,7 @@ def analyze(
         database.judging(judged),
         database.sharing(),
     ):
-        analyses = analyses_of(database, trace_id, window, judged)
+        analyses = verdicts(database, trace_id, window, judged)
         run, no_run = verdict_together(database, analyses, judged)
         if as_json:
             objects = [each.as_dict() for each in analyses]

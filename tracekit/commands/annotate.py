@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from tracekit.commands.options import resource_options
-from tracekit.lake.opening import files_named
 from tracekit.text import printable
 
 
@@ -27,6 +26,7 @@ def annotate(trace: str, output: str, **limits: Any) -> None:
     """
     from tracekit.files import require_writable
     from tracekit.ingest.resources import Resources
+    from tracekit.opening import files_named
     from tracekit.perfetto.annotate import annotate
 
     resources = Resources(**limits)

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from tracekit.commands.options import resource_options
-from tracekit.lake.opening import open_given
 
 
 @click.command()
@@ -24,6 +23,7 @@ def crosscheck(trace: str, as_json: bool, **limits: Any) -> int:
     from tracekit.compare import crosscheck as library
     from tracekit.compare import hta
     from tracekit.ingest.resources import Resources
+    from tracekit.opening import open_given
     from tracekit.reporters import crosscheck as reporter
 
     hta.require(trace)

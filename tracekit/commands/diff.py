@@ -9,11 +9,10 @@ import click
 
 from tracekit.commands.options import resource_options
 from tracekit.errors import TracekitError
-from tracekit.lake.opening import open_given
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.run import Database
+    from tracekit.database.reader import Reader
 
 
 @click.command()
@@ -73,7 +72,7 @@ def diff(
 
 def open_two(
     runs: tuple[str, ...], trace_ids: tuple[int, int], **limits: Any
-) -> tuple[Database, tuple[int, int]]:
+) -> tuple[Reader, tuple[int, int]]:
     """Opens what is compared, and chooses the two traces.
 
     Raises:
@@ -95,20 +94,20 @@ def open_two(
     return pair.lake, (pair.a, pair.b)
 
 
-def open_pair(runs: tuple[str, ...], **limits: Any) -> Database:
+def open_pair(runs: tuple[str, ...], **limits: Any) -> Reader:
     """Opens the two traces to compare, or the one database that holds both.
 
     Raises:
         TracekitError: when they are not two, or cannot be read.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.run import load
+    from tracekit.opening import load, open_given
 
     if len(runs) > 2:
         raise TracekitError("give two traces to compare, or one database that holds both")
     if len(runs) == 1:
         return open_given(runs[0], Resources(**limits))
-    database = load(runs, **limits)
+    database = load(runs, resources=Resources(**limits))
     if (count := len(database.trace_ids())) != 2:
         database.close()
         raise TracekitError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from tracekit.lake.opening import open_given
 from tracekit.text import printable
 
 
@@ -33,13 +32,16 @@ from tracekit.text import printable
 def export(source: str, output: str, form: str, weight: str | None, trace_id: int | None) -> None:
     """Write a trace as JSON, as it was loaded, or its flame graph for other tools."""
     from tracekit.ingest.resources import Resources
+    from tracekit.opening import open_given
 
     if form == "trace" and weight is not None:
         raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
     name = printable(output)
     with open_given(source, Resources(), output) as opened:
         if form == "trace":
-            click.echo(f"{name}: {opened.export(output, trace_id):,} events")
+            from tracekit.database.export import export as export_trace
+
+            click.echo(f"{name}: {export_trace(opened, output, trace_id):,} events")
             return
         from tracekit.reporters import stacks
 

@@ -12,7 +12,6 @@ import click
 
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
-from tracekit.lake.opening import files_named
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -125,6 +124,7 @@ def ask(
     from tracekit.ingest.resources import Resources
     from tracekit.lake.asking import ask_ranks
     from tracekit.lake.sources import WORK_PREFIX
+    from tracekit.opening import files_named
     from tracekit.reporters import rows
 
     asked = rows.Limits(timeout_s, max_rows)

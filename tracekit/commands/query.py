@@ -10,12 +10,11 @@ import click
 from tracekit.commands import completing
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
-from tracekit.lake.opening import open_given
 from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.database.catalog import Query, Value
-    from tracekit.run import Database
+    from tracekit.database.reader import Reader
 
 
 @click.command()
@@ -54,6 +53,7 @@ def query(
 ) -> None:
     """Ask a trace or database a named question; --list shows them."""
     from tracekit.database import catalog
+    from tracekit.opening import open_given
 
     if listing or not arguments:
         from tracekit.reporters import paging
@@ -99,7 +99,7 @@ def _listing() -> str:
 
 
 def _explain_doubts(
-    database: Database, question: Query, variables: Mapping[str, Value], count: int
+    database: Reader, question: Query, variables: Mapping[str, Value], count: int
 ) -> None:
     """Prints to standard error what makes the answer doubtful, or why it is empty."""
     trace = variables.get("trace")

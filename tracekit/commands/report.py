@@ -11,7 +11,6 @@ import click
 
 from tracekit.commands.options import resource_options, threshold_option, window_option
 from tracekit.errors import TracekitError
-from tracekit.lake.opening import files_named, open_given
 
 
 @click.command()
@@ -45,7 +44,7 @@ def report(
     from tracekit.experiments.points import sweep_in
     from tracekit.files import require_writable
     from tracekit.ingest.resources import Resources
-    from tracekit.run import load
+    from tracekit.opening import files_named, load, open_given
     from tracekit.thresholds import Thresholds
 
     try:
@@ -64,7 +63,7 @@ def report(
             reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
         return
     one = len(runs) == 1
-    opened = open_given(runs[0], resources) if one else load(runs, **limits)
+    opened = open_given(runs[0], resources) if one else load(runs, resources=Resources(**limits))
     with opened as database, database.judging(judged):
         if trace_id is not None or len(database.trace_ids()) == 1:
             reports.write_trace(database, output, trace_id, window, judged)

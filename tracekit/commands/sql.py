@@ -12,7 +12,6 @@ import click
 
 from tracekit.commands.options import resource_options, row_options
 from tracekit.errors import TracekitError
-from tracekit.lake.opening import open_given
 
 
 @click.command()
@@ -33,6 +32,8 @@ def sql(
 
     Without STATEMENT, on a terminal, this opens an SQL shell on a DB: `duckdb`, or `harlequin`.
     """
+    from tracekit.opening import open_given
+
     if statement is None:
         _open_shell(source)
         return

@@ -9,7 +9,6 @@ import click
 
 from tracekit.commands import completing
 from tracekit.commands.options import resource_options, threshold_option, window_option
-from tracekit.lake.opening import open_given
 from tracekit.replay.grammar import HELP
 
 
@@ -38,10 +37,11 @@ def whatif(
     """
     from tracekit.ingest.resources import Resources
     from tracekit.reporters import whatif as reporter
+    from tracekit.run import open_any
     from tracekit.thresholds import Thresholds
 
     judged = Thresholds().updated(thresholds)
-    with open_given(trace, Resources(**limits)) as database:
+    with open_any(trace, Resources(**limits)) as database:
         if trace_id is None and window is None and len(database.trace_ids()) > 1:
             together = database.whatif_together(*changes, thresholds=judged)
             if as_json:

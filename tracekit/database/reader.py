@@ -81,6 +81,62 @@ class Reader:
         """The files that were read, which no output may replace; - is standard input."""
         return self._inputs
 
+    def sql(self, query: str, *, timeout_s: float | None = None) -> polars.DataFrame:
+        """The rows of one SELECT over the tables and views, as a Polars frame.
+
+        Raises:
+            TracekitError: when the SQL is wrong, does more than read, or takes longer than
+                `timeout_s`.
+        """
+        self.require_select(query)
+        return self.frame(query, {}, timeout_s=timeout_s)
+
+    def query(self, name: str, **parameters: Value) -> polars.DataFrame:
+        """The rows of the named query (`tracekit query --list` shows all), as a Polars frame.
+
+        Raises:
+            TracekitError: when there is no such query or parameter.
+        """
+        question = catalog.query(name)
+        given = question.checked(parameters)
+        return self.frame(self.shown_sql(question, given), given)
+
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection to the tables and views, for tools that take one, such as the SQL
+        cells of marimo. It can only read, and not reach other files; no timeout ends its queries.
+
+        Raises:
+            TracekitError: when the database is in memory, where a connection could also write.
+        """
+        cursor = self._connection.cursor()
+        is_read_only = "SELECT readonly FROM duckdb_databases() WHERE NOT internal"
+        if not all(row[0] for row in cursor.execute(is_read_only).fetchall()):
+            cursor.close()
+            raise TracekitError(
+                f"{self.name}: a connection needs a database in a file: load(TRACE, DATABASE)"
+            )
+        return cursor
+
+    def traces(self) -> list[dict[str, Any]]:
+        """One row for each loaded trace: the rows of the query `overview`."""
+        return self.ask("overview")
+
+    def only(self, trace: int | None) -> int:
+        """The trace_id that `trace` chooses: with None, that of the only trace.
+
+        Raises:
+            TracekitError: when there are several traces and none is chosen, or no such trace.
+        """
+        known = self.trace_ids()
+        if trace is None and len(known) == 1:
+            return known[0]
+        ids = ", ".join(map(str, known))
+        if trace is None:
+            raise TracekitError(f"{self.name}: choose a trace by its trace_id: {ids}")
+        if trace not in known:
+            raise TracekitError(f"{self.name}: has no trace {trace}; its traces are {ids}")
+        return trace
+
     def ask(self, name: str, **parameters: Value) -> list[dict[str, Any]]:
         """The rows of the named query as dictionaries: for small results, without Polars.
 
@@ -245,6 +301,10 @@ class Reader:
         """The trace_ids of the loaded traces, ascending."""
         _, rows = self.fetch("SELECT trace_id FROM trace ORDER BY trace_id")
         return [row[0] for row in rows]
+
+    def in_order(self) -> list[int]:
+        """The trace_ids in the order in which verdicts on all of them are given."""
+        return self.trace_ids()
 
     @contextmanager
     def judging(self, thresholds: Thresholds) -> Iterator[None]:

@@ -22,6 +22,11 @@ from tracekit.errors import TracekitError
 if TYPE_CHECKING:
     from tracekit.database.reader import Reader
 
+# Exceptions of code that meets rows which cannot be.
+SURPRISES = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError,
+    ValueError,
+)  # fmt: skip
 # For each kind of entry, the table function that lists it and the columns that define it. DuckDB's
 # functions are called with their schema, since the file may define others of the same name.
 _LISTED = {

@@ -191,9 +191,16 @@ _window_key = itemgetter("device_id", "kind", "name", "start_ns", "end_ns")
 
 
 def _of_host(database: Reader, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+    rows, waited = database.ask("cpu_time", trace=trace_id), []
+    if any(row["launches"] for row in rows):
+        waited = database.ask("last_wait", trace=trace_id)
+    last_wait_ns = waited[0]["last_wait_ns"] if waited else None
     found = [
-        Account(Window(**_pick(Window, row)), host=HostThread(**_pick(HostThread, row)))
-        for row in database.ask("cpu_time", trace=trace_id)
+        Account(
+            Window(**_pick(Window, row)),
+            host=HostThread(**_pick(HostThread, row | {"last_wait_ns": last_wait_ns})),
+        )
+        for row in rows
     ]
     if found:
         return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))

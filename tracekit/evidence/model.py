@@ -138,6 +138,8 @@ class HostThread:
     math_ns: int = 0
     memory_ns: int = 0
     device_evidence: str | None = None
+    last_wait_ns: int | None = None
+    """The last call that waits for a device, after all launches; None: none does."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from tracekit.experiments.variants import (
     Variants,
     price_together,
 )
-from tracekit.run import load
+from tracekit.opening import load
 from tracekit.thresholds import Thresholds
 
 SCHEMA = "tracekit/probe-advice/1"

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from tracekit.examine import verdicts
 from tracekit.shown import Shown
 
 if TYPE_CHECKING:
-    from tracekit.run import Database
+    from tracekit.database.reader import Reader
 
 SCHEMA = "tracekit/sweep/1"
 
@@ -131,7 +132,7 @@ class Sweep(Shown):
         return {"schema": SCHEMA} | asdict(self)
 
 
-def sweep_in(database: Database, baseline: str | None = None) -> Sweep | None:
+def sweep_in(database: Reader, baseline: str | None = None) -> Sweep | None:
     """The sweep that a database holds: all its points, each with the verdict on its trace.
 
     `baseline` is the workload that speed-ups are over, by default the first that ran. None: the
@@ -169,13 +170,13 @@ def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
     return found
 
 
-def point_of(database: Database, row: Mapping[str, Any]) -> Point:
+def point_of(database: Reader, row: Mapping[str, Any]) -> Point:
     """A row of `sweep_points` with the verdict on its trace."""
     known = {each.name for each in fields(Point)}
     point = Point(**{name: value for name, value in row.items() if name in known})
     if point.reason is not None:
         return point
-    found = database.verdict(point.trace_id)
+    found = verdicts(database, point.trace_id)[0]
     span_ns, host = found.window.span_ns, found.host
     gains = found.causal.gains if found.causal else None
     return replace(

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tracekit.database.reader import Reader
 from tracekit.errors import TracekitError
 from tracekit.experiments.timing import Rounds, median
 from tracekit.replay.whatif import Replay
-from tracekit.run import Database
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
@@ -30,7 +30,7 @@ _NO_FACTOR = "unknown: how the work grows with that size is not known"
 class Trial:
     """A recorded run, its rounds without the profiler, and the delay of the slowed run."""
 
-    database: Database
+    database: Reader
     analysis: Analysis
     timed: Rounds
     delay_ns: int

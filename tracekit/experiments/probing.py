@@ -22,10 +22,12 @@ from tracekit.capture.workload import (
     prepare,
     record,
 )
+from tracekit.database.reader import Reader
 from tracekit.errors import TracekitError, first_line
+from tracekit.examine import verdicts
 from tracekit.experiments.predicting import Judgement, Moved, OnDevice, OnHost, Trial, judge
 from tracekit.experiments.timing import ROUNDS, Rounds, interleaved, median
-from tracekit.run import Database, load
+from tracekit.opening import load
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 
@@ -232,11 +234,11 @@ class _Lab:
 
 
 def _held_together(
-    lab: _Lab, timed: Mapping[str, Rounds], traces: Mapping[str, Database], limits: Thresholds
+    lab: _Lab, timed: Mapping[str, Rounds], traces: Mapping[str, Reader], limits: Thresholds
 ) -> Probe:
     predictors = {}
     for name, database in traces.items():
-        found = database.verdict(thresholds=limits)
+        found = verdicts(database, database.only(None), thresholds=limits)[0]
         kind = OnDevice if found.gpu is not None else OnHost
         predictors[name] = kind(Trial(database, found, timed[name], lab.delay_ns, limits))
         if name == UNCHANGED:

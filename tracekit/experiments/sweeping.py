@@ -31,7 +31,7 @@ from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.points import AXES, Size, Sweep, compare, point_of
 from tracekit.experiments.timing import ROUNDS, Rounds, StepFailed, interleaved
 from tracekit.files import require_writable
-from tracekit.run import load, open_database
+from tracekit.opening import load, open_database
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:

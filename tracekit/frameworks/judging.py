@@ -54,12 +54,13 @@ def verdict_paths(trace: Path) -> tuple[Path, Path]:
 
 
 def _write(trace: Path) -> str:
+    from tracekit.examine import verdicts
     from tracekit.ingest.resources import Resources
+    from tracekit.opening import open_any
     from tracekit.reporters import console
-    from tracekit.run import open_any
 
     with open_any(trace, Resources(memory_mb=_MEMORY_MB)) as database, database.sharing():
-        analysis = database.verdict()
+        analysis = verdicts(database, database.only(None))[0]
     as_json, as_text = verdict_paths(trace)
     with redirect_stdout(StringIO()) as printed:
         console.render(analysis)

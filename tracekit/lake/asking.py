@@ -15,13 +15,13 @@ import polars
 from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.database.connection import connect
+from tracekit.database.reader import Reader
 from tracekit.database.sandbox import close_to_the_outside
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import Rank, selection
 from tracekit.lake.reading import open_pairs, selected
 from tracekit.lake.storage import storage
-from tracekit.run import Database
 
 # More rows of one rank than this are no answer but data.
 MOST_ROWS = 100_000
@@ -73,7 +73,7 @@ def ask_ranks(
     workers: QuestionWorkers,
     folder: Path,
     resources: Resources | None = None,
-) -> Database:
+) -> Reader:
     """The answers of all ranks of a lake, or a part of it, as the table `answers`; they are kept in
     `folder`.
 
@@ -93,7 +93,7 @@ def ask_ranks(
             reason = str(found).strip().partition("\n")[0] or type(found).__name__
             raise TracekitError(f"run={task.rank.run}/{task.rank.name}: {reason}") from found
         (folder / f"{place[task.rank.trace_id]:09d}.parquet").write_bytes(found)
-    return Database(_opened(sorted(folder.glob("*.parquet")), lake), lake)
+    return Reader(_opened(sorted(folder.glob("*.parquet")), lake), lake)
 
 
 def _opened(files: list[Path], name: str) -> duckdb.DuckDBPyConnection:

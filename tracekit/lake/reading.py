@@ -12,7 +12,9 @@ import duckdb
 from tracekit.database import catalog, facts
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
+from tracekit.database.reader import Reader
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
+from tracekit.database.stored import SURPRISES
 from tracekit.errors import TracekitError, first_line
 from tracekit.ingest.hardware import peaks
 from tracekit.ingest.resources import Resources
@@ -21,9 +23,6 @@ from tracekit.lake import summaries
 from tracekit.lake.layout import MANIFESTS, MARK, Rank, Selection, read_manifest, selection
 from tracekit.lake.storage import RemoteStorage, Storage, local_files, storage
 from tracekit.lake.writing import stored_tables
-from tracekit.run import SURPRISES, Database
-from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Analysis
 
 if TYPE_CHECKING:
     from tracekit.lake.remote import LakeFiles
@@ -69,7 +68,7 @@ def selected(where: Selection) -> list[Rank]:
     return ranks
 
 
-class Lake(Database):
+class Lake(Reader):
     """The traces of a lake, or of a part of it, as one database."""
 
     def __init__(
@@ -108,15 +107,8 @@ class Lake(Database):
         beside = "".join(f"trace.{name}, " for name in ("run", "rank") if name not in names)
         return catalog.filled("lake_answer", beside=beside, answer=self.sql_of(question, given))
 
-    def verdicts(
-        self,
-        trace: int | None = None,
-        window: str | None = None,
-        thresholds: Thresholds | None = None,
-    ) -> list[Analysis]:
-        found = super().verdicts(trace, window, thresholds)
-        order = {rank.trace_id: place for place, rank in enumerate(self.ranks)}
-        return sorted(found, key=lambda each: order[each.trace.trace_id])
+    def in_order(self) -> list[int]:
+        return [rank.trace_id for rank in self.ranks]
 
 
 def _is_own(where: TracebackType | None) -> bool:

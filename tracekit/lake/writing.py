@@ -13,7 +13,9 @@ from pathlib import Path
 import duckdb
 
 from tracekit.database import catalog, facts
+from tracekit.database.reader import Reader
 from tracekit.errors import TracekitError
+from tracekit.examine import examine
 from tracekit.files import work_folder
 from tracekit.ingest.load import alone
 from tracekit.ingest.resources import Resources
@@ -31,7 +33,6 @@ from tracekit.lake.layout import (
 )
 from tracekit.lake.sources import WORK_PREFIX, opened, run_of, stem
 from tracekit.lake.storage import Storage, StorageError, storage
-from tracekit.run import Database
 from tracekit.trace.source import ByteStream
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.rows import rows_of
@@ -305,6 +306,6 @@ def _copy(connection: duckdb.DuckDBPyConnection, sql: str, local: Path) -> int:
 
 
 def _verdict(connection: duckdb.DuckDBPyConnection, rank: Rank, path: str) -> Analysis:
-    analysis = Database(connection, path).verdict(1)
+    analysis = examine(Reader(connection, path), 1).analysis
     trace = replace(analysis.trace, trace_id=rank.trace_id, rank=rank.rank)
     return replace(analysis, trace=trace)

@@ -6,10 +6,10 @@ event takes no longer than its like usually does (queries/time/one_offs.sql).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from statistics import median_low
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
-    from tracekit.replay.whatif import Replay
+    from tracekit.database.reader import Reader
     from tracekit.replay.windows import Marked
+    from tracekit.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,16 @@ class OneOff:
         return len(self.ops) or self.end - self.begin
 
 
+class Recorded(Protocol):
+    """What one-offs are found in: `tracekit.replay.whatif.Replay` has it."""
+
+    database: Reader
+    trace_id: int
+    thresholds: Thresholds
+    graph: Graph
+    steps: Marked
+
+
 def _one_off(
     row: dict[str, Any],
     usual_ns: int,
@@ -69,7 +80,7 @@ def _one_off(
     return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
 
 
-def one_offs_of(replay: Replay) -> list[OneOff]:
+def one_offs_of(replay: Recorded) -> list[OneOff]:
     """The one-offs of a trace, in order of their starts.
 
     Where the excess of an event is that of one-offs in it, those are listed in its place. A slow
@@ -103,7 +114,7 @@ def _holds(outer: OneOff, inner: OneOff) -> bool:
     return outer.begin <= inner.begin and inner.end <= outer.end
 
 
-def _priced(replay: Replay) -> list[OneOff]:
+def _priced(replay: Recorded) -> list[OneOff]:
     """The candidates with the excess of their work; those without any are left out."""
     graph, worked = replay.graph, _HostWork.of(replay.graph)
     rows = replay.database.ask("one_offs", trace=replay.trace_id)
@@ -130,7 +141,23 @@ def _priced(replay: Replay) -> list[OneOff]:
             ns = int(graph.device.ns[copies].sum())
             found.append(_one_off(row, 0, ns, ops=copies.tolist()))
     found += _slow_steps(replay, worked) + _busy_steps(replay) + _slow_start(replay, worked)
-    return [each for each in found if each.excess_ns > 0]
+    return [each for each in found if all(rule(each, graph, replay.thresholds) for rule in RULES)]
+
+
+def _takes_longer(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
+    return one_off.excess_ns > 0
+
+
+def _holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
+    """A range with a large part of the launches is the work, however seldom its name occurs."""
+    if one_off.kind != "range":
+        return True
+    held = len(_launched(graph, one_off.begin, one_off.end))
+    return held < thresholds.held_share * int(graph.device.linked.sum())
+
+
+# What a candidate has to be; a rule is one function here.
+RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (_takes_longer, _holds_little_work)
 
 
 def _launched(graph: Graph, begin: int, end: int) -> Ints:
@@ -231,7 +258,7 @@ class _HostWork:
         return graph.causes[int(by_cause.argmax())]
 
 
-def _slow_steps(replay: Replay, worked: _HostWork) -> list[OneOff]:
+def _slow_steps(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     """Profiler steps with far more work than the median step, a part for each launching thread."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
     if len(steps) < thresholds.fewest_alike or not steps.are_steps:
@@ -261,7 +288,7 @@ def _slow_steps(replay: Replay, worked: _HostWork) -> list[OneOff]:
     return found
 
 
-def _busy_steps(replay: Replay) -> list[OneOff]:
+def _busy_steps(replay: Recorded) -> list[OneOff]:
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
     evaluation, kernels that are tried out), a part for each cause with a long excess."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
@@ -294,7 +321,7 @@ def _row_of(steps: Marked, number: int) -> dict[str, Any]:
     return {"kind": "step", "event_id": None, "name": steps.names[number]} | times
 
 
-def _slow_start(replay: Replay, worked: _HostWork) -> list[OneOff]:
+def _slow_start(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; a part for each launching thread."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
@@ -331,7 +358,7 @@ def _slow_start(replay: Replay, worked: _HostWork) -> list[OneOff]:
     return found if is_long else []
 
 
-def _paces(replay: Replay, worked: _HostWork) -> tuple[Ints, Ints, Floats, bool]:
+def _paces(replay: Recorded, worked: _HostWork) -> tuple[Ints, Ints, Floats, bool]:
     """For each launch: an op of it, its key, the host's work since the thread's launch before over
     the median of that for the kernels of its name; and whether the names are enough to compare."""
     graph, thresholds = replay.graph, replay.thresholds

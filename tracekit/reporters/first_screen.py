@@ -117,7 +117,8 @@ def _place(advice: Advice) -> str:
 
 
 def _doubts(analysis: Analysis) -> list[Text]:
-    doubts = analysis.verdict.doubts
+    headline = analysis.verdict.headline
+    doubts = [each for each in analysis.verdict.doubts if each not in headline]
     if not doubts:
         return [Text()]
     more = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""

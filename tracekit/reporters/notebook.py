@@ -38,6 +38,7 @@ def _analysis(found: Analysis) -> str:
     margin = "" if verdict.margin is None else f", margin {percent(abs(verdict.margin))}"
     span = duration(found.judged.window.span_ns)
     return _joined(
+        f"<b>{_text(verdict.headline)}</b>",
         f"<b>{_text(verdict.regime + by)}</b> (confidence {_text(verdict.confidence)}{margin})",
         _text(f"{found.trace.path}: {found.judged.window.name}, {span}"),
         _list(verdict.why),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tracekit import __version__
 from tracekit.advice import model as advice
 from tracekit.advice.catalogue import EFFORTS
 from tracekit.compare import crosscheck, diff
@@ -23,6 +22,7 @@ from tracekit.verdict import model as analysis
 from tracekit.verdict.confidence import LEVELS
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.verdict.run_model import RunVerdict
+from tracekit.version import __version__
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -58,6 +58,9 @@ def headline(
     if verdict.regime == UNKNOWN or verdict.bottleneck is None:
         return _unknown(verdict)
     if evidence.gpu is None or bound is None:
+        if evidence.host is not None and evidence.host.launches:
+            does = _HOST_DOES[verdict.bottleneck]
+            return f"The host holds this run up: {does}, though the GPU's work was not recorded"
         return _of_cpu(verdict)
     said = _turns(evidence, bound) if bound.takes_turns else _side(verdict, bound, evidence)
     if once := _once(evidence):

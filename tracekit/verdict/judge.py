@@ -303,6 +303,9 @@ def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Ver
         f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
         f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
     ]
+    waited_ns = host.last_wait_ns if host.launches else None
+    if waited_ns is not None and waited_ns < thresholds.small_gain * span:
+        return _judge_late_host(window, host, fractions, why)
     if host.launches:
         why.append(
             f"{host.launches:,} calls launched work on a device that was not recorded: the trace "
@@ -355,6 +358,31 @@ def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Ver
         "", bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
         [STAGES if is_remote else NEXT[bottleneck]],
     )  # fmt: skip
+
+
+def _judge_late_host(
+    window: Window, host: HostThread, fractions: dict[str, float], why: list[str]
+) -> Verdict:
+    """The verdict where the device was not recorded, but had hardly anything left to do when the
+    host had launched everything: the host is late. What its operators take is dispatch."""
+    assert host.last_wait_ns is not None
+    why.append(
+        f"The device was not recorded, but the last of the host's waits for it takes "
+        f"{duration(host.last_wait_ns)} of {duration(window.span_ns)}, after {host.launches:,} "
+        "launches: it was done almost as soon as they were, so the host is late."
+    )
+    times = {
+        "dispatch": host.compute_ns + host.dispatch_ns + host.view_ns,
+        "python": host.python_ns + host.untraced_ns,
+        "launch": host.runtime_ns,
+        "input": host.input_ns,
+        "allocation": host.allocation_ns,
+        "compilation": host.compilation_ns,
+    }
+    bottleneck = max(times, key=lambda name: times[name])
+    return Verdict(
+        "", OVERHEAD, bottleneck, "low", window, fractions, why, [], None, [_RECORD_DEVICE]
+    )
 
 
 def _limit(host: HostThread, thresholds: Thresholds) -> str:

@@ -55,6 +55,10 @@ RECORD = {
         "Time the replays without a profiler (torch.cuda.Event(enable_timing=True) around several) "
         "and compare: the difference is the recorder's."
     ),
+    "queued_before": (
+        "Let the device finish first: torch.cuda.synchronize() before the steps that are recorded, "
+        f"or {_SCHEDULE} with prof.step() after each step."
+    ),
     "recorder_cost": (
         "Record less: with_stack=False, record_shapes=False, profile_memory=False. Measure the "
         "step without a profiler beside it, as `tracekit capture` does."
@@ -95,6 +99,9 @@ def unbent(evidence: Evidence) -> Evidence:
     ranks is no communication, and gaps in replays are priced as nothing."""
     findings, gpu, causal = _by_code(evidence), evidence.gpu, evidence.causal
     skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
+    if queued := findings.get("queued_before"):
+        evidence = _without_queued(evidence, queued.time_ns or 0)
+        causal = evidence.causal
     if skew and gpu and (skew.time_ns or 0) <= gpu.exposed_comm_ns:
         left_ns = gpu.exposed_comm_ns - (skew.time_ns or 0)
         evidence = replace(evidence, gpu=replace(gpu, exposed_comm_ns=left_ns))
@@ -105,6 +112,27 @@ def unbent(evidence: Evidence) -> Evidence:
         gains = replace(causal.gains, removed=ranked)
         evidence = replace(evidence, causal=replace(causal, gains=gains))
     return evidence
+
+
+def _without_queued(evidence: Evidence, ns: int) -> Evidence:
+    """The evidence without the time in which the device worked on what nobody recorded."""
+    causal = evidence.causal
+    if causal is None or evidence.window.kind != "gpu_active" or ns >= causal.gains.window_ns:
+        return evidence
+    gains, left_ns = causal.gains, causal.gains.window_ns - ns
+    longer = gains.window_ns / left_ns
+    gains = replace(
+        gains,
+        window_ns=left_ns,
+        one_offs_ns=gains.one_offs_ns + ns,
+        host=gains.host * longer,
+        device=gains.device * longer,
+        removed={cause: gain * longer for cause, gain in gains.removed.items()},
+        removed_at_most={cause: gain * longer for cause, gain in gains.removed_at_most.items()},
+        cuda_graph=gains.cuda_graph * longer,
+        unknown=max(0.0, gains.unknown * longer - ns / left_ns),
+    )
+    return replace(evidence, causal=replace(causal, gains=gains))
 
 
 def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
@@ -196,6 +224,14 @@ def _skewed(seen: Seen) -> Omission | None:
     return Omission("arrival_skew", _sentence(finding), leaves)
 
 
+def _queued(seen: Seen) -> Omission | None:
+    """The device worked on what was launched before the recording, and the host waited for it."""
+    finding = seen.findings.get("queued_before")
+    if finding is None or seen.evidence.window.kind != "gpu_active":
+        return None
+    return Omission("queued_before", _sentence(finding), "medium")
+
+
 def _gaps(seen: Seen) -> Omission | None:
     """Equal gaps between the kernels of replays, which may be the recorder's."""
     finding = seen.findings.get("recorder_gaps")
@@ -244,4 +280,4 @@ def _corrected(finding: Finding, evidence: Evidence) -> str:
     )
 
 
-RULES: tuple[Rule, ...] = (_nothing, _lost, _unended, _skewed, _gaps, _costly)
+RULES: tuple[Rule, ...] = (_nothing, _lost, _unended, _skewed, _queued, _gaps, _costly)

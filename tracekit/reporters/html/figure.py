@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import altair
     import polars
-
-    from tracekit.reporters.html.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -40,15 +38,6 @@ class Figure:
         """The named question that the rows answer; None where another command prints them."""
         command = self.source.split()
         return command[2] if command[:2] == ["tracekit", "query"] else None
-
-
-@dataclass(frozen=True)
-class Section:
-    """Figures under one heading; a figure that has nothing to show is None."""
-
-    name: str
-    title: str
-    figures: tuple[Callable[[Subject], Figure | None], ...]
 
 
 def table(rows: polars.DataFrame) -> polars.DataFrame:

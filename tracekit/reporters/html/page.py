@@ -17,7 +17,6 @@ import altair
 import jinja2
 import vl_convert
 
-from tracekit import __version__
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
@@ -25,6 +24,7 @@ from tracekit.reporters.html import encode
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.parts import devices_of
 from tracekit.text import duration, figure_of, percent, printable, share, size
+from tracekit.version import __version__
 
 # The page may run its own scripts and nothing else, and may load nothing at all.
 _POLICY = (

@@ -17,8 +17,8 @@ from tracekit.reporters.html.trace import trace_view
 
 if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
+    from tracekit.database.reader import Reader
     from tracekit.experiments.points import Sweep
-    from tracekit.run import Database
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
@@ -30,7 +30,7 @@ _TEXT_BYTES = 40_000
 
 
 def write_trace(
-    database: Database,
+    database: Reader,
     output: str | Path,
     trace_id: int | None = None,
     window: str | None = None,
@@ -48,7 +48,7 @@ def write_trace(
 
 
 def write_diff(
-    database: Database,
+    database: Reader,
     a: int,
     b: int,
     output: str | Path,
@@ -77,7 +77,7 @@ def write_sweep(found: Sweep, output: str | Path) -> None:
 
 
 def write_ranks(
-    database: Database,
+    database: Reader,
     output: str | Path,
     window: str | None = None,
     thresholds: Thresholds | None = None,

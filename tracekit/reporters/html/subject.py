@@ -11,14 +11,16 @@ from tracekit.database.connection import is_database
 from tracekit.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import polars
 
     from tracekit.advice.model import FixList
     from tracekit.database.catalog import Value
+    from tracekit.database.reader import Reader
     from tracekit.evidence.model import Window
     from tracekit.replay.gains import PathPiece, Speed
     from tracekit.reporters.html.figure import Figure
-    from tracekit.run import Database
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
@@ -53,7 +55,7 @@ class Subject:
 
     def __init__(
         self,
-        database: Database,
+        database: Reader,
         trace_id: int,
         window: str | None = None,
         thresholds: Thresholds | None = None,
@@ -203,3 +205,12 @@ class Subject:
         import polars
 
         return rows.with_columns(polars.col(columns) - self.window.start_ns)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Figures under one heading; a figure that has nothing to show is None."""
+
+    name: str
+    title: str
+    figures: tuple[Callable[[Subject], Figure | None], ...]

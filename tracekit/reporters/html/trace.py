@@ -11,8 +11,8 @@ from tracekit.reporters.html.sections import SECTIONS
 from tracekit.reporters.parts import lists_of, parts_of
 
 if TYPE_CHECKING:
-    from tracekit.reporters.html.figure import Figure, Section
-    from tracekit.reporters.html.subject import Subject
+    from tracekit.reporters.html.figure import Figure
+    from tracekit.reporters.html.subject import Section, Subject
 
 # How many lines of the fix list the first screen has.
 _ADVISED = 5

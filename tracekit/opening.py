@@ -1,0 +1,194 @@
+"""A path -> an opened session: a trace that is loaded, a database, or a lake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.database.connection import connect_reading, is_database
+from tracekit.database.reader import Reader
+from tracekit.database.sandbox import SPILL_MB, Config
+from tracekit.database.stored import SURPRISES, contradicting, fingerprints
+from tracekit.errors import TracekitError
+from tracekit.ingest.resources import Resources
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.ingest.resources import LoadProgress
+    from tracekit.verdict.rows import Rows
+
+# The process needs this outside DuckDB for the results of queries. The replay's graph is not
+# counted: while it is in memory, DuckDB holds little.
+_OUTSIDE_QUERIES_MB = 200
+# Tables that verdicts fill.
+_OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
+
+
+def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Path]:
+    """The files that the paths of traces, databases and lakes name, and the file of device peaks.
+
+    Raises:
+        TracekitError: for a directory or pattern without a trace.
+    """
+    from tracekit.lake.layout import may_be_lake, selection
+    from tracekit.lake.storage import local_files, storage
+    from tracekit.trace.source import trace_paths
+
+    if resources.hardware is not None:
+        yield resources.hardware
+    for path in paths:
+        if may_be_lake(path):
+            yield from local_files(storage(selection(path).root))
+        else:
+            yield from trace_paths([path])
+
+
+def open_given(path: str, resources: Resources, output: str | None = None) -> Reader:
+    """Opens a lake or a part of one, a database, or a trace, whose answers go to `output`.
+
+    Raises:
+        TracekitError: when it cannot be read, or `output` is one of its files.
+    """
+    from tracekit.files import require_no_input
+    from tracekit.lake.layout import may_be_lake
+
+    if output is not None:
+        require_no_input(output, files_named([path], resources))
+    if may_be_lake(path):
+        from tracekit.lake.reading import open_lake
+
+        return open_lake(path, resources)
+    return open_any(path, resources)
+
+
+def open_any(path: str | Path, resources: Resources | None = None) -> Reader:
+    """Opens a database, or loads anything else as `load` does.
+
+    Raises:
+        TracekitError: as `open_database` and `load` do.
+    """
+    resources = resources or Resources()
+    if not is_database(path):
+        return load(path, resources=resources)
+    if resources.hardware is not None:
+        raise TracekitError(f"{path}: is a database; give --hardware when loading its traces")
+    memory_mb = resources.memory_mb
+    limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
+    return open_database(path, limit_mb, resources.spill_mb)
+
+
+def open_database(
+    path: str | Path, limit_mb: int | None = None, spill_mb: int | None = None
+) -> Reader:
+    """Opens a database that `load` wrote, read-only: see `tracekit.open_database`."""
+    if spill_mb is None:
+        spill_mb = 0 if limit_mb is None else SPILL_MB
+    config: Config = {} if limit_mb is None else {"memory_limit": f"{limit_mb}MB"}
+    return Stored(connect_reading(path, config, path, spill_mb), str(path), [path])
+
+
+def load(
+    traces: str | Path | Iterable[str | Path],
+    database: str | Path | None = None,
+    resources: Resources | None = None,
+    *,
+    append: bool = False,
+    resume: bool = False,
+    on_bad: Callable[[TracekitError], object] | None = None,
+    on_wait: Callable[[], object] | None = None,
+    progress: LoadProgress | None = None,
+    verdicts: bool | None = None,
+) -> Reader:
+    """Loads traces into one database, several at a time: see `tracekit.load`."""
+    from tracekit.ingest.hardware import peaks
+    from tracekit.ingest.load import Job, into_file, into_memory
+    from tracekit.trace.source import trace_paths
+
+    resources = resources or Resources()
+    given = [traces] if isinstance(traces, str | Path) else list(traces)
+    paths = trace_paths(map(str, given))
+    if not paths:
+        raise TracekitError("no trace is given")
+    judges = database is not None if verdicts is None else verdicts
+    judge = partial(_judged_through, str(given[0])) if judges else None
+    job = Job(
+        paths,
+        peaks(resources.hardware),
+        resources,
+        resume,
+        on_bad is not None,
+        progress,
+        judge=judge,
+    )
+    if database is None:
+        name = str(given[0]) if len(given) == 1 else f"{len(paths)} traces"
+        judging = _judged if verdicts is None else None
+        loaded: Reader = Loaded(into_memory(job), name, job.inputs, judging)
+    else:
+        into_file(job, database, append=append, on_wait=on_wait)
+        loaded = open_database(database)
+    if on_bad is not None:
+        for error in job.errors:
+            on_bad(error)
+    return loaded
+
+
+class Loaded(Reader):
+    """Traces in memory, whose tables of verdicts are filled once SQL asks for them."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        name: str,
+        inputs: Sequence[str | Path],
+        judge: Callable[[Reader], Iterator[Rows]] | None,
+    ) -> None:
+        super().__init__(connection, name, inputs)
+        self._judge = judge
+
+    def require_select(self, query: str) -> None:
+        super().require_select(query)
+        if self._judge and _OF_VERDICTS.search(query):
+            from tracekit.ingest.writer import record_verdicts
+
+            judge, self._judge = self._judge, None
+            for rows in judge(self):
+                record_verdicts(self._connection, rows)
+
+
+class Stored(Reader):
+    """A database in a file, whose rows others may have changed.
+
+    An exception that ends its `with` block is the fault of such rows only if they are not those
+    that loading its traces again gives; then it becomes a TracekitError. Others stay as they are.
+    """
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+        _, error, _ = raised
+        if isinstance(error, SURPRISES) and (changed := _changed_tables(self.name)):
+            raise contradicting(self.name, changed) from error
+
+
+def _changed_tables(path: str) -> list[str]:
+    """The tables of a database whose rows do not follow from its traces."""
+    with load(path) as again, Reader(connect_reading(path, {}, path, 0), path) as given:
+        expected, found = fingerprints(again), fingerprints(given)
+    return sorted(name for name in expected if expected[name] != found[name])
+
+
+def _judged(database: Reader) -> Iterator[Rows]:
+    """The verdicts on all traces of a database, as rows."""
+    from tracekit.examine import verdicts
+    from tracekit.verdict.rows import rows_of
+
+    yield from map(rows_of, verdicts(database))
+
+
+def _judged_through(name: str, connection: duckdb.DuckDBPyConnection) -> Iterator[Rows]:
+    with Reader(connection.cursor(), name) as database:
+        yield from _judged(database)
