@@ -8,16 +8,18 @@
 --     most of the other
 -- doubts: no_stacks, absurd_duration
 WITH stretch AS (
-    SELECT s.trace_id, event_id, pid, tid, s.start_ns, e.end_ns, dense_rank() OVER (ORDER BY folded_name(name))
-               AS alike
+    SELECT s.trace_id, event_id, pid, tid, s.start_ns, e.end_ns,
+           dense_rank() OVER (ORDER BY folded_name(name)) AS alike
     FROM host_segment AS s JOIN slices AS e USING (trace_id, event_id, pid, tid, end_ns)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND s.activity IN ('python', 'untraced', 'dispatch')
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND s.activity IN ('python', 'untraced', 'dispatch')
         AND s.end_ns - s.start_ns >= thresholds().spin_ns
         AND NOT list_has_any(traits, ['collective_call', 'remote_call'])
 ),
 message AS (
     SELECT trace_id, pid, tid, start_ns, end_ns FROM slices
-    WHERE list_has_any(traits, ['collective_call', 'remote_call']) AND trace_id IN (SELECT trace_id FROM stretch)
+    WHERE list_has_any(traits, ['collective_call', 'remote_call'])
+        AND trace_id IN (SELECT trace_id FROM stretch)
 )
 SELECT s.trace_id, s.event_id, s.pid, s.tid, s.start_ns, s.end_ns - s.start_ns AS dur_ns, alike,
        m.tid <> s.tid AND s.end_ns - m.end_ns

@@ -2,7 +2,7 @@
 
 -- On the thread that runs most operators, what it does, stretch by stretch: a role of the query cpu_time, and
 -- what limits a computation by the shapes of its operators (NULL: they do not tell), or `remote` in a wait for
--- another worker. The stretches cover the trace without gap or overlap. `which` is a trace_id; NULL: all traces.
+-- another worker. The stretches cover the trace without gap or overlap. `which` is a trace_id; NULL: all.
 -- An operator computes if it is not a metadata operator and its own time is at least the time of the
 -- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
 -- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
@@ -23,7 +23,8 @@ thread AS (
 -- Calls of collectives and of other workers on any thread, and what they call in Python, such as
 -- Work.wait. A call of another worker lasts until the answer is there.
 collective AS (
-    SELECT trace_id, event_id, start_ns, end_ns, CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
+    SELECT trace_id, event_id, start_ns, end_ns,
+           CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
     FROM slices
     WHERE list_has_any(traits, ['collective_call', 'remote_call']) AND trace_id = coalesce(which, trace_id)
 ),
@@ -69,7 +70,8 @@ told AS (
     FROM segment WHERE role <> 'untraced'
     UNION ALL
     SELECT key, start_ns, end_ns,
-           CASE WHEN len(labels) = 1 OR list_contains(labels, 'operator') THEN 'untraced' ELSE 'communication' END,
+           CASE WHEN len(labels) = 1 OR list_contains(labels, 'operator') THEN 'untraced'
+               ELSE 'communication' END,
            CASE WHEN NOT list_contains(labels, 'operator') AND list_contains(labels, 'remote') THEN 'remote' END
     FROM interval_labels('running') WHERE list_contains(labels, 'untraced')
 )
