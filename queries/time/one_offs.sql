@@ -4,8 +4,8 @@
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with all
 --     inside it, except the profiler's steps), capture (of a graph, to its instantiation), compilation,
 --     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
---     copies (between host and device, many in a row on a thread) or unended (a stretch in a slice until recording
---     stopped: when it ended, the trace does not tell)
+--     copies (between host and device, many in a row on a thread) or unended (a stretch in a slice until
+--     recording stopped: when it ended, the trace does not tell)
 -- column event_id (id): the slice or kernel; NULL: none was recorded
 -- column pid (id): the process; of a kernel, NULL
 -- column tid (id): the thread; of a kernel, NULL
