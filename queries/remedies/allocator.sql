@@ -27,7 +27,7 @@
 -- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or blocks
 -- are freed after the start and allocated again, as the allocator does when memory is short.
 -- Where none is freed, the cache grows only until it holds what the loop needs. An early call that takes far
--- longer than its like starts the device. A call that frees outside all operators empties the cache; where
+-- longer than usual starts the device. A call that frees outside all operators empties the cache; where
 -- calls are about as frequent as launches, there is no cache.
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns, call <> 'allocate' AS frees,

@@ -1,7 +1,7 @@
 -- question: Which generated matrix products take so much of the device's time that tuning them would pay?
 -- title: Tune the generated matrix product
 -- causes: math, memory-bandwidth, math-or-memory
--- when: class = 'gemm'
+-- when: class = 'gemm' AND regexp_matches(name, '^triton_tem_|matmul|gemm_kernel')
 -- effort: low
 -- needs: Minutes of tuning for each shape; a cache of the results that runs share.
 -- caveat: Where shapes tell how near it is to the device's peaks, the tuned one is taken to reach 60 % of the

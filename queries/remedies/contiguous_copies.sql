@@ -1,7 +1,7 @@
 -- question: Which copies only put a transposed tensor in order, beside a matrix product or attention?
 -- title: Avoid copies that only reorder a tensor
 -- causes: memory-bandwidth
--- when: has(traits, 'makes_contiguous')
+-- when: has(traits, 'makes_contiguous'); name = 'aten::clone'; class IN ('gemm', 'attention')
 -- effort: medium
 -- needs: A product or attention that takes the tensor as it lies: matmul, einsum and
 --     scaled_dot_product_attention take transposed views.

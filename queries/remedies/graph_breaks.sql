@@ -1,7 +1,7 @@
 -- question: Where does compiled code fall back to Python and look itself up again, or compile again?
 -- title: Compile without graph breaks and recompilation
 -- causes: python, dispatch, compilation
--- when: compiled IS NOT NULL
+-- when: has(traits, 'compiled_region') OR compiled = 'compilation'
 -- effort: medium
 -- needs: Code at the break that the compiler can follow: no reads of values on the host, prints or calls into
 --     code that it cannot trace.

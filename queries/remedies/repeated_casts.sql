@@ -1,7 +1,7 @@
 -- question: Which weights are cast to another type again though they have not changed?
 -- title: Cast weights once, not in every pass
 -- causes: dispatch, launch, memory-bandwidth
--- when: has(traits, 'casts')
+-- when: has(traits, 'casts'); name = 'aten::_to_copy'; work IN ('linear', 'convolution')
 -- effort: low
 -- needs: Weights that do not change between the casts: inference, or several passes before the optimizer's
 --     step.

@@ -1,18 +1,18 @@
--- question: What took far longer than its like, or belongs to a start (capture, compilation, allocation)?
+-- question: What took far longer than usual, or belongs to a start (capture, compilation, allocation)?
 -- params trace
 -- columns trace_id
--- column kind (text): stretch (a thread in one slice, or in none), range (an annotation, but for the
---     profiler's steps, with all inside), capture (of a graph, to its instantiation), compilation, allocation
---     (all of it, if it ends in the first half of the launches), op (a communicating kernel), copies
---     (between host and device, many in a row on a thread) or unended (a stretch in a slice until recording
---     stopped: when it ended, the trace does not tell)
+-- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with all
+--     inside it, except the profiler's steps), capture (of a graph, to its instantiation), compilation,
+--     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
+--     copies (between host and device, many in a row on a thread) or unended (a stretch in a slice until
+--     recording stopped: when it ended, the trace does not tell)
 -- column event_id (id): the slice or kernel; NULL: none was recorded
 -- column pid (id): the process; of a kernel, NULL
 -- column tid (id): the thread; of a kernel, NULL
 -- columns start_ns
 -- column dur_ns (ns): how long it takes, waits for the device included
--- column usual_ns (ns): the median of its like: of the thread's stretches on the same activity (0 if there
---     are hardly any), of the ranges of that name (numbers aside), of the operators of that name without a
+-- column usual_ns (ns): the median of the thread's stretches on the same activity (0 if there are hardly
+--     any), of the ranges of that name (numbers aside), of the operators of that name without a
 --     capture, or of the kernels of that name
 -- column cause (text): what the host does meanwhile, or communication
 -- column name (text): the slice or kernel; NULL: none was recorded

@@ -1,8 +1,8 @@
 -- What the host does in a trace without GPU ops.
 
 -- On the thread that runs most operators, what it does, stretch by stretch: a role of the query cpu_time, and
--- what limits a computation by the shapes of its operators (NULL: they do not tell), or `remote` in a wait for
--- another worker. The stretches cover the trace without gap or overlap. `which` is a trace_id; NULL: all.
+-- what limits a computation by the shapes of its operators (NULL: they do not tell), or `remote` in a wait
+-- for another worker. The stretches cover the trace without gap or overlap. `which` is a trace_id; NULL: all.
 -- An operator computes if it is not a metadata operator and its own time is at least the time of the
 -- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
 -- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
@@ -72,7 +72,8 @@ told AS (
     SELECT key, start_ns, end_ns,
            CASE WHEN len(labels) = 1 OR list_contains(labels, 'operator') THEN 'untraced'
                ELSE 'communication' END,
-           CASE WHEN NOT list_contains(labels, 'operator') AND list_contains(labels, 'remote') THEN 'remote' END
+           CASE WHEN NOT list_contains(labels, 'operator') AND list_contains(labels, 'remote')
+                    THEN 'remote' END
     FROM interval_labels('running') WHERE list_contains(labels, 'untraced')
 )
 SELECT trace_id, pid, tid, start_ns, end_ns, role, limit_by FROM told JOIN thread USING (trace_id);

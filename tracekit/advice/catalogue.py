@@ -46,8 +46,8 @@ class Remedy:
     """Codes of what a trace may lack (queries/trace/missing.sql), without which the remedy cannot
     be looked for."""
     when: str = "TRUE"
-    """A condition in SQL on the table slice_label: the remedy is looked for where it holds for some
-    name."""
+    """Conditions in SQL on the table slice_label, separated by semicolons: the remedy is looked for
+    where each holds for some name."""
     once: tuple[str, ...] = ()
     """The causes of one-off events that it answers."""
     in_loops: bool = False

@@ -207,10 +207,14 @@ class Reader:
         return [row[1:] for row in rows]
 
     def possible(self, conditions: Mapping[str, str]) -> set[str]:
-        """Which of these conditions on the table slice_label hold for some name, by their keys."""
+        """Which of these conditions on the table slice_label hold for some name, by their keys. Of
+        conditions separated by semicolons, each has to hold for some name."""
 
         def ask() -> set[str]:
-            asked = ", ".join(f"bool_or({condition})" for condition in conditions.values())
+            asked = ", ".join(
+                " AND ".join(f"bool_or({each})" for each in condition.split("; "))
+                for condition in conditions.values()
+            )
             _, rows = self.fetch(f"SELECT {asked} FROM slice_label")
             return {name for name, holds in zip(conditions, rows[0], strict=True) if holds}
 
