@@ -65,7 +65,7 @@ running AS (
     FROM operator ANTI JOIN collective USING (trace_id, event_id) SEMI JOIN collective USING (trace_id)
 ),
 told AS (
-    SELECT trace_id, start_ns, end_ns, role, 
+    SELECT trace_id, start_ns, end_ns, role,
            CASE role WHEN 'compute' THEN limit_by WHEN 'communication' THEN peer END AS limit_by
     FROM segment WHERE role <> 'untraced'
     UNION ALL
