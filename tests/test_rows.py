@@ -195,13 +195,13 @@ def test_ctrl_c_ends_a_query(slow, folder):
     # The program says when the query starts, so that the test does not depend on its speed.
     program = (
         "import sys\n"
-        "from tracekit.database.reader import Reader\n"
+        "from tracekit.database.session import Session\n"
         "from tracekit.commands import main\n"
-        "stream = Reader.stream\n"
+        "stream = Session.stream\n"
         "def telling(*arguments):\n"
         "    print('begun', file=sys.stderr, flush=True)\n"
         "    return stream(*arguments)\n"
-        "Reader.stream = telling\n"
+        "Session.stream = telling\n"
         "main()"
     )
     asked = subprocess.Popen(

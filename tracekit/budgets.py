@@ -23,7 +23,7 @@ from tracekit.text import duration, printable
 from tracekit.verdict.regime import REGIMES
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 # What the query step_counts counts, and whether it takes a device to happen.
 COUNTS = {
@@ -164,7 +164,7 @@ class Figures:
     """The verdict's sentences."""
 
 
-def figures_of(database: Reader) -> Figures:
+def figures_of(database: Session) -> Figures:
     """The figures of the only trace of a database.
 
     Raises:

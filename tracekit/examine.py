@@ -31,7 +31,7 @@ from tracekit.verdict.steady import is_hardly_longer, is_unrepeated
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.replay.gains import WindowGains
     from tracekit.replay.model import Causal, Gains
     from tracekit.verdict.run_model import RunVerdict
@@ -58,7 +58,7 @@ class Examination:
 
 
 def examine_all(
-    database: Reader,
+    database: Session,
     trace_ids: Sequence[int] | None = None,
     window: str | None = None,
     thresholds: Thresholds | None = None,
@@ -79,7 +79,7 @@ def examine_all(
 
 
 def examine(
-    database: Reader,
+    database: Session,
     trace_id: int,
     window: str | None = None,
     thresholds: Thresholds | None = None,
@@ -106,7 +106,7 @@ def examine(
 
 
 def verdicts(
-    database: Reader,
+    database: Session,
     trace: int | None = None,
     window: str | None = None,
     thresholds: Thresholds | None = None,
@@ -134,7 +134,7 @@ def verdicts(
         raise TracekitError(f"{database.name}: a stored verdict cannot be read: {error}") from error
 
 
-def examine_together(database: Reader, thresholds: Thresholds | None = None) -> RunVerdict:
+def examine_together(database: Session, thresholds: Thresholds | None = None) -> RunVerdict:
     """The one verdict of a run whose ranks these traces are.
 
     Raises:
@@ -150,7 +150,7 @@ def examine_together(database: Reader, thresholds: Thresholds | None = None) -> 
 
 
 def verdict_together(
-    database: Reader, analyses: list[Analysis], thresholds: Thresholds
+    database: Session, analyses: list[Analysis], thresholds: Thresholds
 ) -> tuple[RunVerdict | None, str]:
     """The verdict of the run whose ranks these traces are, or why there is none.
 
@@ -166,7 +166,7 @@ def verdict_together(
     return (None, found.reason) if isinstance(found, NoRun) else (found, "")
 
 
-def _not_one_run(database: Reader) -> str:
+def _not_one_run(database: Session) -> str:
     """Why a lake's traces get no verdict together; empty where they may."""
     ranks = getattr(database, "ranks", ())
     if len({rank.run for rank in ranks}) > 1:
@@ -182,7 +182,7 @@ def _not_one_run(database: Reader) -> str:
 class _Examiner:
     """Examines one trace; the replays are let go once nothing needs them."""
 
-    def __init__(self, database: Reader, trace_id: int, thresholds: Thresholds) -> None:
+    def __init__(self, database: Session, trace_id: int, thresholds: Thresholds) -> None:
         self.database, self.trace_id, self.thresholds = database, trace_id, thresholds
         overview = database.ask("overview", trace=trace_id)[0]
         self.trace: Trace = trace_of(database, trace_id, overview)

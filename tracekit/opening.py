@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.database.connection import connect_reading, is_database
-from tracekit.database.reader import Reader
 from tracekit.database.sandbox import SPILL_MB, Config
+from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, contradicting, fingerprints
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
@@ -47,7 +47,7 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
             yield from trace_paths([path])
 
 
-def open_given(path: str, resources: Resources, output: str | None = None) -> Reader:
+def open_given(path: str, resources: Resources, output: str | None = None) -> Session:
     """Opens a lake or a part of one, a database, or a trace, whose answers go to `output`.
 
     Raises:
@@ -65,7 +65,7 @@ def open_given(path: str, resources: Resources, output: str | None = None) -> Re
     return open_any(path, resources)
 
 
-def open_any(path: str | Path, resources: Resources | None = None) -> Reader:
+def open_any(path: str | Path, resources: Resources | None = None) -> Session:
     """Opens a database, or loads anything else as `load` does.
 
     Raises:
@@ -83,7 +83,7 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Reader:
 
 def open_database(
     path: str | Path, limit_mb: int | None = None, spill_mb: int | None = None
-) -> Reader:
+) -> Session:
     """Opens a database that `load` wrote, read-only: see `tracekit.open_database`."""
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
@@ -102,7 +102,7 @@ def load(
     on_wait: Callable[[], object] | None = None,
     progress: LoadProgress | None = None,
     verdicts: bool | None = None,
-) -> Reader:
+) -> Session:
     """Loads traces into one database, several at a time: see `tracekit.load`."""
     from tracekit.ingest.hardware import peaks
     from tracekit.ingest.load import Job, into_file, into_memory
@@ -127,7 +127,7 @@ def load(
     if database is None:
         name = str(given[0]) if len(given) == 1 else f"{len(paths)} traces"
         judging = _judged if verdicts is None else None
-        loaded: Reader = Loaded(into_memory(job), name, job.inputs, judging)
+        loaded: Session = Loaded(into_memory(job), name, job.inputs, judging)
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
@@ -137,7 +137,7 @@ def load(
     return loaded
 
 
-class Loaded(Reader):
+class Loaded(Session):
     """Traces in memory, whose tables of verdicts are filled once SQL asks for them."""
 
     def __init__(
@@ -145,7 +145,7 @@ class Loaded(Reader):
         connection: duckdb.DuckDBPyConnection,
         name: str,
         inputs: Sequence[str | Path],
-        judge: Callable[[Reader], Iterator[Rows]] | None,
+        judge: Callable[[Session], Iterator[Rows]] | None,
     ) -> None:
         super().__init__(connection, name, inputs)
         self._judge = judge
@@ -160,7 +160,7 @@ class Loaded(Reader):
                 record_verdicts(self._connection, rows)
 
 
-class Stored(Reader):
+class Stored(Session):
     """A database in a file, whose rows others may have changed.
 
     An exception that ends its `with` block is the fault of such rows only if they are not those
@@ -176,12 +176,12 @@ class Stored(Reader):
 
 def _changed_tables(path: str) -> list[str]:
     """The tables of a database whose rows do not follow from its traces."""
-    with load(path) as again, Reader(connect_reading(path, {}, path, 0), path) as given:
+    with load(path) as again, Session(connect_reading(path, {}, path, 0), path) as given:
         expected, found = fingerprints(again), fingerprints(given)
     return sorted(name for name in expected if expected[name] != found[name])
 
 
-def _judged(database: Reader) -> Iterator[Rows]:
+def _judged(database: Session) -> Iterator[Rows]:
     """The verdicts on all traces of a database, as rows."""
     from tracekit.examine import verdicts
     from tracekit.verdict.rows import rows_of
@@ -190,5 +190,5 @@ def _judged(database: Reader) -> Iterator[Rows]:
 
 
 def _judged_through(name: str, connection: duckdb.DuckDBPyConnection) -> Iterator[Rows]:
-    with Reader(connection.cursor(), name) as database:
+    with Session(connection.cursor(), name) as database:
         yield from _judged(database)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tracekit.database import catalog
 from tracekit.database.catalog import Value
-from tracekit.database.reader import Reader
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.shown import Shown, show_with
 from tracekit.thresholds import Thresholds
@@ -33,7 +33,7 @@ class Database:
     `load` or `open_database`; use it as a context manager or `close` it.
     """
 
-    def __init__(self, session: Reader) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
 
     def __enter__(self) -> Self:

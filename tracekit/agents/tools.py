@@ -36,7 +36,7 @@ from tracekit.run import Database
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
     from tracekit.verdict.run_model import RunVerdict
 
@@ -66,7 +66,7 @@ class Tools:
         self._characters = characters
         self._timeout_s = timeout_s
         self._lock = Lock()
-        self._last: WeakKeyDictionary[Reader, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
+        self._last: WeakKeyDictionary[Session, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
     def close(self) -> None:
         """Closes what is open, unless a call is still being answered."""
@@ -89,7 +89,7 @@ class Tools:
         page = self._page(rows, offset)
         limits = Thresholds()
 
-        def judged(database: Reader) -> tuple[list[Analysis], RunVerdict | None, str]:
+        def judged(database: Session) -> tuple[list[Analysis], RunVerdict | None, str]:
             with database.sharing():
                 analyses = verdicts(database, trace_id, window, limits)
                 return analyses, *verdict_together(database, analyses, limits)
@@ -159,7 +159,7 @@ class Tools:
     ) -> Told:
         page = self._page(rows, offset)
 
-        def predicted(database: Reader) -> Told:
+        def predicted(database: Session) -> Told:
             if trace_id is None and window is None and len(database.trace_ids()) > 1:
                 return Database(database).whatif_together(*changes).as_dict()
             return Database(database).whatif(*changes, trace=trace_id, window=window).as_dict()
@@ -283,14 +283,14 @@ class Tools:
         return answer(command, _fitting(document, part), page, findings)
 
     @contextmanager
-    def _reading(self, *paths: str) -> Iterator[Reader]:
+    def _reading(self, *paths: str) -> Iterator[Session]:
         """The traces at these paths, while no other call is answered."""
         with self._lock:
             files = [each for path in paths for each in self._folders.checked(path)]
             with self._opened.using(files) as database:
                 yield database
 
-    def _once(self, database: Reader, key: tuple[Any, ...], ask: Callable[[Reader], T]) -> T:
+    def _once(self, database: Session, key: tuple[Any, ...], ask: Callable[[Session], T]) -> T:
         """What `ask` tells of a database, kept until something else is asked of it: an agent reads
         an answer page by page."""
         last = self._last.get(database)
@@ -301,7 +301,7 @@ class Tools:
 
     def _asked(
         self,
-        database: Reader,
+        database: Session,
         statement: str,
         variables: Mapping[str, Value],
         columns: Sequence[str],

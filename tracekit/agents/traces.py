@@ -17,8 +17,8 @@ from tempfile import gettempdir
 from weakref import WeakKeyDictionary
 
 from tracekit.database.connection import is_database
-from tracekit.database.reader import Reader
 from tracekit.database.sandbox import SPILL_MB
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
 from tracekit.ingest.resources import Resources
@@ -42,8 +42,8 @@ class Opened:
     def __init__(self, most: int, resources: Resources) -> None:
         self.resources = resources
         self._most = most
-        self._databases: OrderedDict[_Key, Reader] = OrderedDict()
-        self._paths: WeakKeyDictionary[Reader, str] = WeakKeyDictionary()
+        self._databases: OrderedDict[_Key, Session] = OrderedDict()
+        self._paths: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
         self._numbers = count(1)
         self._stack = ExitStack()
 
@@ -51,7 +51,7 @@ class Opened:
         return len(self._databases)
 
     @contextmanager
-    def using(self, paths: Sequence[str]) -> Iterator[Reader]:
+    def using(self, paths: Sequence[str]) -> Iterator[Session]:
         """The traces in these files, as one database.
 
         Raises:
@@ -72,7 +72,7 @@ class Opened:
             self._databases[key] = self._opened(paths)
         yield self._databases[key]
 
-    def path_of(self, database: Reader) -> str:
+    def path_of(self, database: Session) -> str:
         """The path at which another process can read what `using` has opened."""
         return self._paths[database]
 
@@ -81,7 +81,7 @@ class Opened:
             self._close_first()
         self._stack.close()
 
-    def _opened(self, paths: Sequence[str]) -> Reader:
+    def _opened(self, paths: Sequence[str]) -> Session:
         if len(paths) == 1 and is_database(paths[0]):
             opened, file = open_any(paths[0], self.resources), paths[0]
         else:

@@ -12,7 +12,7 @@ from tracekit.errors import TracekitError
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 
 @click.command()
@@ -72,7 +72,7 @@ def diff(
 
 def open_two(
     runs: tuple[str, ...], trace_ids: tuple[int, int], **limits: Any
-) -> tuple[Reader, tuple[int, int]]:
+) -> tuple[Session, tuple[int, int]]:
     """Opens what is compared, and chooses the two traces.
 
     Raises:
@@ -94,7 +94,7 @@ def open_two(
     return pair.lake, (pair.a, pair.b)
 
 
-def open_pair(runs: tuple[str, ...], **limits: Any) -> Reader:
+def open_pair(runs: tuple[str, ...], **limits: Any) -> Session:
     """Opens the two traces to compare, or the one database that holds both.
 
     Raises:

@@ -14,7 +14,7 @@ from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.database.catalog import Query, Value
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 
 @click.command()
@@ -99,7 +99,7 @@ def _listing() -> str:
 
 
 def _explain_doubts(
-    database: Reader, question: Query, variables: Mapping[str, Value], count: int
+    database: Session, question: Query, variables: Mapping[str, Value], count: int
 ) -> None:
     """Prints to standard error what makes the answer doubtful, or why it is empty."""
     trace = variables.get("trace")

@@ -17,7 +17,7 @@ from tracekit.compare import hta
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 SCHEMA = "tracekit/crosscheck/1"
 
@@ -74,7 +74,7 @@ class Report:
         return {"schema": SCHEMA, "agrees": self.agrees} | asdict(self)
 
 
-def crosscheck(path: str | Path, database: Reader) -> Report:
+def crosscheck(path: str | Path, database: Session) -> Report:
     """Runs HTA on the trace at `path`, which is loaded in `database`, and compares the numbers.
 
     When HTA fails on the trace itself, the report says so.
@@ -90,7 +90,7 @@ def crosscheck(path: str | Path, database: Reader) -> Report:
     return compare(path, ask(hta.opened(path), database), database)
 
 
-def ask(opened: Any, database: Reader) -> list[Answer]:
+def ask(opened: Any, database: Session) -> list[Answer]:
     """The answers of all analyses; `opened` is the result of `hta.opened`."""
     return [
         Answer(analysis, *hta.run(analysis.ask_hta, opened), analysis.ask_rules(database))
@@ -98,7 +98,7 @@ def ask(opened: Any, database: Reader) -> list[Answer]:
     ]
 
 
-def compare(path: str | Path, answers: list[Answer], database: Reader) -> Report:
+def compare(path: str | Path, answers: list[Answer], database: Session) -> Report:
     """The report on the answers, with tracekit's own figures."""
     rules: dict[str, list[str]] = {}
     for row in database.ask("hta_differences"):
@@ -142,7 +142,7 @@ class HtaAnalysis:
 
     name: str
     ask_hta: Callable[[Any], Any]
-    ask_rules: Callable[[Reader], Any]
+    ask_rules: Callable[[Session], Any]
     # The figures to show of an answer, and their units if they are not nanoseconds.
     figures: Callable[[Any], dict[str, Value]]
     units: dict[str, str] = field(default_factory=dict)
@@ -165,33 +165,33 @@ class Answer:
 # -- the same analyses by queries ------------------------------------------------------------------
 
 
-def _rules_temporal(database: Reader) -> dict[str, int] | None:
+def _rules_temporal(database: Session) -> dict[str, int] | None:
     rows = database.ask("hta_temporal_breakdown")
     return {name: rows[0][f"{name}_ns"] for name in hta.TEMPORAL} if rows else None
 
 
-def _rules_kernels(database: Reader) -> dict[str, int]:
+def _rules_kernels(database: Session) -> dict[str, int]:
     rows = database.ask("hta_kernel_breakdown")
     return {row["kernel_type"]: row["total_ns"] for row in rows if row["total_ns"] != 0}
 
 
-def _rules_overlap(database: Reader) -> float | None:
+def _rules_overlap(database: Session) -> float | None:
     rows = database.ask("hta_overlap")
     return rows[0]["overlap_percent"] if rows else None
 
 
-def _rules_idle(database: Reader) -> hta.Idle:
+def _rules_idle(database: Session) -> hta.Idle:
     rows = database.ask("hta_idle_breakdown")
     return {(row["stream"], row["idle_category"]): row["idle_ns"] for row in rows}
 
 
-def _rules_launches(database: Reader) -> hta.Launches:
+def _rules_launches(database: Session) -> hta.Launches:
     columns = ("correlation", "cpu_duration_ns", "gpu_duration_ns", "launch_delay_ns")
     rows = database.ask("hta_launch_stats")
     return Counter(tuple(row[name] for name in columns) for row in rows)
 
 
-def _rules_queue(database: Reader) -> hta.Queue:
+def _rules_queue(database: Session) -> hta.Queue:
     rows = database.ask("hta_queue_depth")
     return {(row["stream"], row["at_ns"]): (row["changes"], row["queue_length"]) for row in rows}
 
@@ -251,7 +251,7 @@ ANALYSES = (
 _TYPES = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "copy": "MEMORY"}
 
 
-def _own_figures(database: Reader) -> dict[str, dict[str, Value]]:
+def _own_figures(database: Session) -> dict[str, dict[str, Value]]:
     """Figures by tracekit's definitions, over the GPU-active span of the main device."""
     own: dict[str, dict[str, Value]] = {analysis.name: {} for analysis in ANALYSES}
     main = database.fetch("SELECT device_id FROM main_device")[1]

@@ -11,7 +11,7 @@ from tracekit.shown import Shown
 from tracekit.text import duration
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 SCHEMA = "tracekit/diff/1"
 
@@ -69,7 +69,7 @@ class Diff(Shown):
         return {"schema": SCHEMA} | asdict(self)
 
 
-def diff(database: Reader, a: int = 1, b: int = 2, top: int = 20) -> Diff:
+def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     """Compares two traces of one database, given by trace_id. `top` limits the rows of the lists of
     kernels, operators and modules.
 
@@ -101,7 +101,7 @@ def diff(database: Reader, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     )
 
 
-def fails(database: Reader, expression: str, a: int = 1, b: int = 2) -> bool:
+def fails(database: Session, expression: str, a: int = 1, b: int = 2) -> bool:
     """Whether a condition on the numbers of two runs is true.
 
     `expression` is SQL over `a` and `b`, which have the columns of the query `run_metrics`, such as

@@ -13,12 +13,12 @@ from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 _ROWS_AT_ONCE = 20_000
 
 
-def export(database: Reader, output: str | Path, trace: int | None = None) -> int:
+def export(database: Session, output: str | Path, trace: int | None = None) -> int:
     """Writes one trace as Kineto JSON; returns its number of events.
 
     The file is compressed if `output` ends in .gz or .zst.
@@ -59,7 +59,7 @@ def _frame(form: str, members: bytes) -> tuple[bytes, bytes]:
     return b"{" + members + (b", " if members else b"") + b'"traceEvents": [\n', b"\n]}\n"
 
 
-def _write_events(database: Reader, trace_id: int, sink: BinaryIO) -> int:
+def _write_events(database: Session, trace_id: int, sink: BinaryIO) -> int:
     count, separator = 0, b""
     events = catalog.schema("write_events")
     for batch in database.batches(events, {"trace": trace_id}, _ROWS_AT_ONCE):

@@ -20,7 +20,7 @@ from tracekit.database.prepared import create_from_sql, definitions
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 # Exceptions of code that meets rows which cannot be.
 SURPRISES = (
@@ -141,7 +141,7 @@ def contradicting(name: str, tables: Sequence[str]) -> TracekitError:
     )
 
 
-def fingerprints(reader: Reader) -> dict[str, tuple[int, int]]:
+def fingerprints(reader: Session) -> dict[str, tuple[int, int]]:
     """By table of what a trace holds, and what is derived from it: the number and the sum of
     hashes of its rows."""
     _, names = reader.fetch("SELECT table_name FROM duckdb_tables() WHERE NOT internal")

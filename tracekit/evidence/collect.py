@@ -24,7 +24,7 @@ from tracekit.evidence.model import (
 )
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.replay.gains import WindowGains
     from tracekit.thresholds import Thresholds
 
@@ -71,7 +71,7 @@ class Account:
         return self.host.operators if self.host is not None else 0
 
 
-def trace_of(database: Reader, trace_id: int, overview: dict[str, Any]) -> Trace:
+def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trace:
     """The trace, out of its row of the question `overview`."""
     health = database.ask("health", trace=trace_id)
     captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
@@ -82,14 +82,14 @@ def trace_of(database: Reader, trace_id: int, overview: dict[str, Any]) -> Trace
     )
 
 
-def accounts_of(database: Reader, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+def accounts_of(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Account]:
     """The windows of all devices: the main device first, and of each device the GPU-active span
     first. Of a trace without GPU ops, the windows of its busiest thread; at least one."""
     return _of_devices(database, trace_id) or _of_host(database, trace_id, overview)
 
 
 def account_between(
-    database: Reader, trace_id: int, of: Account, window: tuple[str, str], times: tuple[int, int]
+    database: Session, trace_id: int, of: Account, window: tuple[str, str], times: tuple[int, int]
 ) -> Account:
     """The accounting of a device between two instants, as a window of this kind and name.
 
@@ -112,13 +112,13 @@ def account_between(
     return Account(named, Gpu(**_pick(Gpu, row)), idle, of.launch)
 
 
-def repetition_of(database: Reader, trace_id: int) -> Repetition | None:
+def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     """Whether the run repeats itself; None without operators and GPU ops."""
     rows = database.ask("repetition", trace=trace_id)
     return Repetition(**_pick(Repetition, rows[0])) if rows else None
 
 
-def are_shapes_recorded(database: Reader, trace_id: int) -> bool:
+def are_shapes_recorded(database: Session, trace_id: int) -> bool:
     """Whether operators have shapes, or would have them: some operators take no tensors."""
     flags = database.rows_of_trace("SELECT trace_id, record_shapes FROM trace", trace_id)
     if any(flag for (flag,) in flags):
@@ -160,7 +160,7 @@ def step_numbers(accounts: Sequence[Account], names: Sequence[str]) -> dict[int,
     return found
 
 
-def _of_devices(database: Reader, trace_id: int) -> list[Account]:
+def _of_devices(database: Session, trace_id: int) -> list[Account]:
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
         causes.setdefault(_window_key(row), {})[row["cause"]] = row["idle_ns"]
@@ -190,7 +190,7 @@ def _of_devices(database: Reader, trace_id: int) -> list[Account]:
 _window_key = itemgetter("device_id", "kind", "name", "start_ns", "end_ns")
 
 
-def _of_host(database: Reader, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Account]:
     rows, waited = database.ask("cpu_time", trace=trace_id), []
     if any(row["launches"] for row in rows):
         waited = database.ask("last_wait", trace=trace_id)

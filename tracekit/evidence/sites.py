@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.evidence.model import OneOffEvent
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.replay.one_offs import OneOff
 
 Sites = dict[int | None, dict[str, Any]]
@@ -51,7 +51,7 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
     return events
 
 
-def sites_of(event_ids: Iterable[int | None], database: Reader, trace_id: int) -> Sites:
+def sites_of(event_ids: Iterable[int | None], database: Session, trace_id: int) -> Sites:
     """The places in the program that events come from, by event_id: rows of the question
     `event_sites`."""
     ids = ",".join(str(each) for each in event_ids if each is not None)
@@ -61,7 +61,7 @@ def sites_of(event_ids: Iterable[int | None], database: Reader, trace_id: int) -
     return {row["event_id"]: row for row in rows}
 
 
-def places_of(event_ids: Iterable[int], database: Reader, trace_id: int) -> dict[int, str]:
+def places_of(event_ids: Iterable[int], database: Session, trace_id: int) -> dict[int, str]:
     """The Python line, module or operator of events by event_id, or their name."""
     sites = sites_of((each for each in event_ids if each >= 0), database, trace_id)
     return {

@@ -10,7 +10,7 @@ from tracekit.examine import verdicts
 from tracekit.shown import Shown
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 SCHEMA = "tracekit/sweep/1"
 
@@ -132,7 +132,7 @@ class Sweep(Shown):
         return {"schema": SCHEMA} | asdict(self)
 
 
-def sweep_in(database: Reader, baseline: str | None = None) -> Sweep | None:
+def sweep_in(database: Session, baseline: str | None = None) -> Sweep | None:
     """The sweep that a database holds: all its points, each with the verdict on its trace.
 
     `baseline` is the workload that speed-ups are over, by default the first that ran. None: the
@@ -170,7 +170,7 @@ def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
     return found
 
 
-def point_of(database: Reader, row: Mapping[str, Any]) -> Point:
+def point_of(database: Session, row: Mapping[str, Any]) -> Point:
     """A row of `sweep_points` with the verdict on its trace."""
     known = {each.name for each in fields(Point)}
     point = Point(**{name: value for name, value in row.items() if name in known})

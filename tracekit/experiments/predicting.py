@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracekit.database.reader import Reader
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.experiments.timing import Rounds, median
 from tracekit.replay.whatif import Replay
@@ -30,7 +30,7 @@ _NO_FACTOR = "unknown: how the work grows with that size is not known"
 class Trial:
     """A recorded run, its rounds without the profiler, and the delay of the slowed run."""
 
-    database: Reader
+    database: Session
     analysis: Analysis
     timed: Rounds
     delay_ns: int

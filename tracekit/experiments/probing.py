@@ -22,7 +22,7 @@ from tracekit.capture.workload import (
     prepare,
     record,
 )
-from tracekit.database.reader import Reader
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError, first_line
 from tracekit.examine import verdicts
 from tracekit.experiments.predicting import Judgement, Moved, OnDevice, OnHost, Trial, judge
@@ -234,7 +234,7 @@ class _Lab:
 
 
 def _held_together(
-    lab: _Lab, timed: Mapping[str, Rounds], traces: Mapping[str, Reader], limits: Thresholds
+    lab: _Lab, timed: Mapping[str, Rounds], traces: Mapping[str, Session], limits: Thresholds
 ) -> Probe:
     predictors = {}
     for name, database in traces.items():

@@ -23,7 +23,7 @@ from tracekit.capture.workload import (
     parameters_of,
     prepare,
 )
-from tracekit.database.reader import Reader
+from tracekit.database.session import Session
 from tracekit.errors import first_line
 from tracekit.experiments.timing import Step
 from tracekit.replay.whatif import Replay
@@ -303,7 +303,7 @@ class Promises:
 
 
 def price_together(
-    database: Reader, trace_id: int, limits: Thresholds
+    database: Session, trace_id: int, limits: Thresholds
 ) -> Callable[[Sequence[str]], float]:
     """Prices changes by one replay with all of them, as the list prices one: without one-offs."""
 

@@ -15,8 +15,8 @@ import polars
 from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.database.connection import connect
-from tracekit.database.reader import Reader
 from tracekit.database.sandbox import close_to_the_outside
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import Rank, selection
@@ -73,7 +73,7 @@ def ask_ranks(
     workers: QuestionWorkers,
     folder: Path,
     resources: Resources | None = None,
-) -> Reader:
+) -> Session:
     """The answers of all ranks of a lake, or a part of it, as the table `answers`; they are kept in
     `folder`.
 
@@ -93,7 +93,7 @@ def ask_ranks(
             reason = str(found).strip().partition("\n")[0] or type(found).__name__
             raise TracekitError(f"run={task.rank.run}/{task.rank.name}: {reason}") from found
         (folder / f"{place[task.rank.trace_id]:09d}.parquet").write_bytes(found)
-    return Reader(_opened(sorted(folder.glob("*.parquet")), lake), lake)
+    return Session(_opened(sorted(folder.glob("*.parquet")), lake), lake)
 
 
 def _opened(files: list[Path], name: str) -> duckdb.DuckDBPyConnection:

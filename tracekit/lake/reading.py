@@ -12,8 +12,8 @@ import duckdb
 from tracekit.database import catalog, facts
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
-from tracekit.database.reader import Reader
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
+from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES
 from tracekit.errors import TracekitError, first_line
 from tracekit.ingest.hardware import peaks
@@ -68,7 +68,7 @@ def selected(where: Selection) -> list[Rank]:
     return ranks
 
 
-class Lake(Reader):
+class Lake(Session):
     """The traces of a lake, or of a part of it, as one database."""
 
     def __init__(

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 
 from tracekit.database import catalog, facts
-from tracekit.database.reader import Reader
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.examine import examine
 from tracekit.files import work_folder
@@ -306,6 +306,6 @@ def _copy(connection: duckdb.DuckDBPyConnection, sql: str, local: Path) -> int:
 
 
 def _verdict(connection: duckdb.DuckDBPyConnection, rank: Rank, path: str) -> Analysis:
-    analysis = examine(Reader(connection, path), 1).analysis
+    analysis = examine(Session(connection, path), 1).analysis
     trace = replace(analysis.trace, trace_id=rank.trace_id, rank=rank.rank)
     return replace(analysis, trace=trace)

@@ -17,7 +17,7 @@ from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream, open_streams, trace_paths
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.ingest.resources import Resources
 
 _ROWS_AT_ONCE = 20_000
@@ -87,7 +87,7 @@ def _stream(path: str) -> ByteStream:
     raise TracekitError(f"{path}: contains no trace")
 
 
-def _joined(database: Reader, output: str | Path) -> int:
+def _joined(database: Session, output: str | Path) -> int:
     """Writes all traces of a database into one file; returns how many events were added."""
     given = _places(database)
     added: list[bytes] = []
@@ -123,7 +123,7 @@ class _Place(NamedTuple):
     traces: int
 
 
-def _places(database: Reader) -> list[_Place]:
+def _places(database: Session) -> list[_Place]:
     rows = database.ask("overview")
     ahead = {row["trace_id"]: row["offset_ns"] for row in database.ask("rank_clocks")}
     # Only clocks of one job can be compared; others are as their traces tell.
@@ -141,12 +141,12 @@ def _places(database: Reader) -> list[_Place]:
     ]
 
 
-def _pids(database: Reader, place: _Place) -> dict[int, int]:
+def _pids(database: Session, place: _Place) -> dict[int, int]:
     _, rows = database.fetch(catalog.schema("joined_processes"), place._asdict())
     return dict(rows)
 
 
-def _texts(database: Reader, place: _Place) -> Iterator[bytes]:
+def _texts(database: Session, place: _Place) -> Iterator[bytes]:
     sql = catalog.filled("write_joined_events", processes=catalog.schema("joined_processes"))
     for batch in database.batches(sql, place._asdict(), _ROWS_AT_ONCE):
         yield from (row[0].encode() for row in batch)

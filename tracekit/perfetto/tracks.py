@@ -22,7 +22,7 @@ from tracekit.trace.added import PID
 
 if TYPE_CHECKING:
     from tracekit.advice.model import Advice
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.replay.changes import Remedies
     from tracekit.replay.whatif import Replay
 
@@ -39,7 +39,7 @@ _FIRST_FLOW = 1 << 40
 _PROCESSES = 100_000
 
 
-def draw(database: Reader, trace_id: int, process: Process) -> None:
+def draw(database: Session, trace_id: int, process: Process) -> None:
     """Adds all tracks of one trace."""
     _counters(database, trace_id, process)
     _gaps(database, trace_id, process)
@@ -62,7 +62,7 @@ def draw(database: Reader, trace_id: int, process: Process) -> None:
             _mark(each, found.gains.replay.remedies, process)
 
 
-def _counters(database: Reader, trace_id: int, process: Process) -> None:
+def _counters(database: Session, trace_id: int, process: Process) -> None:
     busy = Level(process, "share")
     for row in database.ask("busy_over_time", trace=trace_id):
         name = f"busy share, device {row['device_id']}"
@@ -83,7 +83,7 @@ def _counters(database: Reader, trace_id: int, process: Process) -> None:
         process.counter(name, row["at_ns"], bytes_per_s=round(row["bytes_per_s"]))
 
 
-def _gaps(database: Reader, trace_id: int, process: Process) -> None:
+def _gaps(database: Session, trace_id: int, process: Process) -> None:
     for row in database.ask("idle_gaps", trace=trace_id, top=MOST_GAPS):
         cause = row["main_cause"] or row["idle_class"]
         culprit = f": {row['culprit']}" if row["culprit"] else ""
@@ -101,7 +101,7 @@ def _gaps(database: Reader, trace_id: int, process: Process) -> None:
         )  # fmt: skip
 
 
-def _critical_path(replay: Replay, database: Reader, process: Process) -> None:
+def _critical_path(replay: Replay, database: Session, process: Process) -> None:
     """The path of the whole trace as recorded: a slice for each stretch in one event, and an arrow
     between the trace's own slices where it goes from one track to another."""
     origin = replay.graph.host.origin_ns
@@ -154,7 +154,7 @@ def _joined(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
 
 
 def _slices_of(
-    events: set[int], database: Reader, trace_id: int
+    events: set[int], database: Session, trace_id: int
 ) -> dict[int, tuple[str, int | None, int | None]]:
     """The name, pid and tid of events. No arrow can name a textual pid or tid, which is
     negative."""

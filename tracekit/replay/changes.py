@@ -32,7 +32,7 @@ from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 Rows = dict[str, NDArray[Any]]
 
@@ -59,7 +59,7 @@ def apply(
     change: Change,
     scale: Scale,
     graph: Graph,
-    database: Reader,
+    database: Session,
     trace_id: int,
     remedies: Remedies,
 ) -> None:
@@ -130,7 +130,7 @@ def _staging(graph: Graph) -> Flags:
 
 
 def _scale_named(
-    change: Change, scale: Scale, graph: Graph, database: Reader, trace_id: int
+    change: Change, scale: Scale, graph: Graph, database: Session, trace_id: int
 ) -> None:
     pattern = change.pattern if change.what == "class" else _glob(change)
     question = PATTERNS[change.what]
@@ -208,7 +208,7 @@ def _groups(graph: Graph) -> Ints:
     return np.array([first_of(each) for each in first], np.int64)
 
 
-def _fuse(change: Change, scale: Scale, graph: Graph, database: Reader, trace_id: int) -> None:
+def _fuse(change: Change, scale: Scale, graph: Graph, database: Session, trace_id: int) -> None:
     rows = database.arrays("fused_ops", trace=trace_id, pattern=_glob(change))
     if not len(rows["event_id"]):
         raise TracekitError(
@@ -227,7 +227,7 @@ def query_of(remedy: str) -> str:
 class Remedies:
     """The rows of the queries of queries/remedies for one trace, each asked once."""
 
-    def __init__(self, database: Reader, trace_id: int) -> None:
+    def __init__(self, database: Session, trace_id: int) -> None:
         self._database = database
         self._trace_id = trace_id
         self._rows: dict[str, Rows] = {}

@@ -19,7 +19,7 @@ from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.replay.windows import Marked
     from tracekit.thresholds import Thresholds
 
@@ -59,7 +59,7 @@ class OneOff:
 class Recorded(Protocol):
     """What one-offs are found in: `tracekit.replay.whatif.Replay` has it."""
 
-    database: Reader
+    database: Session
     trace_id: int
     thresholds: Thresholds
     graph: Graph

@@ -30,7 +30,7 @@ from tracekit.replay.windows import (
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 SCHEMA = "tracekit/whatif/1"
 _M_MMAP_THRESHOLD = -3
@@ -79,7 +79,7 @@ class Replay:
 
     def __init__(
         self,
-        database: Reader,
+        database: Session,
         trace_id: int,
         thresholds: Thresholds | None = None,
         ranges: str | None = None,
@@ -182,7 +182,7 @@ def _return_freed_arrays() -> None:
 
 
 def what_if(
-    database: Reader,
+    database: Session,
     changes: Sequence[str],
     trace_id: int,
     window: str | None = None,
@@ -205,7 +205,7 @@ def what_if(
 
 
 def _what_if(
-    database: Reader,
+    database: Session,
     changes: Sequence[str],
     trace_id: int,
     window: str | None,

@@ -15,7 +15,7 @@ from tracekit.replay.graph.arrays import Ints, Numbers, narrow
 from tracekit.replay.simulator import Run
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 _NONE = np.zeros(0, np.int64)
 # In place of a thread: all of them.
@@ -152,13 +152,13 @@ class Marked:
         return critical_path(run, begin, last_of(run, self.ops(number), self.end[[number]]))
 
 
-def steps_of(database: Reader, trace_id: int, graph: Graph) -> Marked:
+def steps_of(database: Session, trace_id: int, graph: Graph) -> Marked:
     """The steps of a trace, or its outermost ranges if it marks no steps."""
     rows = database.arrays("replay_steps", trace=trace_id)
     return _marked(graph, rows, [str(each) for each in rows["kind"]])
 
 
-def ranges_of(database: Reader, trace_id: int, graph: Graph, name: str) -> Marked:
+def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> Marked:
     """The ranges of a name: `NAME@1`, `NAME@2` and so on. They count what their own thread
     launches, since other threads may run ranges of the same name meanwhile."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
@@ -195,7 +195,7 @@ def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> Marked:
     )
 
 
-def range_of(database: Reader, trace_id: int, window: str) -> tuple[str, int | None] | None:
+def range_of(database: Session, trace_id: int, window: str) -> tuple[str, int | None] | None:
     """The name of the ranges that `window` means, and which of them: `NAME@2` is the second.
 
     None if it is another window: `gpu_active`, `trace` or a step.

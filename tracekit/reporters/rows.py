@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tracekit.database.catalog import Value
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 TABLE_ROWS = 1_000
 FILE_ROWS = 100_000_000
@@ -71,7 +71,7 @@ class Limits:
 
 
 def render(
-    database: Reader,
+    database: Session,
     query: str,
     variables: Mapping[str, Value],
     form: str,
@@ -218,7 +218,7 @@ def _on_screen(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def first_rows(
-    database: Reader,
+    database: Session,
     query: str,
     variables: Mapping[str, Value],
     columns: Sequence[str] = (),
@@ -255,7 +255,7 @@ def _text(place: int, characters: int | None) -> str:
 
 
 def _render_table(
-    database: Reader,
+    database: Session,
     query: str,
     variables: Mapping[str, Value],
     columns: Sequence[str],

@@ -19,7 +19,7 @@ from tracekit.files import is_standard_output, written_whole
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 FORMATS = ("speedscope", "collapsed")
 WEIGHTS = ("host", "gpu")
@@ -31,7 +31,7 @@ Stack = tuple[tuple[str, ...], int]
 
 
 def write(
-    database: Reader, form: str, output: str, weight: str = "host", trace: int | None = None
+    database: Session, form: str, output: str, weight: str = "host", trace: int | None = None
 ) -> int:
     """Writes the flame graph of one trace; returns how many stacks it has.
 

@@ -13,7 +13,7 @@ from tracekit.verdict.regime import UNKNOWN
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList, Judged
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.replay.gains import WindowGains
 
 NEXT = {
@@ -111,7 +111,7 @@ def fix_list(
 
 
 def list_notes(
-    fixes: FixList, verdict: Verdict, database: Reader, trace_id: int, thresholds: Thresholds
+    fixes: FixList, verdict: Verdict, database: Session, trace_id: int, thresholds: Thresholds
 ) -> list[str]:
     """How the fix list and the bottleneck go together; of an empty list, what is left."""
     recurring = [each for each in fixes.advice if not each.once]
@@ -138,7 +138,7 @@ def list_notes(
     ]
 
 
-def _reached(database: Reader, trace_id: int, thresholds: Thresholds) -> list[str]:
+def _reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
     """How near the device is to its peak in matrix products, if enough of its work tells."""
     rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
     least = thresholds.shaped_work_share

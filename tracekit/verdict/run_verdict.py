@@ -30,7 +30,7 @@ from tracekit.verdict.run_model import (
 from tracekit.verdict.run_words import sentences, waits_only
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
 START_SKEW = "start-skew"
@@ -52,7 +52,7 @@ class NoRun:
 
 
 def judge_run(
-    database: Reader, analyses: Sequence[Analysis], thresholds: Thresholds | None = None
+    database: Session, analyses: Sequence[Analysis], thresholds: Thresholds | None = None
 ) -> RunVerdict | NoRun:
     """The verdict of the run whose ranks these traces are."""
     reason = not_one_run(database)
@@ -69,7 +69,7 @@ def judge_run(
 
 class _Judge:
     def __init__(
-        self, database: Reader, analyses: Sequence[Analysis], thresholds: Thresholds
+        self, database: Session, analyses: Sequence[Analysis], thresholds: Thresholds
     ) -> None:
         self.database = database
         self.thresholds = thresholds

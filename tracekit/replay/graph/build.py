@@ -19,10 +19,10 @@ from tracekit.replay.graph.waits import Waits, stream_waits, waits_of
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 
-def build(database: Reader, trace_id: int, thresholds: Thresholds) -> Graph:
+def build(database: Session, trace_id: int, thresholds: Thresholds) -> Graph:
     """The graph of a trace.
 
     Raises:

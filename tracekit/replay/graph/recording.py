@@ -28,7 +28,7 @@ from tracekit.replay.graph.host import Handovers, Host, handovers, host_from
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 
 # The columns of GPU ops; each tuple is read by a query of its own.
@@ -44,7 +44,7 @@ _AT_ONCE = 400_000
 class Recording:
     """The host threads and devices of one trace."""
 
-    database: Reader
+    database: Session
     trace_id: int
     thresholds: Thresholds
     causes: list[str]
@@ -137,7 +137,7 @@ class Recording:
         )
 
 
-def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Recording:
+def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Recording:
     """Reads a trace's recording.
 
     Raises:
@@ -172,7 +172,7 @@ def recording_of(database: Reader, trace_id: int, thresholds: Thresholds) -> Rec
     return Recording(database, trace_id, thresholds, causes, host, device, calls, computing)
 
 
-def _told(database: Reader, trace_id: int, host: Host) -> tuple[Host, Ints]:
+def _told(database: Session, trace_id: int, host: Host) -> tuple[Host, Ints]:
     """In a trace without GPU ops, the host with what its computing thread does by the query
     cpu_work, and that thread, if there is one."""
     rows = database.arrays("cpu_work", trace=trace_id)
@@ -214,7 +214,7 @@ def _on_time(
 
 
 def _host_work(
-    database: Reader, trace_id: int, segments: list[tuple[int, ...]]
+    database: Session, trace_id: int, segments: list[tuple[int, ...]]
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """The rows of queries/replay/host_work.sql, in blocks."""
     if not segments:

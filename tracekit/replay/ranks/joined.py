@@ -21,7 +21,7 @@ from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 
 # Types of collectives that no rank leaves before all have come (ends_together in
@@ -44,7 +44,7 @@ def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
     )
 
 
-def not_one_run(database: Reader) -> str | None:
+def not_one_run(database: Session) -> str | None:
     """Why the traces of a database are not the ranks of one run; None: they may be."""
     traces = database.ask("overview")
     ranks = [each["rank"] for each in traces]
@@ -62,7 +62,7 @@ def not_one_run(database: Reader) -> str | None:
     return None
 
 
-def replayable(database: Reader) -> list[int]:
+def replayable(database: Session) -> list[int]:
     """The trace_ids of the ranks that can be replayed, in order of rank: those with GPU ops."""
     traces = [each for each in database.ask("overview") if each["gpu_ops"] and each["span_ns"]]
     return [each["trace_id"] for each in sorted(traces, key=lambda each: each["rank"] or 0)]
@@ -112,7 +112,7 @@ class Joined:
 
     def __init__(
         self,
-        database: Reader,
+        database: Session,
         trace_ids: Sequence[int],
         thresholds: Thresholds | None = None,
     ) -> None:

@@ -16,7 +16,7 @@ from tracekit.replay.graph.arrays import Flags, Ints, narrow
 from tracekit.replay.graph.edges import Edges
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 _ARRIVE, _NEED = 0, 1
 
@@ -70,7 +70,7 @@ class MetKernels:
         return MetKernels(**columns)
 
 
-def members_of(database: Reader) -> tuple[MetKernels, int]:
+def members_of(database: Session) -> tuple[MetKernels, int]:
     """The members of all meetings, and how many meetings were left out because a rank has several
     kernels of them: it is not known which of these met the others."""
     rows = database.arrays("collective_members")

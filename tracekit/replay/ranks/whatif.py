@@ -21,7 +21,7 @@ from tracekit.replay.whatif import StepLength
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
 
 SCHEMA = "tracekit/whatif-run/1"
 COMMUNICATION = "communication"
@@ -67,7 +67,7 @@ class RunWhatIf:
 
 
 def what_if_run(
-    database: Reader, changes: Sequence[str], thresholds: Thresholds | None = None
+    database: Session, changes: Sequence[str], thresholds: Thresholds | None = None
 ) -> RunWhatIf:
     """How long a run would have taken with changes such as `rank:6:host*0.5` or `straggler*0`.
 
@@ -127,7 +127,7 @@ def _waited(joined: Joined, run: JoinedRun) -> list[int]:
 class _Changed:
     """The replay of a run with changes."""
 
-    def __init__(self, database: Reader, joined: Joined, texts: Sequence[str]) -> None:
+    def __init__(self, database: Session, joined: Joined, texts: Sequence[str]) -> None:
         self.database, self.joined = database, joined
         self.pricing = Pricing(joined)
         causes = joined.graphs[0].causes

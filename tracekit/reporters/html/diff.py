@@ -20,7 +20,7 @@ from tracekit.reporters.html.sections.flame import frames_chart
 from tracekit.text import duration, printable
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
 # The first screen shows these figures of a comparison.
@@ -47,7 +47,7 @@ _LONGEST_NAME = 60
 
 
 def diff_view(
-    database: Reader, a: int, b: int, analyses: Sequence[Analysis] = ()
+    database: Session, a: int, b: int, analyses: Sequence[Analysis] = ()
 ) -> tuple[Diff, View]:
     """What changed from run a to run b; `analyses` are the verdicts on them, a's first.
 
@@ -172,7 +172,7 @@ def classes_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 class _Comparison:
-    def __init__(self, database: Reader, found: Diff, a: int, b: int) -> None:
+    def __init__(self, database: Session, found: Diff, a: int, b: int) -> None:
         self.found = found
         self.of_both = {"a": a, "b": b}
         self.database = database

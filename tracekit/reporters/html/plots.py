@@ -12,7 +12,7 @@ from tracekit.reporters.html.sections import SECTIONS
 from tracekit.reporters.html.subject import Subject
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.thresholds import Thresholds
 
 _FIGURES = {make.__name__: make for section in SECTIONS for make in section.figures}
@@ -25,7 +25,7 @@ class Plots:
     take `trace` (a trace_id), `window` and `thresholds`, as `Database.verdict` does.
     """
 
-    def __init__(self, database: Reader) -> None:
+    def __init__(self, database: Session) -> None:
         self._database = database
 
     def __getattr__(self, name: str) -> Callable[..., altair.TopLevelMixin]:

@@ -32,7 +32,7 @@ from tracekit.text import duration, printable
 from tracekit.verdict.regime import UNKNOWN
 
 if TYPE_CHECKING:
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
 # What the cells of the matrix of steps can show.
@@ -43,7 +43,7 @@ _SHOWN = {
 }
 
 
-def ranks_view(database: Reader, analyses: Sequence[Analysis]) -> View:
+def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
     """All traces on one page. The fact `paged` is for the names of the views of single traces, by
     trace_id."""
     ranks = Ranks(database, analyses)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars
 
     from tracekit.database.catalog import Value
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
 # The first screen names at most so many ranks.
@@ -43,7 +43,7 @@ _LANE, _HIGHEST = 26, 620
 class Ranks:
     """Several traces with their verdicts, as the figures of their page ask for them."""
 
-    def __init__(self, database: Reader, analyses: Sequence[Analysis]) -> None:
+    def __init__(self, database: Session, analyses: Sequence[Analysis]) -> None:
         self.database = database
         self.analyses = sorted(analyses, key=lambda a: _by_rank(a.trace.rank, a.trace.trace_id))
         numbers = [each.trace.rank for each in self.analyses]
@@ -193,7 +193,7 @@ class Ranks:
         return [*self.together.why, *self.together.unknown]
 
 
-def in_order_of_interest(database: Reader) -> list[int]:
+def in_order_of_interest(database: Session) -> list[int]:
     """The trace_ids of a database: the first rank, then those for which the others wait longest."""
     known = {row["trace_id"]: row["rank"] for row in database.ask("overview")}
     held_up = dict.fromkeys(known, 0)

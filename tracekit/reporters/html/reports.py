@@ -17,7 +17,7 @@ from tracekit.reporters.html.trace import trace_view
 
 if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.experiments.points import Sweep
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
@@ -30,7 +30,7 @@ _TEXT_BYTES = 40_000
 
 
 def write_trace(
-    database: Reader,
+    database: Session,
     output: str | Path,
     trace_id: int | None = None,
     window: str | None = None,
@@ -48,7 +48,7 @@ def write_trace(
 
 
 def write_diff(
-    database: Reader,
+    database: Session,
     a: int,
     b: int,
     output: str | Path,
@@ -77,7 +77,7 @@ def write_sweep(found: Sweep, output: str | Path) -> None:
 
 
 def write_ranks(
-    database: Reader,
+    database: Session,
     output: str | Path,
     window: str | None = None,
     thresholds: Thresholds | None = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tracekit.advice.model import FixList
     from tracekit.database.catalog import Value
-    from tracekit.database.reader import Reader
+    from tracekit.database.session import Session
     from tracekit.evidence.model import Window
     from tracekit.replay.gains import PathPiece, Speed
     from tracekit.reporters.html.figure import Figure
@@ -55,7 +55,7 @@ class Subject:
 
     def __init__(
         self,
-        database: Reader,
+        database: Session,
         trace_id: int,
         window: str | None = None,
         thresholds: Thresholds | None = None,

@@ -43,7 +43,7 @@ _MANY_EVENTS = 500_000
 _MANY_TOGETHER = 2_000_000
 
 
-class Reader:
+class Session:
     """Traces as tables and views, and the named queries over them.
 
     A query cannot write, read files, reach the network, or change these rules. Use it as a context
@@ -372,7 +372,7 @@ class Reader:
         if not self.is_large:
             return
         with _COUNTING:
-            if Reader._running:
+            if Session._running:
                 return
             limit, in_memory = self._connection.execute(
                 "SELECT system.main.current_setting('memory_limit'), bool_or(path IS NULL)"
@@ -411,7 +411,7 @@ class Reader:
     def _reading(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
         with _COUNTING:
-            Reader._running += 1
+            Session._running += 1
         try:
             cursor = self._connection.cursor()
             try:
@@ -430,7 +430,7 @@ class Reader:
             raise _sql_error(error) from error
         finally:
             with _COUNTING:
-                Reader._running -= 1
+                Session._running -= 1
 
 
 def _sql_error(error: duckdb.Error) -> TracekitError:
