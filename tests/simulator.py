@@ -76,7 +76,7 @@ class Simulation:
         self.pending: dict[int, int] = {}
         self.starts: dict[int, deque[int]] = {}
         self.correlation = 0
-        self.graphs: dict[Any, int] = {}
+        self.graphs: dict[str, int] = {}
         self.ready: list[int] = []
         self.taken: list[int] = []
         self.first_op: int | None = None
@@ -155,7 +155,7 @@ class Simulation:
         if len(waiting) == self.machine.queue_limit and not self.change.cuda_graph:
             thread.now = max(thread.now, waiting[0] + 1_500)
         self.correlation += 1
-        number = self.graphs.setdefault(launch.kernels, len(self.graphs) + 1)
+        number = self.graphs.setdefault(str(launch.kernels), len(self.graphs) + 1)
         graph = {"graph id": number} if len(launch.kernels) > 1 else {}
         yield _slice(
             "cuda_runtime", launch.name, thread.tid, begin, thread.now, correlation=self.correlation

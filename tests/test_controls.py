@@ -167,7 +167,7 @@ def test_the_profilers_own_cost_is_told(tmp_path):
     with tracekit.load(path) as run:
         analysis = run.verdict()
     assert analysis.verdict.regime == "overhead-bound"
-    assert any("Without the profiler's cost" in why for why in analysis.verdict.why)
+    assert any("Without the profiler's cost" in each for each in analysis.verdict.doubts)
     assert analysis.verdict.confidence != "high"
 
 

@@ -127,7 +127,7 @@ def test_a_step_has_one_length_whoever_tells_it(run, tmp_path):
     judged = analysis.judged.window
     assert (judged, judged.name) == (analysis.verdict.window, whatif.window)
     assert (judged.span_ns, whatif.window_ns) == (100_000, 100_000)
-    printed = run("analyze", "t.json").stdout
+    printed = run("analyze", "t.json", "--full").stdout
     assert f"of {judged.name} (100 us of 100 us)" in printed
 
 

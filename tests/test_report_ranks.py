@@ -122,7 +122,7 @@ def test_the_table_has_the_numbers_of_the_verdicts_and_of_stragglers(job, analys
     assert rows["name"].to_list() == [f"rank {rank}" for rank in range(RANKS)]
     for row, analysis in zip(rows.iter_rows(named=True), analyses, strict=True):
         assert row["verdict"] == analysis.verdict.regime
-        assert row["window_ns"] == analysis.window.span_ns
+        assert row["window_ns"] == analysis.judged.window.span_ns
         best = next(each for each in analysis.advice if each.share is not None)
         assert (row["best_remedy"], row["saves_share"]) == (best.title, best.share)
     asked = job.ask("stragglers")

@@ -292,7 +292,7 @@ class Thresholds:
     sibling_ratio: float = _asked(
         1.5, "launches of one kernel and grid whose durations differ by less have the same limit"
     )
-    few_tokens_share: float = _asked(
+    few_tokens_share: float = _stored(
         0.25,
         "a step of fewer tokens than this share of the device's FLOPs per byte reads weights for "
         "longer than it computes, even if a weight has 4 bits",

@@ -26,6 +26,7 @@ from tracekit.capture.workload import (
 from tracekit.database.session import Session
 from tracekit.errors import first_line
 from tracekit.experiments.timing import Step
+from tracekit.replay.gains import ReplayedWindow
 from tracekit.replay.whatif import Replay
 from tracekit.text import percent
 from tracekit.thresholds import Thresholds
@@ -305,11 +306,15 @@ class Promises:
 def price_together(
     database: Session, trace_id: int, limits: Thresholds
 ) -> Callable[[Sequence[str]], float]:
-    """Prices changes by one replay with all of them, as the list prices one: without one-offs."""
+    """Prices changes by one replay with all of them, as the list prices one: without one-offs, in
+    the step of median length, or without steps in the GPU-active span."""
 
     def price(changes: Sequence[str]) -> float:
         replay = Replay(database, trace_id, limits)
-        window = replay.bounds()
+        step = replay.typical_step() if replay.graph.ops else None
+        window = ReplayedWindow(replay.bounds(), 0)
+        if step is not None:
+            window = ReplayedWindow(replay.steps, step)
         before_ns = window.length(replay.run(steady=True))
         after_ns = window.length(replay.run(*changes, steady=True))
         return 1 - after_ns / before_ns if before_ns else 0.0

@@ -57,7 +57,7 @@ _METADATA_SHARE = 50
 # Block sizes of new databases, by the size of their traces' JSON. Each table takes at least one
 # block: DuckDB's default (256 KB) stays mostly empty when there is little to store. Small blocks
 # compress text less, and are slower when memory is short.
-_BLOCK_BYTES = {1 << 20: 32 << 10, 256 << 20: 64 << 10}
+_BLOCK_BYTES = {1 << 20: 16 << 10, 256 << 20: 64 << 10}
 # A compressed trace grows by about this factor.
 _COMPRESSION = 20
 

@@ -86,8 +86,8 @@ def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresh
     if gpu is None or gpu.exposed_comm_ns < thresholds.rank_share * span or not span:
         return None
     return (
-        f"{share(gpu.exposed_comm_ns, span)} is communication, which may be waiting for other "
-        "ranks: only their traces tell."
+        f"{share(gpu.exposed_comm_ns, span)} is exposed communication, which may be waiting "
+        "for other ranks: only their traces tell."
     )
 
 
