@@ -59,14 +59,16 @@ def compact(analysis: Analysis) -> Answer:
         "advice": [_advised(each) for each in found["advice"][:_ADVICE]],
         "window": {name: found["window"][name] for name in ("kind", "name", "start_ns", "end_ns")},
         "savings": {each["remove"]: each["saves_at_most_ns"] for each in verdict["savings"]},
-        "gains": {name: gains[name] for name in gains if name not in ("removed", "work_ns")}
-        | {name: causal[name] for name in causal if name not in ("path", "links")},
+        "gains": _not_nil(
+            {name: gains[name] for name in gains if name not in ("removed", "work_ns")}
+            | {name: causal[name] for name in causal if name not in ("path", "links")}
+        ),
         "path": causal.get("path"),
-        "shares": verdict["shares"],
-        "gpu": found["gpu"],
-        "idle": found["idle"],
-        "launch": found["launch"],
-        "host": found["host"],
+        "shares": _not_nil(verdict["shares"]),
+        "gpu": _not_nil(found["gpu"]),
+        "idle": _not_nil(found["idle"]),
+        "launch": _not_nil(found["launch"]),
+        "host": _not_nil(found["host"]),
         "one_offs": Counter(each["cause"] for each in once)
         | {"excess_ns": sum(each["excess_ns"] for each in once)},
         "steps": Counter(_bound(each) for each in found["steps"]),
@@ -77,6 +79,11 @@ def compact(analysis: Analysis) -> Answer:
         "rest": _digests(found | {"links": causal.get("links")}, _WHOLE),
     }
     return {name: part for name, part in answer.items() if part}
+
+
+def _not_nil(part: Answer | None) -> Answer:
+    """What is not 0, and not missing."""
+    return {name: value for name, value in (part or {}).items() if value}
 
 
 def compact_run(verdict: RunVerdict) -> Answer:
