@@ -1,21 +1,20 @@
 -- fact: Launches at the start of a recording whose kernels are missing, and launches that were only captured.
 -- into: recorder_finding
--- needs: gpu_ops, gpu_op_launch, graph_captures
+-- needs: gpu_ops, launch_call, graph_captures
 -- when: call IN ('launch_kernel', 'launch_graph')
 -- A profiler drops work that the device's clock puts before the recording's start:
 -- github.com/pytorch/pytorch/issues/192021. Launches that a graph's capture recorded
 -- instead of running them have no kernels.
-WITH linked AS (SELECT DISTINCT trace_id, launch_id AS event_id FROM gpu_op_launch),
-launch AS (
-    SELECT l.trace_id, l.start_ns, g.event_id IS NOT NULL AS is_seen,
-           g.event_id IS NULL AND coalesce(l.start_ns < c.end_ns, FALSE) AS is_captured
+WITH call AS (
+    SELECT l.trace_id, l.start_ns, g.launch_id IS NOT NULL AS is_seen,
+           g.launch_id IS NULL AND coalesce(l.start_ns < c.end_ns, FALSE) AS is_captured
     FROM (FROM runtime_calls WHERE call IN ('launch_kernel', 'launch_graph')) AS l
-    LEFT JOIN linked AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    LEFT JOIN launch_call AS g ON l.trace_id = g.trace_id AND l.event_id = g.launch_id
     ASOF LEFT JOIN graph_captures AS c
       ON l.trace_id = c.trace_id AND l.pid = c.pid AND l.start_ns >= c.start_ns
 ),
 counted AS (
-    SELECT *, min(start_ns) FILTER (is_seen) OVER (PARTITION BY trace_id) AS first_ns FROM launch
+    SELECT *, min(start_ns) FILTER (is_seen) OVER (PARTITION BY trace_id) AS first_ns FROM call
 ),
 total AS (
     SELECT c.trace_id, count(*) AS launches, count(*) FILTER (is_captured) AS captured,

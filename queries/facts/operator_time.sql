@@ -1,5 +1,5 @@
 -- fact: An operator with its work and the time in which a device did it.
--- needs: gpu_ops
+-- needs: gpu_ops, launch_call
 -- of: operator_work, gpu_op_launch
 -- The union of the GPU ops that were launched during the operator and not by another inside it, per device.
 -- Each GPU op counts for one operator.
@@ -20,8 +20,8 @@ CREATE TABLE operator_time (
 WITH slice AS MATERIALIZED (
     SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator_work
     UNION ALL
-    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0
-    FROM gpu_op_launch SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM operator_work)
+    SELECT trace_id, pid, tid, launch_id, start_ns, start_ns, 0
+    FROM launch_call SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM operator_work)
         USING (trace_id, pid, tid)
 ),
 nest AS (FROM nested('slice')),

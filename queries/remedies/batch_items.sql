@@ -56,7 +56,7 @@ whole AS (
 ),
 covered AS (
     SELECT w.trace_id, w.around_id, w.name FROM launched_inside('whole') AS w
-    JOIN (SELECT trace_id, count(*) AS launches FROM gpu_op_launch GROUP BY ALL) AS l USING (trace_id)
+    JOIN (SELECT trace_id, count(*) AS launches FROM gpu_op_launch GROUP BY trace_id) AS l USING (trace_id)
     WHERE gpu_ops < thresholds().own_share * launches
 ),
 learning AS (

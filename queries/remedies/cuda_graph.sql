@@ -29,14 +29,13 @@
 -- And not where the host waits so often that a replay would launch hardly more than single launches do.
 -- A run that captures graphs, or replays them for most GPU ops, has chosen what to leave out.
 WITH launch AS (
-    SELECT trace_id, launch_id AS event_id, pid, tid, launch_start_ns AS start_ns, launch_end_ns AS end_ns,
-           any_value(k.name) AS kernel
-    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND can_be_captured AND NOT is_graph
-        AND NOT is_blocking AND trace_id NOT IN (SELECT trace_id FROM graph_captures)
-        AND trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
+    SELECT l.trace_id, launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, kernel
+    FROM launch_call AS l JOIN event_row AS k ON l.trace_id = k.trace_id AND l.first_op_id = k.event_id
+    JOIN (SELECT label_id, min(label_id) OVER (PARTITION BY name) AS kernel FROM slice_label) USING (label_id)
+    WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id) AND can_be_captured AND NOT is_graph
+        AND NOT is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
+        AND l.trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
             HAVING count(*) FILTER (is_graph) > thresholds().most_share * count(*))
-    GROUP BY ALL
 ),
 read AS (FROM value_reads()),
 before AS (

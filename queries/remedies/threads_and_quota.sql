@@ -23,33 +23,31 @@
 -- doubts: absurd_duration
 -- Calls without others in them, which neither wait nor load, not only at the start. Calls of one name only
 -- have a reason of their own, unless they are most of what the host does.
-WITH call AS (
-    SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns, h.self_ns
-    FROM slices AS s JOIN host_slice AS h ON s.trace_id = h.trace_id AND s.event_id = h.event_id
+WITH own AS NOT MATERIALIZED (
+    SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns FROM slices AS s
     WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
         AND s.kind IN ('cpu_op', 'runtime', 'driver')
         AND s.activity IN ('dispatch', 'view', 'launch', 'runtime')
         AND (s.trace_id, s.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch
             WHERE kind <> 'kernel' OR launch_delay_ns >= thresholds().stall_ns)
 ),
+slow AS MATERIALIZED (
+    SELECT o.* FROM own AS o JOIN host_slice AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
+    WHERE o.dur_ns >= thresholds().stall_ns AND self_ns >= thresholds().own_share * o.dur_ns
+),
+call AS MATERIALIZED (FROM own SEMI JOIN slow USING (trace_id)),
 early AS (
     SELECT trace_id, quantile_disc(start_ns, thresholds().early_share) AS until_ns FROM call GROUP BY ALL
 ),
 usual AS (
-    SELECT *, median(dur_ns) OVER same AS usual_ns, count(*) OVER same AS calls,
-           min(start_ns) OVER same AS first_ns
-    FROM call WINDOW same AS (PARTITION BY trace_id, name)
-),
-weighed AS (
-    SELECT *, sum(usual_ns) OVER (PARTITION BY trace_id, name) / sum(usual_ns) OVER (PARTITION BY trace_id)
-               AS share
-    FROM usual
+    SELECT trace_id, name, median(dur_ns) AS usual_ns, count(*) AS calls, min(start_ns) AS first_ns,
+           usual_ns * calls / sum(median(dur_ns) * count(*)) OVER (PARTITION BY trace_id) AS share
+    FROM call GROUP BY trace_id, name
 ),
 stall AS (
-    SELECT u.* FROM weighed AS u JOIN early USING (trace_id)
-    WHERE calls >= thresholds().fewest_calls AND dur_ns >= thresholds().stall_ns
-        AND self_ns >= thresholds().own_share * dur_ns
-        AND dur_ns >= thresholds().one_off_ratio * usual_ns AND start_ns > first_ns
+    SELECT * FROM slow JOIN usual USING (trace_id, name) JOIN early USING (trace_id)
+    WHERE calls >= thresholds().fewest_calls AND dur_ns >= thresholds().one_off_ratio * usual_ns
+        AND start_ns > first_ns
     QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
         >= thresholds().fewest_alike
         OR min(share) OVER (PARTITION BY trace_id) >= thresholds().most_share

@@ -74,9 +74,8 @@ part AS (
 ),
 outer_part AS (FROM outermost('part')),
 launched AS (
-    SELECT trace_id, launch_id, pid, tid, launch_start_ns AS start_ns, launch_end_ns AS end_ns,
-           bool_or(is_graph) AS is_graph
-    FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
+    SELECT trace_id, launch_id, pid, tid, start_ns, end_ns, is_graph
+    FROM launch_call WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 -- What stays as it is: compiled code, graphs, reads of the device, and what is no work of a module: fused
 -- optimizers (another remedy), collectives and input.

@@ -22,7 +22,7 @@ WITH range AS (
 slice AS (
     SELECT * EXCLUDE name FROM range
     UNION ALL
-    SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns, launch_start_ns, 0 FROM gpu_op_launch
+    SELECT trace_id, pid, tid, launch_id, start_ns, start_ns, 0 FROM launch_call
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 nest AS MATERIALIZED (FROM nested('slice')),

@@ -34,10 +34,10 @@ step AS (
 ),
 stepped AS (SELECT trace_id, count(*) AS steps FROM step GROUP BY trace_id),
 progress AS (
-    SELECT *, percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done,
+    SELECT trace_id, pid, tid, launch_id, start_ns,
+           percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done,
            count(*) OVER (PARTITION BY trace_id) AS calls
-    FROM (SELECT DISTINCT trace_id, pid, tid, launch_id, launch_start_ns AS start_ns FROM gpu_op_launch
-        WHERE trace_id IN (SELECT trace_id FROM span))
+    FROM launch_call WHERE trace_id IN (SELECT trace_id FROM span)
 ),
 thread AS (
     SELECT thread, trace_id, pid, tid, start_ns, end_ns, ns FROM host_thread JOIN span USING (trace_id)

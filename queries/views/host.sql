@@ -17,4 +17,4 @@ JOIN host_thread USING (thread);
 -- Launches of GPU ops with the innermost operator, Python frame and module around each.
 CREATE OR REPLACE VIEW launch_site AS
 SELECT trace_id, event_id AS launch_id, cpu_op_id, python_id, module_id FROM host_site
-WHERE (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_launch);
+WHERE (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM launch_call);

@@ -1,20 +1,6 @@
 -- What a slice of the host launched, however deep inside it: launches of its own thread that begin
 -- during it. (Launches of other threads, such as those of the backward pass, do not count.)
 
--- For each launching thread, GPU ops launched so far and the sum of their durations, at each launch.
-CREATE OR REPLACE VIEW launched_so_far AS
-SELECT
-    trace_id, pid, tid, launch_start_ns AS at_ns,
-    (sum(gpu_ops) OVER so_far)::BIGINT AS gpu_ops, (sum(kernels) OVER so_far)::BIGINT AS kernels,
-    (sum(gpu_ns) OVER so_far)::BIGINT AS gpu_ns
-FROM (
-    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, count(*) AS gpu_ops,
-           count(*) FILTER (l.kind = 'kernel') AS kernels,
-           sum(dur_ns) AS gpu_ns
-    FROM gpu_op_launch AS l JOIN gpu_ops AS op USING (trace_id, event_id) GROUP BY ALL
-)
-WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns);
-
 -- The slices of a relation (by its name; with trace_id, pid, tid, start_ns and end_ns) with what was
 -- launched inside them: `gpu_ops`, `kernels`, and the sum of their durations, `gpu_ns`.
 CREATE OR REPLACE MACRO launched_inside(host_slices) AS TABLE
@@ -23,10 +9,11 @@ SELECT
     coalesce(done.kernels, 0) - coalesce(before.kernels, 0) AS kernels,
     coalesce(done.gpu_ns, 0) - coalesce(before.gpu_ns, 0) AS gpu_ns
 FROM query_table(host_slices) AS s
-ASOF LEFT JOIN launched_so_far AS before
-  ON s.trace_id = before.trace_id AND s.pid = before.pid AND s.tid = before.tid AND s.start_ns > before.at_ns
-ASOF LEFT JOIN launched_so_far AS done
-  ON s.trace_id = done.trace_id AND s.pid = done.pid AND s.tid = done.tid AND s.end_ns > done.at_ns;
+ASOF LEFT JOIN launch_call AS before
+  ON s.trace_id = before.trace_id AND s.pid = before.pid AND s.tid = before.tid
+    AND s.start_ns > before.start_ns
+ASOF LEFT JOIN launch_call AS done
+  ON s.trace_id = done.trace_id AND s.pid = done.pid AND s.tid = done.tid AND s.end_ns > done.start_ns;
 
 -- The slices of a relation (trace_id, pid, tid, name, start_ns, end_ns) that are not inside another of its
 -- slices on their thread. With `of_name`, only a slice of the same name counts as another, so that the
@@ -90,7 +77,7 @@ CREATE OR REPLACE MACRO waiting_calls() AS TABLE
 SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
 WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND activity IN ('sync', 'copy', 'launch')
     AND (activity <> 'launch'
-        OR (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM gpu_op_launch WHERE is_blocking));
+        OR (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM launch_call WHERE is_blocking));
 
 -- These calls, with whether they are in an operator whose result's size depends on values (`is_sized`), and
 -- in the printing of a tensor (`is_printed`).

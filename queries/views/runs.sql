@@ -29,7 +29,7 @@ ops AS (
            sum_where(dur_ns, kind = 'kernel') AS kernel_ns
     FROM gpu_ops GROUP BY trace_id
 ),
-linked AS (SELECT trace_id, count(DISTINCT launch_id) AS launches FROM gpu_op_launch GROUP BY trace_id),
+linked AS (SELECT trace_id, count(*) AS launches FROM launch_call GROUP BY trace_id),
 host AS (SELECT trace_id, count(*) AS operators FROM slices WHERE kind = 'cpu_op' GROUP BY trace_id),
 thread AS (
     SELECT trace_id, sum_where(end_ns - start_ns, activity = 'dispatch') AS dispatch_ns,
