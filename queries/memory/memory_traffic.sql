@@ -5,7 +5,7 @@
 SELECT trace_id, device_id, copy_kind, count(*) AS count, sum(bytes)::BIGINT AS bytes,
        sum(dur_ns)::BIGINT AS total_ns,
        sum(bytes) * 1e9 / nullif(sum(dur_ns) FILTER (bytes IS NOT NULL), 0) AS bytes_per_s
-FROM copies_and_fills()
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+FROM gpu_ops
+WHERE copy_kind IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
 GROUP BY ALL
 ORDER BY trace_id, device_id, total_ns DESC, copy_kind

@@ -22,25 +22,20 @@
 -- column target (text): host: the operator that copies, or its call alone; op: the copy on the device
 -- column factor (fraction of the time taken): what is left of it: of each run of copies the first stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
-WITH few AS MATERIALIZED (
-    SELECT trace_id, event_id, if(copy_kind = 'memset', 'fill', copy_kind) AS kind, bytes, start_ns, dur_ns
-    FROM copies_and_fills()
+-- A run of copies ends where its thread launches something else.
+WITH few AS (
+    SELECT c.trace_id, c.launch_id AS event_id, c.launch_id, c.pid, c.tid, c.start_ns AS launch_start_ns,
+           c.end_ns AS launch_end_ns, op.event_id AS op_id, op.device_id, op.stream,
+           if(copy_kind = 'memset', 'fill', copy_kind) AS kind, bytes, op.start_ns, op.dur_ns,
+           c.gpu_ops - row_number() OVER (PARTITION BY c.trace_id, c.pid, c.tid, copy_kind
+               ORDER BY c.start_ns, op.event_id) AS run
+    FROM gpu_ops AS op JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
+    JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.launch_id = c.launch_id
     WHERE copy_kind IN ('HtoD', 'DtoD', 'memset') AND bytes <= thresholds().tiny_copy_bytes
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
-thread AS (SELECT trace_id, pid, tid FROM gpu_op_launch SEMI JOIN few USING (trace_id, event_id)),
--- Launches of threads that copy, in order; a run ends where another kind of work is launched.
-launch AS (
-    SELECT trace_id, l.launch_id, pid, tid, launch_start_ns, launch_end_ns, event_id, device_id, stream,
-           f.kind, bytes, f.start_ns, f.dur_ns,
-           row_number() OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id)
-           - row_number() OVER (PARTITION BY trace_id, pid, tid, f.kind
-               ORDER BY launch_start_ns, event_id) AS run
-    FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id, pid, tid)
-    LEFT JOIN few AS f USING (trace_id, event_id)
+        AND NOT c.is_graph AND op.trace_id = coalesce(getvariable('trace'), op.trace_id)
 ),
 copy AS (
-    SELECT * REPLACE (launch_id AS event_id), event_id AS op_id FROM launch WHERE kind IS NOT NULL
+    FROM few
     QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, kind, run) >= thresholds().fewest_batched
 ),
 at_place AS MATERIALIZED (FROM placed('copy')),

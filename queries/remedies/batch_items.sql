@@ -75,11 +75,10 @@ item AS (
 op AS (
     SELECT i.trace_id, i.name, i.detail, g.event_id, i.pid, i.tid, g.start_ns, g.dur_ns, i.number,
            CASE WHEN g.dur_ns > thresholds().launch_floor_ns
-               THEN calls * least(1, coalesce(TRY_CAST(e.args->>'blocks per SM' AS DOUBLE), 1)) END AS times
+               THEN calls * least(1, coalesce(blocks_per_sm, 1)) END AS times
     FROM gpu_op_launch AS l ASOF JOIN item AS i
       ON l.trace_id = i.trace_id AND l.pid = i.pid AND l.tid = i.tid AND l.launch_start_ns >= i.start_ns
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-    JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
     WHERE l.launch_start_ns < i.end_ns
 )
 SELECT trace_id, name AS place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

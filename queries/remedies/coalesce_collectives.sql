@@ -31,19 +31,18 @@ WITH timed AS MATERIALIZED (
            AS class
     FROM collective WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
--- A launch of a thread is in a run with the one before if both are small collectives of one class.
-launch AS (
-    SELECT trace_id, launch_id, pid, tid, launch_start_ns, launch_end_ns, event_id, t.* EXCLUDE (trace_id,
-               event_id, pid, tid),
-           row_number() OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id)
-           - row_number() OVER (PARTITION BY trace_id, pid, tid, class, t.stream
-               ORDER BY launch_start_ns, event_id) AS run
-    FROM gpu_op_launch SEMI JOIN timed USING (trace_id, pid, tid) LEFT JOIN (
-        FROM timed WHERE message_bytes <= thresholds().small_message_bytes AND type <> 'other'
-    ) AS t USING (trace_id, event_id)
+-- Small collectives of one class that a thread launches one after the other are a run.
+launched AS (
+    SELECT t.* REPLACE (l.launch_id AS event_id), c.launch_id, t.event_id AS op_id,
+           c.start_ns AS launch_start_ns, c.end_ns AS launch_end_ns,
+           c.gpu_ops - row_number() OVER (PARTITION BY t.trace_id, t.pid, t.tid, class, t.stream
+               ORDER BY c.start_ns, t.event_id) AS run
+    FROM timed AS t JOIN gpu_op_launch AS l ON t.trace_id = l.trace_id AND t.event_id = l.event_id
+    JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.launch_id = c.launch_id
+    WHERE message_bytes <= thresholds().small_message_bytes AND type <> 'other'
 ),
 kept AS (
-    SELECT * REPLACE (launch_id AS event_id), event_id AS op_id FROM launch WHERE class IS NOT NULL
+    FROM launched
     QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, class, stream, run) >= thresholds().fewest_batched
 ),
 at_place AS MATERIALIZED (FROM placed('kept')),

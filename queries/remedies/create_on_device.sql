@@ -32,7 +32,7 @@ copy AS (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns,
            coalesce(outer_op_id, launch_id) AS copying_id,
            m.bytes / thresholds().host_bytes_per_s * 1e9 AS least_ns
-    FROM launched AS l JOIN memcpys AS m ON l.trace_id = m.trace_id AND op_id = m.event_id
+    FROM launched AS l JOIN gpu_ops AS m ON l.trace_id = m.trace_id AND op_id = m.event_id
     LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
     WHERE copy_kind = 'HtoD'
         -- What is copied after a fetch is the batch.

@@ -59,7 +59,7 @@ call AS (
         AND o.start_ns > b.start_ns
     ASOF JOIN launched AS a ON o.trace_id = a.trace_id AND o.pid = a.pid AND o.tid = a.tid
         AND o.start_ns < a.start_ns
-    LEFT JOIN memcpys AS m ON b.trace_id = m.trace_id AND b.event_id = m.event_id
+    LEFT JOIN gpu_ops AS m ON b.trace_id = m.trace_id AND b.event_id = m.event_id
 )
 SELECT trace_id, nullif(place, cpu_op) AS place, mode(detail) OVER (PARTITION BY trace_id, place) AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

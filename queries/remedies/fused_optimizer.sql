@@ -39,7 +39,7 @@ step AS (
 ),
 launched AS (
     SELECT s.trace_id, s.event_id AS step_id, l.event_id, l.launch_id, l.is_graph, h.cpu_op_id, n.name,
-           n.compiled, o.args, is_fusable, optimizer
+           n.compiled, is_fusable, optimizer
     FROM gpu_op_launch AS l ASOF JOIN step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
@@ -73,7 +73,7 @@ tensor AS (
     SELECT trace_id, step_id, name, optimizer,
            elements(shapes_of(args->'Input Dims')[1])
                * element_bytes(texts_of(args->'Input type')[1]) AS bytes
-    FROM launched
+    FROM launched JOIN (SELECT trace_id, event_id AS cpu_op_id, args FROM event_row) USING (trace_id, cpu_op_id)
     WHERE (trace_id, step_id) IN (SELECT (trace_id, event_id) FROM slow WHERE NOT is_foreach) AND is_fusable
         AND name IN ('aten::addcdiv_', 'aten::addcdiv', 'aten::add_', 'aten::mul_')
 ),

@@ -65,7 +65,8 @@ part AS (
     SELECT trace_id, event_id, pid, tid, f.name, start_ns, end_ns
     FROM (FROM numbered WHERE is_backward) JOIN forward AS f USING (trace_id, sequence_number)
     UNION ALL
-    SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns FROM cpu_ops
+    SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns
+    FROM cpu_ops SEMI JOIN (FROM host_site WHERE outer_op_id = event_id) USING (trace_id, event_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM frame)
         -- Who compiles a part chose it: without modules, the trace does not tell what is left of the model.

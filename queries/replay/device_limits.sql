@@ -24,7 +24,8 @@ op AS MATERIALIZED (
                 WHEN roof = 'math' AND NOT moves_bytes OR roof <> 'math' THEN 'roofline'
                 WHEN dur_ns < coalesce(getvariable('short_ns'), thresholds().launch_floor_ns) THEN 'duration'
                 WHEN moves_bytes THEN 'class' END AS known_by,
-           op.activity, op.class, coalesce(has(n.traits, 'latent_attention'), FALSE) AS is_latent
+           op.activity, op.class, grid, blocks_per_sm,
+           coalesce(has(n.traits, 'latent_attention'), FALSE) AS is_latent
     FROM gpu_ops AS op LEFT JOIN gpu_op_name AS n ON op.kind = n.kind AND op.name = n.name
     LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id
     WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
@@ -39,11 +40,7 @@ gridded AS (
         SELECT *, min(roof) OVER alike AS one_roof, max(roof) OVER alike AS other_roof,
                min(CASE WHEN roof IS NOT NULL THEN dur_ns END) OVER alike AS least_ns,
                max(CASE WHEN roof IS NOT NULL THEN dur_ns END) OVER alike AS most_ns
-        FROM (
-            SELECT op.*, args->>'grid' AS grid, TRY_CAST(args->>'blocks per SM' AS DOUBLE) AS blocks_per_sm
-            FROM (FROM op SEMI JOIN unknown USING (trace_id, device_id, name)) AS op
-            JOIN event_row USING (trace_id, event_id)
-        )
+        FROM op SEMI JOIN unknown USING (trace_id, device_id, name)
         WINDOW alike AS (PARTITION BY trace_id, device_id, name, grid)
     )
     WHERE known_by IS NULL

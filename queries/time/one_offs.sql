@@ -25,7 +25,8 @@
 -- collective of ranks that begin to record at different times. A trace of few launches has captures alone.
 -- Copies in a row are weights or a checkpoint; with steps, the step tells.
 WITH span AS (
-    SELECT trace_id, end_ns - start_ns AS ns FROM windows JOIN main_device USING (trace_id, device_id)
+    SELECT trace_id, ceil(thresholds().long_share * (end_ns - start_ns))::BIGINT AS long_ns
+    FROM windows JOIN main_device USING (trace_id, device_id)
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 step AS (
@@ -40,18 +41,18 @@ progress AS (
     FROM launch_call WHERE trace_id IN (SELECT trace_id FROM span)
 ),
 thread AS (
-    SELECT thread, trace_id, pid, tid, start_ns, end_ns, ns FROM host_thread JOIN span USING (trace_id)
+    SELECT thread, trace_id, pid, tid, start_ns, end_ns, long_ns FROM host_thread JOIN span USING (trace_id)
     WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM progress
         WHERE calls >= thresholds().fewest_calls)
 ),
 segment AS NOT MATERIALIZED (
-    SELECT s.*, trace_id, pid, tid, ns, host_activity_of(activity_code) AS activity,
+    SELECT s.*, trace_id, pid, tid, long_ns, host_activity_of(activity_code) AS activity,
            s.start_ns > t.start_ns AND (s.end_ns < t.end_ns OR s.event_id IS NOT NULL) AS is_within
     FROM thread_segment AS s JOIN thread AS t USING (thread)
 ),
 -- Stretches.
 long AS (
-    FROM segment WHERE end_ns - start_ns >= thresholds().long_share * ns AND is_within
+    FROM segment WHERE end_ns - start_ns >= long_ns AND is_within
         AND activity NOT IN ('sync', 'copy', 'compilation')
 ),
 usual AS (
@@ -89,7 +90,7 @@ range AS (
     FROM annotations AS a JOIN thread USING (trace_id, pid, tid)
     WHERE side = 'host' AND NOT has(traits, 'step')
     WINDOW like_it AS (PARTITION BY trace_id, pid, tid, folded_name(name))
-    QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= thresholds().long_share * ns
+    QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= long_ns
         AND dur_ns >= thresholds().one_range_ratio * usual_ns
 ),
 -- Captures of graphs, with the calls right after them that make a graph of what was captured.
@@ -134,7 +135,7 @@ compilation AS (
            min(start_ns) AS start_ns, max(end_ns) AS end_ns, 'compilation' AS activity, 0 AS usual_ns,
            'compilation' AS alike, min(segment)::VARCHAR AS place
     FROM compiling GROUP BY trace_id, thread, pid, tid, run
-    HAVING max(end_ns) - min(start_ns) >= thresholds().long_share * any_value(ns)
+    HAVING max(end_ns) - min(start_ns) >= any_value(long_ns)
 ),
 -- Allocation that settles.
 allocation AS (
@@ -143,7 +144,7 @@ allocation AS (
     FROM (FROM segment WHERE activity = 'allocation') AS a ASOF JOIN progress AS p
       ON a.trace_id = p.trace_id AND a.start_ns >= p.start_ns
     QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().settled_share
-        AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= thresholds().long_share * ns
+        AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= long_ns
 ),
 -- Copies in a row on a thread: no other op is launched between them.
 launched AS (
@@ -154,7 +155,6 @@ launched AS (
                ORDER BY launch_start_ns, l.event_id) AS run
     FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id, pid, tid)
     JOIN gpu_ops AS op ON l.trace_id = op.trace_id AND l.event_id = op.event_id
-    LEFT JOIN memcpys AS m ON l.trace_id = m.trace_id AND l.event_id = m.event_id
     WHERE l.trace_id NOT IN (SELECT trace_id FROM stepped)
 ),
 row_of_copies AS (
@@ -181,7 +181,7 @@ op AS (
     WHERE activity = 'communication'
         AND (skew_ns IS NOT NULL OR coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike)
     WINDOW like_it AS (PARTITION BY trace_id, device_id, name)
-    QUALIFY dur_ns >= thresholds().long_share * ns
+    QUALIFY dur_ns >= long_ns
         AND (skew_ns IS NOT NULL OR (count(*) OVER like_it >= thresholds().fewest_alike
             AND dur_ns >= thresholds().one_off_ratio * usual_ns))
 ),

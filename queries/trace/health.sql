@@ -39,15 +39,15 @@ shared AS (
 op AS (
     SELECT trace_id, count(*) AS ops, count(*) - count(l.event_id) AS unlinked,
            count(*) FILTER (launch_delay_ns < 0) AS early, -min(launch_delay_ns) AS earliest_ns,
-           count(*) FILTER (o.start_ns < earlier_end_ns) AS overlapping, count(processes) AS ambiguous
+           count(*) FILTER (o.start_ns < earlier_end_ns) AS overlapping, count(is_shared) AS ambiguous
     FROM (
         SELECT *, max(end_ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end_ns
         FROM gpu_ops
     ) AS o LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
     LEFT JOIN (
-        SELECT trace_id, correlation, count(DISTINCT pid) AS processes FROM runtime_calls
-        GROUP BY trace_id, correlation HAVING processes > 1
+        SELECT trace_id, correlation, TRUE AS is_shared FROM runtime_calls
+        GROUP BY trace_id, correlation HAVING min(pid) < max(pid)
     ) USING (trace_id, correlation)
     GROUP BY trace_id
 ),

@@ -23,23 +23,10 @@ FROM gpu_ops AS o JOIN event_row AS e ON o.trace_id = e.trace_id AND o.event_id 
 WHERE kind = 'kernel';
 
 CREATE OR REPLACE VIEW memcpys AS
-SELECT
-    trace_id, event_id, name,
-    coalesce(nullif(regexp_extract(name, '(HtoD|DtoH|DtoD|PtoP|HtoH|AtoA|AtoH|HtoA|AtoD|DtoA)', 1), ''),
-             args->>'kind', args->>'direction', 'other') AS copy_kind,
-    coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns,
-    coalesce(TRY_CAST(args->>'bytes' AS BIGINT), TRY_CAST(args->>'size' AS BIGINT)) AS bytes,
-    correlation, external_id
-FROM slices WHERE kind = 'memcpy';
+SELECT trace_id, event_id, name, copy_kind, device_id, stream, start_ns, end_ns, dur_ns, bytes, correlation,
+       external_id
+FROM gpu_ops WHERE kind = 'memcpy';
 
 CREATE OR REPLACE VIEW memsets AS
-SELECT
-    trace_id, event_id, name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream,
-    start_ns, end_ns, dur_ns, TRY_CAST(args->>'bytes' AS BIGINT) AS bytes, correlation, external_id
-FROM slices WHERE kind = 'memset';
-
--- Both, of one shape.
-CREATE OR REPLACE MACRO copies_and_fills() AS TABLE
-SELECT trace_id, event_id, copy_kind, device_id, start_ns, end_ns, dur_ns, bytes FROM memcpys
-UNION ALL
-SELECT trace_id, event_id, 'memset', device_id, start_ns, end_ns, dur_ns, bytes FROM memsets;
+SELECT trace_id, event_id, name, device_id, stream, start_ns, end_ns, dur_ns, bytes, correlation, external_id
+FROM gpu_ops WHERE kind = 'memset';

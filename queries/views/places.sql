@@ -39,7 +39,7 @@ CREATE OR REPLACE MACRO value_reads() AS TABLE
 WITH waiting AS (FROM reading_calls()),
 -- Operators that copied to the host: the wait in them is for that copy.
 copying AS (
-    SELECT s.trace_id, s.cpu_op_id FROM memcpys AS m JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    SELECT s.trace_id, s.cpu_op_id FROM gpu_ops AS m JOIN gpu_op_launch AS l USING (trace_id, event_id)
     JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
 )
