@@ -125,7 +125,7 @@ capture AS (
 ),
 -- Compilation and loading of code: adjacent stretches of a thread are one.
 compiling AS (
-    SELECT *, count(*) FILTER (is_new) OVER (PARTITION BY thread ORDER BY segment) AS run
+    SELECT *, sum(is_new::INTEGER) OVER (PARTITION BY thread ORDER BY segment) AS run
     FROM (SELECT *,
                  start_ns IS DISTINCT FROM lag(end_ns) OVER (PARTITION BY thread ORDER BY segment) AS is_new
         FROM segment WHERE activity = 'compilation')

@@ -102,7 +102,7 @@ opening AS (
     FROM op
 ),
 merged AS (
-    SELECT *, count(*) FILTER (opens) OVER (PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id
+    SELECT *, sum(opens::INTEGER) OVER (PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id
         ROWS UNBOUNDED PRECEDING) AS place
     FROM opening
 )

@@ -75,60 +75,73 @@ ASOF LEFT JOIN done AS f
   ON g.thread = f.thread AND g.activity_code = f.activity_code AND g.start_ns >= f.start_ns;
 
 -- The parts of each window, one row per activity, idle class and cause: its time `ns`, and `gaps`, the number
--- of late gaps that contain it. `some_waits` is whole_waits_of(some_windows), by its name.
+-- of late gaps that contain it. `some_waits` is whole_waits_of(some_windows), by its name. The windows' borders
+-- cut time into cells; what a cell holds is added up once, and a window is what its cells hold.
 CREATE OR REPLACE MACRO parts_of(some_windows, some_waits) AS TABLE
-WITH piece AS (
-    SELECT *, enum_code(activity)::INTEGER * 10000 + coalesce(enum_code(idle_class)::INTEGER + 1, 0) * 100
-           + coalesce(enum_code(cause)::INTEGER + 1, 0) AS part
-    FROM (
-        SELECT trace_id, device_id, activity, idle_class, cause, op_id, start_ns, end_ns,
-               end_ns - start_ns AS ns
-        FROM gpu_timeline WHERE idle_class IS DISTINCT FROM 'host_late' OR cause IS NOT NULL
-        UNION ALL
-        SELECT trace_id, device_id, 'idle'::device_activity, 'host_late'::idle_class, cause, op_id, start_ns,
-               end_ns, ns
-        FROM query_table(some_waits) WHERE ns > 0
-    )
+WITH border AS (
+    SELECT DISTINCT trace_id, device_id, unnest([-9223372036854775807, start_ns, end_ns]) AS at_ns
+    FROM query_table(some_windows)
 ),
--- A gap may have several pieces of one part: the first counts, and each knows where the next begins.
+cell AS (
+    SELECT *, lead(at_ns, 1, 9223372036854775807) OVER (PARTITION BY trace_id, device_id ORDER BY at_ns)
+               AS to_ns
+    FROM border
+),
+piece AS (
+    SELECT trace_id, device_id, activity, idle_class, cause, op_id, start_ns, end_ns, end_ns - start_ns AS ns
+    FROM gpu_timeline WHERE idle_class IS DISTINCT FROM 'host_late' OR cause IS NOT NULL
+    UNION ALL
+    SELECT trace_id, device_id, 'idle'::device_activity, 'host_late'::idle_class, cause, op_id, start_ns,
+           end_ns, ns
+    FROM query_table(some_waits) WHERE ns > 0
+),
+begun AS (
+    SELECT p.*, at_ns, to_ns FROM piece AS p ASOF JOIN cell AS c
+      ON p.trace_id = c.trace_id AND p.device_id = c.device_id AND p.start_ns >= c.at_ns
+),
+-- Few pieces reach into the next cells.
+cut AS (
+    SELECT * REPLACE (ns - greatest(0, end_ns - to_ns) AS ns) FROM begun
+    UNION ALL BY NAME
+    SELECT b.* REPLACE (c.at_ns AS start_ns, c.at_ns AS at_ns,
+               least(b.end_ns, c.to_ns) - c.at_ns AS ns)
+    FROM (FROM begun WHERE end_ns > to_ns) AS b JOIN cell AS c
+      ON b.trace_id = c.trace_id AND b.device_id = c.device_id AND c.at_ns >= b.to_ns AND c.at_ns < b.end_ns
+),
+held AS (
+    SELECT trace_id, device_id, at_ns, activity, idle_class, cause, sum(ns) AS ns,
+           enum_code(activity)::INTEGER * 10000 + coalesce(enum_code(idle_class)::INTEGER + 1, 0) * 100
+               + coalesce(enum_code(cause)::INTEGER + 1, 0) AS part,
+           count(DISTINCT op_id) FILTER (idle_class = 'host_late') AS gaps,
+           arg_min(op_id, start_ns) FILTER (idle_class = 'host_late') AS first_op,
+           arg_max(op_id, start_ns) FILTER (idle_class = 'host_late') AS last_op
+    FROM cut GROUP BY trace_id, device_id, at_ns, activity, idle_class, cause
+),
+-- A gap counts in the first of its cells.
 counted AS (
-    SELECT * EXCLUDE op_id, CASE WHEN idle_class = 'host_late'
-               AND (lag(op_id) OVER () = op_id AND lag(part) OVER () = part) IS NOT TRUE THEN 1 ELSE 0 END
-               AS gap,
-           CASE WHEN lead(op_id) OVER () = op_id AND lead(part) OVER () = part THEN lead(start_ns) OVER () END
-               AS next_ns
-    FROM (FROM piece ORDER BY trace_id, device_id, part, start_ns)
+    SELECT *, coalesce(first_op = lag(last_op) OVER (PARTITION BY trace_id, device_id, part ORDER BY at_ns),
+               FALSE)::INTEGER AS goes_on
+    FROM held
 ),
--- Sums run over all parts of all devices: DuckDB computes them in one pass.
 so_far AS MATERIALIZED (
-    SELECT *, sum(ns) OVER by_then - ns AS before_ns, sum(gap) OVER by_then AS gaps FROM counted
-    WINDOW by_then AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+    SELECT *, sum(ns) OVER by_then AS total_ns, sum(gaps - goes_on) OVER by_then AS total_gaps FROM counted
+    WINDOW by_then AS (PARTITION BY trace_id, device_id, part ORDER BY at_ns)
 ),
-known AS (
-    SELECT trace_id, device_id, part, activity, idle_class, cause, min(before_ns) AS none_ns,
-           min(gaps - gap) AS no_gaps
-    FROM so_far GROUP BY ALL
-),
-edge AS (
-    SELECT trace_id, device_id, kind, name, start_ns AS window_start_ns, end_ns AS window_end_ns,
-           part, activity, idle_class, cause, none_ns, no_gaps,
-           unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
-    FROM query_table(some_windows) JOIN known USING (trace_id, device_id)
-),
-reached AS (
-    SELECT e.*, s.end_ns, s.next_ns, coalesce(s.gaps, no_gaps) AS gaps,
-           coalesce(s.before_ns + least(s.ns, at_ns - s.start_ns), none_ns) AS ns
-    FROM edge AS e ASOF LEFT JOIN so_far AS s
-      ON e.trace_id = s.trace_id AND e.device_id = s.device_id AND e.part = s.part AND e.at_ns > s.start_ns
-)
+known AS (SELECT DISTINCT trace_id, device_id, part, activity, idle_class, cause FROM held),
+asked AS (FROM query_table(some_windows) JOIN known USING (trace_id, device_id))
 SELECT
-    trace_id, device_id, kind, name, window_start_ns, window_end_ns, activity, idle_class, cause,
-    sum(sign * ns)::BIGINT AS ns,
+    a.trace_id, a.device_id, a.kind, a.name, a.start_ns AS window_start_ns, a.end_ns AS window_end_ns,
+    a.activity, a.idle_class, a.cause, (u.total_ns - coalesce(f.total_ns, 0))::BIGINT AS ns,
     -- A gap that the window's start cuts counts if more of it follows.
-    (sum(sign * gaps) + count(*) FILTER (sign < 0 AND idle_class = 'host_late'
-        AND (end_ns > at_ns OR next_ns < window_end_ns)))::BIGINT AS gaps
-FROM reached GROUP BY ALL
-HAVING sum(sign * ns) > 0;
+    (u.total_gaps - coalesce(f.total_gaps, 0) + coalesce(n.goes_on, 0))::BIGINT AS gaps
+FROM asked AS a
+ASOF JOIN so_far AS u
+  ON a.trace_id = u.trace_id AND a.device_id = u.device_id AND a.part = u.part AND a.end_ns > u.at_ns
+ASOF LEFT JOIN so_far AS f
+  ON a.trace_id = f.trace_id AND a.device_id = f.device_id AND a.part = f.part AND a.start_ns > f.at_ns
+ASOF LEFT JOIN so_far AS n
+  ON a.trace_id = n.trace_id AND a.device_id = n.device_id AND a.part = n.part AND a.start_ns <= n.at_ns
+WHERE u.total_ns > coalesce(f.total_ns, 0);
 
 -- How long each window's device computed, communicated, copied and was idle, out of such parts (by their
 -- name): these four add up to the window, and the classes of idle time add up to `idle_ns`.
