@@ -18,7 +18,7 @@ kernel AS (
         AND g.event_id = l.event_id
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
-    LEFT JOIN slice_label AS n USING (label_id)
+    LEFT JOIN slice_label AS n ON h.op_label = n.label_id
     WHERE g.kind = 'kernel'
 ),
 -- Shapes tell products apart only where nearly all of their time has them, on both sides.

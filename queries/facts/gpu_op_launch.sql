@@ -33,4 +33,4 @@ SELECT
     op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking,
     is_blocking OR n.activity = 'copy' OR op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2
         AS is_copy_call
-FROM gpu_ops AS op JOIN call USING (trace_id, correlation) JOIN slice_label AS n USING (label_id)
+FROM gpu_ops AS op JOIN call USING (trace_id, correlation) JOIN slice_label AS n ON call.label_id = n.label_id

@@ -9,7 +9,7 @@ CREATE TABLE gpu_ops (
     activity device_activity, -- what the device does in it
     class    gpu_op_class,    -- a kernel's class, else the kind
     name VARCHAR, device_id BIGINT, stream BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
-    correlation BIGINT, external_id BIGINT,
+    correlation BIGINT, external_id BIGINT, label_id BIGINT,
     copy_kind VARCHAR,        -- of a copy: HtoD, DtoH, DtoD, PtoP ...; memset; NULL: a kernel
     bytes    BIGINT,          -- what a copy or fill moves
     grid     VARCHAR,         -- a kernel's, as the trace has it
@@ -21,7 +21,7 @@ SELECT
          ELSE 'compute' END::device_activity AS activity,
     coalesce(class, kind)::gpu_op_class AS class,
     name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns,
-    correlation, external_id,
+    correlation, external_id, label_id,
     CASE kind WHEN 'memset' THEN 'memset' WHEN 'memcpy' THEN
         coalesce(nullif(regexp_extract(name, '(HtoD|DtoH|DtoD|PtoP|HtoH|AtoA|AtoH|HtoA|AtoD|DtoA)', 1), ''),
                  args->>'kind', args->>'direction', 'other') END AS copy_kind,

@@ -22,7 +22,7 @@ opening AS (
     FROM mark
 ),
 numbered AS (
-    SELECT *, sum(opens::INTEGER) OVER (PARTITION BY trace_id, name
+    SELECT *, sum(if(opens, 1, 0)) OVER (PARTITION BY trace_id, name
         ORDER BY place ROWS UNBOUNDED PRECEDING) AS number FROM opening
 )
 SELECT trace_id, arg_min(event_id, place) AS event_id, TRY_CAST(split_part(name, '#', 2) AS BIGINT) AS step,

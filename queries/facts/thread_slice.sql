@@ -10,5 +10,7 @@ CREATE TABLE thread_slice (
     outer_op_id BIGINT,  -- the outermost one
     python_id   BIGINT,  -- the innermost Python frame that it is or is inside
     line_id     BIGINT,  -- the innermost of these that is a line of the program
-    module_id   BIGINT   -- the innermost module around it
+    module_id   BIGINT,  -- the innermost module around it
+    op_label    BIGINT,  -- the label of cpu_op_id
+    place_label BIGINT   -- the label of its place: of line_id, else of module_id, else of outer_op_id
 );

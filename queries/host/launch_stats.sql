@@ -23,7 +23,7 @@ WITH linked AS (
     SELECT l.*, o.dur_ns, launch_end_ns - launch_start_ns AS call_ns,
            l.kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
                AS is_fusable,
-           o.name IN (SELECT name FROM slice_label WHERE has(traits, 'inductor')) AS is_compiled
+           o.label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'inductor')) AS is_compiled
     FROM gpu_op_launch AS l JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
 ),

@@ -43,8 +43,7 @@ launched AS (
     FROM gpu_op_launch AS l ASOF JOIN step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
-    LEFT JOIN event_row AS o ON l.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
-    LEFT JOIN slice_label AS n ON o.label_id = n.label_id
+    LEFT JOIN slice_label AS n ON h.op_label = n.label_id
     WHERE l.launch_start_ns < s.end_ns
 ),
 -- One pass of the optimizer over the parameters is one operator for each of them, or one foreach operator.

@@ -17,8 +17,8 @@ WITH bound AS (
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name, roof,
            -- Where shapes are known, math limits next to none of these kernels' time.
-           class IN ('normalization', 'reduction', 'elementwise', 'copy') OR has(n.traits, 'moves_bytes')
-               OR class = 'other' AND has(n.traits, 'moves_bytes_if_other') AS moves_bytes,
+           op.class IN ('normalization', 'reduction', 'elementwise', 'copy') OR has(n.traits, 'moves_bytes')
+               OR op.class = 'other' AND has(n.traits, 'moves_bytes_if_other') AS moves_bytes,
            -- The roof is that of the whole operator: a change of layout inside a convolution is not math.
            CASE WHEN op.activity <> 'compute' THEN 'kind'
                 WHEN roof = 'math' AND NOT moves_bytes OR roof <> 'math' THEN 'roofline'
@@ -26,7 +26,7 @@ op AS MATERIALIZED (
                 WHEN moves_bytes THEN 'class' END AS known_by,
            op.activity, op.class, grid, blocks_per_sm,
            coalesce(has(n.traits, 'latent_attention'), FALSE) AS is_latent
-    FROM gpu_ops AS op LEFT JOIN gpu_op_name AS n ON op.kind = n.kind AND op.name = n.name
+    FROM gpu_ops AS op LEFT JOIN slice_label AS n USING (label_id)
     LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id
     WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
 ),

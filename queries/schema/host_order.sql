@@ -39,26 +39,26 @@ slice AS (
            (n.ranked + CASE WHEN c.event_id IS NULL THEN 0
                 ELSE (enum_code('input'::host_activity)::BIGINT << $activity_shift)
                     - (enum_code('dispatch'::host_activity)::BIGINT << $activity_shift) END)
-           | (s.event_id << $id_shift) AS ranked
+           | (s.event_id << $id_shift) AS ranked, label_id
     FROM slices AS s JOIN names AS n USING (label_id)
     JOIN host_thread AS t USING (trace_id, pid, tid)
     LEFT JOIN computing AS c ON s.trace_id = c.trace_id AND s.event_id = c.event_id
     UNION ALL
     SELECT t.thread, launch_start_ns, launch_end_ns,
            ($copy_kind::BIGINT << $kind_shift) | (launch_id << $id_shift)
-           | (enum_code('copy'::host_activity)::BIGINT << $activity_shift)
+           | (enum_code('copy'::host_activity)::BIGINT << $activity_shift), -1
     FROM gpu_op_launch JOIN host_thread AS t USING (trace_id, pid, tid) WHERE is_blocking
     UNION ALL
     SELECT t.thread, gap.start_ns, gap.launch_start_ns,
-           ($wait_kind::BIGINT << $kind_shift) | (gap.place << $id_shift)
+           ($wait_kind::BIGINT << $kind_shift) | (gap.place << $id_shift), -1
     FROM scratch.gap AS gap JOIN gpu_op_launch AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
     JOIN host_thread AS t ON l.trace_id = t.trace_id AND l.pid = t.pid AND l.tid = t.tid
     WHERE idle_class = 'host_late'
     UNION ALL
     SELECT thread, start_ns, end_ns,
            $thread_kind * (1::BIGINT << $kind_shift)
-           | (enum_code('untraced'::host_activity)::BIGINT << $activity_shift)
+           | (enum_code('untraced'::host_activity)::BIGINT << $activity_shift), -1
     FROM host_thread
 )
-SELECT thread, start_ns, end_ns, ranked
+SELECT thread, start_ns, end_ns, ranked, label_id
 FROM slice ORDER BY thread, start_ns, end_ns DESC, ranked

@@ -19,7 +19,7 @@ launched AS (
     FROM gpu_ops AS op JOIN top ON op.trace_id = top.trace_id AND op.name = top.name
     JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
     JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
-    JOIN event AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
+    JOIN slice_label AS o ON h.op_label = o.label_id
     GROUP BY op.trace_id, op.name, o.name
 ),
 launcher AS (SELECT trace_id, name, arg_min(cpu_op, (-times, cpu_op)) AS cpu_op FROM launched

@@ -11,7 +11,8 @@ JOIN host_thread USING (thread);
 
 -- Where in the program each slice is.
 CREATE OR REPLACE VIEW host_site AS
-SELECT trace_id, event_id, cpu_op_id, outer_op_id, python_id, line_id, module_id FROM thread_slice
+SELECT trace_id, event_id, cpu_op_id, outer_op_id, python_id, line_id, module_id, op_label, place_label
+FROM thread_slice
 JOIN host_thread USING (thread);
 
 -- Launches of GPU ops with the innermost operator, Python frame and module around each.

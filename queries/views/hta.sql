@@ -102,7 +102,7 @@ opening AS (
     FROM op
 ),
 merged AS (
-    SELECT *, sum(opens::INTEGER) OVER (PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id
+    SELECT *, sum(if(opens, 1, 0)) OVER (PARTITION BY trace_id, kernel_type ORDER BY start_ns, event_id
         ROWS UNBOUNDED PRECEDING) AS place
     FROM opening
 )

@@ -58,7 +58,7 @@ SELECT c.trace_id, c.event_id, cpu_op_id, o.name AS cpu_op, python_id, p.name AS
        module_name(m.name) AS module
 FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c
 JOIN host_site USING (trace_id, event_id)
-LEFT JOIN event AS o ON c.trace_id = o.trace_id AND cpu_op_id = o.event_id
+LEFT JOIN slice_label AS o ON op_label = o.label_id
 LEFT JOIN event AS p ON c.trace_id = p.trace_id AND python_id = p.event_id
 LEFT JOIN event AS m ON c.trace_id = m.trace_id AND module_id = m.event_id;
 

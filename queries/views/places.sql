@@ -8,11 +8,7 @@ CREATE OR REPLACE MACRO placed(events) AS TABLE
 SELECT e.*, o.name AS cpu_op, cpu_op_id, o.traits AS op_traits, python_id, module_id,
        CASE WHEN line_id IS NULL AND module_id IS NOT NULL THEN module_name(p.name) ELSE p.name END AS place
 FROM query_table(events) AS e LEFT JOIN host_site AS s ON e.trace_id = s.trace_id AND e.event_id = s.event_id
-LEFT JOIN event_row AS i
-  ON e.trace_id = i.trace_id AND coalesce(line_id, module_id, outer_op_id) = i.event_id
-LEFT JOIN slice_label AS p ON i.label_id = p.label_id
-LEFT JOIN event_row AS c ON e.trace_id = c.trace_id AND cpu_op_id = c.event_id
-LEFT JOIN slice_label AS o ON c.label_id = o.label_id;
+LEFT JOIN slice_label AS p ON place_label = p.label_id LEFT JOIN slice_label AS o ON op_label = o.label_id;
 
 -- The same, once for each event, without the relation's other columns.
 CREATE OR REPLACE MACRO places_of(events) AS TABLE

@@ -9,9 +9,9 @@
 #include "open.h"
 
 /* The input columns, all without NULL, sorted by thread, start, longest first, and rank. Each thread begins with a
- * row that spans all of its time and has no event. A call that waits for its copy has one more row for each, while
+ * row that spans all of its time and has no event. Only rows of slices have a label. A call that waits for its copy has one more row for each, while
  * its slice is open, which gives the activity. A device's wait has a place as its id. */
-enum { IN_THREAD, IN_START, IN_END, IN_RANKED };   /* 32, 64, 64 and 64 bits */
+enum { IN_THREAD, IN_START, IN_END, IN_RANKED, IN_LABEL };   /* the first has 32 bits, the others 64 */
 enum { NONE = -1 };
 
 enum { SEGMENT_THREAD, SEGMENT, SEGMENT_START, SEGMENT_END, SEGMENT_EVENT, SEGMENT_ACTIVITY, SEGMENT_COLUMNS };
@@ -22,12 +22,12 @@ static const struct column segment_columns[SEGMENT_COLUMNS] = {
 
 enum {
     SLICE_THREAD, SLICE_EVENT, SLICE_DEPTH, SLICE_PARENT, SLICE_SELF,
-    SLICE_OP, SLICE_OUTER_OP, SLICE_PYTHON, SLICE_MODULE, SLICE_LINE, SLICE_COLUMNS
+    SLICE_OP, SLICE_OUTER_OP, SLICE_PYTHON, SLICE_MODULE, SLICE_LINE, SLICE_OP_LABEL, SLICE_PLACE_LABEL, SLICE_COLUMNS
 };
 static const struct column slice_columns[SLICE_COLUMNS] = {
     {"thread", INTEGER}, {"event_id", INTEGER}, {"depth", INTEGER}, {"parent_id", INTEGER}, {"self_ns", INTEGER},
     {"cpu_op_id", INTEGER}, {"outer_op_id", INTEGER}, {"python_id", INTEGER}, {"module_id", INTEGER},
-    {"line_id", INTEGER},
+    {"line_id", INTEGER}, {"op_label", INTEGER}, {"place_label", INTEGER},
 };
 
 enum { WAIT_PLACE, WAIT_START, WAIT_END, WAIT_EVENT, WAIT_ACTIVITY, WAIT_COLUMNS };
@@ -121,6 +121,8 @@ static bool go_to_end_of(struct walk *walk, const struct slice *slice) {
     set_known(out, SLICE_PYTHON, slice->python);
     set_known(out, SLICE_MODULE, slice->module);
     set_known(out, SLICE_LINE, slice->line);
+    set_known(out, SLICE_OP_LABEL, slice->op_label);
+    set_known(out, SLICE_PLACE_LABEL, slice->place_label);
     if (!batch_close_row(out)) return false;
     end_next(&walk->open);
     return true;
@@ -163,21 +165,27 @@ static bool end_thread(struct walk *walk) {
 
 static int64_t id_of(const struct slice *slice) { return slice == NULL ? NONE : slice->event_id; }
 
-static int64_t itself_or(const struct slice *slice, int64_t flag, const struct slice *around) {
-    return slice->flags & flag ? slice->event_id : id_of(around);
+static const struct slice *itself_or(const struct slice *slice, int64_t flag, const struct slice *around) {
+    return slice->flags & flag ? slice : around;
 }
+
+static int64_t label_of(const struct slice *slice) { return slice == NULL ? NONE : slice->label; }
 
 static bool begin_slice(struct walk *walk, struct slice slice) {
     struct open *open = &walk->open;
     if (!end_until(walk, slice.start_ns) || !go_to(walk, slice.start_ns)) return false;
-    const struct slice *outer_op = outermost(open, OPS);
+    const struct slice *op = itself_or(&slice, OP_FLAG, innermost(open, OPS)), *outer_op = outermost(open, OPS);
+    const struct slice *line = itself_or(&slice, LINE_FLAG, innermost(open, LINES)), *module = innermost(open, MODULES);
+    if (outer_op == NULL) outer_op = op;
     slice.depth = n_open(open) + 1;
     slice.parent_id = id_of(innermost(open, ALL));
-    slice.op = itself_or(&slice, OP_FLAG, innermost(open, OPS));
-    slice.outer_op = outer_op != NULL ? outer_op->event_id : itself_or(&slice, OP_FLAG, NULL);
-    slice.python = itself_or(&slice, PYTHON_FLAG, innermost(open, PYTHON));
-    slice.module = id_of(innermost(open, MODULES));
-    slice.line = itself_or(&slice, LINE_FLAG, innermost(open, LINES));
+    slice.op = id_of(op);
+    slice.outer_op = id_of(outer_op);
+    slice.python = id_of(itself_or(&slice, PYTHON_FLAG, innermost(open, PYTHON)));
+    slice.module = id_of(module);
+    slice.line = id_of(line);
+    slice.op_label = label_of(op);
+    slice.place_label = label_of(line != NULL ? line : module != NULL ? module : outer_op);
     return begin_open(open, slice);
 }
 
@@ -193,6 +201,7 @@ static bool step(struct walk *walk) {
     struct slice slice = {
         .event_id = id, .start_ns = start_ns, .end_ns = end_ns,
         .activity = bits(ranked, ACTIVITY_SHIFT, ID_SHIFT), .flags = bits(ranked, 0, ACTIVITY_SHIFT),
+        .label = input(walk, IN_LABEL),
     };
     walk->row++;
     if (kind == WAIT_KIND) return begin_wait(walk, (struct device_wait){id, start_ns, end_ns});

@@ -17,6 +17,7 @@ struct slice {
     int64_t event_id, start_ns, end_ns, self_ns, activity, flags;
     int64_t parent_id, depth;                            /* when it began */
     int64_t op, outer_op, python, line, module;          /* the same: itself or around it; the module is around it */
+    int64_t label, op_label, place_label;                /* its own; those of the operator and of its place */
     int64_t serial;   /* grows from slice to slice; 0 when it has ended */
 };
 
