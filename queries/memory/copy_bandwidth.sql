@@ -11,7 +11,8 @@
 WITH copy AS (
     SELECT trace_id, device_id, copy_kind, start_ns, end_ns, bytes * 1e9 / dur_ns AS bytes_per_s
     FROM gpu_ops
-    WHERE copy_kind IS NOT NULL AND bytes IS NOT NULL AND dur_ns > 0 AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE copy_kind IS NOT NULL AND bytes IS NOT NULL AND dur_ns > 0
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 edge AS (
     SELECT trace_id, device_id, copy_kind, at_ns, sum(step)::BIGINT AS step, sum(step * bytes_per_s) AS change

@@ -72,7 +72,8 @@ tensor AS (
     SELECT trace_id, step_id, name, optimizer,
            elements(shapes_of(args->'Input Dims')[1])
                * element_bytes(texts_of(args->'Input type')[1]) AS bytes
-    FROM launched JOIN (SELECT trace_id, event_id AS cpu_op_id, args FROM event_row) USING (trace_id, cpu_op_id)
+    FROM launched JOIN (SELECT trace_id, event_id AS cpu_op_id, args FROM event_row)
+        USING (trace_id, cpu_op_id)
     WHERE (trace_id, step_id) IN (SELECT (trace_id, event_id) FROM slow WHERE NOT is_foreach) AND is_fusable
         AND name IN ('aten::addcdiv_', 'aten::addcdiv', 'aten::add_', 'aten::mul_')
 ),

@@ -89,8 +89,8 @@ fixed AS (
     UNION ALL
     SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
     UNION ALL
-    SELECT o.trace_id, o.event_id, o.pid, o.tid, NULL, o.start_ns, o.end_ns
-    FROM cpu_ops AS o SEMI JOIN read AS r ON o.trace_id = r.trace_id AND o.event_id = r.cpu_op_id
+    SELECT trace_id, event_id, o.pid, o.tid, NULL, ts_ns, ts_ns + dur_ns FROM event_row AS o
+    JOIN (SELECT DISTINCT trace_id, cpu_op_id AS event_id FROM read) USING (trace_id, event_id)
 ),
 kept AS (FROM outermost('fixed')),
 unit AS (

@@ -75,16 +75,17 @@ ASOF LEFT JOIN done AS f
   ON g.thread = f.thread AND g.activity_code = f.activity_code AND g.start_ns >= f.start_ns;
 
 -- The parts of each window, one row per activity, idle class and cause: its time `ns`, and `gaps`, the number
--- of late gaps that contain it. `some_waits` is whole_waits_of(some_windows), by its name. The windows' borders
--- cut time into cells; what a cell holds is added up once, and a window is what its cells hold.
+-- of late gaps that contain it. `some_waits` is whole_waits_of(some_windows), by its name.
+-- The windows' borders cut time into cells; what a cell holds is added up once, and a window is what its
+-- cells hold.
 CREATE OR REPLACE MACRO parts_of(some_windows, some_waits) AS TABLE
 WITH border AS (
-    SELECT DISTINCT trace_id, device_id, unnest([-9223372036854775807, start_ns, end_ns]) AS at_ns
+    SELECT DISTINCT trace_id, device_id, unnest([-2 * thresholds().late_time_ns, start_ns, end_ns]) AS at_ns
     FROM query_table(some_windows)
 ),
 cell AS (
-    SELECT *, lead(at_ns, 1, 9223372036854775807) OVER (PARTITION BY trace_id, device_id ORDER BY at_ns)
-               AS to_ns
+    SELECT *, lead(at_ns, 1, 2 * thresholds().late_time_ns)
+               OVER (PARTITION BY trace_id, device_id ORDER BY at_ns) AS to_ns
     FROM border
 ),
 piece AS (
@@ -101,10 +102,12 @@ begun AS (
 ),
 -- Few pieces reach into the next cells.
 cut AS (
-    SELECT * REPLACE (ns - greatest(0, end_ns - to_ns) AS ns) FROM begun
-    UNION ALL BY NAME
-    SELECT b.* REPLACE (c.at_ns AS start_ns, c.at_ns AS at_ns,
-               least(b.end_ns, c.to_ns) - c.at_ns AS ns)
+    SELECT trace_id, device_id, at_ns, activity, idle_class, cause, op_id, start_ns,
+           ns - greatest(0, end_ns - to_ns) AS ns
+    FROM begun
+    UNION ALL
+    SELECT b.trace_id, b.device_id, c.at_ns, activity, idle_class, cause, op_id, c.at_ns,
+           least(end_ns, c.to_ns) - c.at_ns
     FROM (FROM begun WHERE end_ns > to_ns) AS b JOIN cell AS c
       ON b.trace_id = c.trace_id AND b.device_id = c.device_id AND c.at_ns >= b.to_ns AND c.at_ns < b.end_ns
 ),
