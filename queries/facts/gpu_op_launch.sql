@@ -20,7 +20,7 @@ WITH call AS (
         trace_id, correlation, min(event_id) AS launch_id, min(pid) AS pid, arg_min(tid, event_id) AS tid,
         arg_min(label_id, event_id) AS label_id, arg_min(start_ns, event_id) AS start_ns,
         arg_min(end_ns, event_id) AS end_ns
-    FROM runtime_calls WHERE correlation IS NOT NULL
+    FROM runtime_calls SEMI JOIN gpu_ops USING (trace_id, correlation)
     GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
 )
 SELECT
