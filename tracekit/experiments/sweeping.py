@@ -213,14 +213,14 @@ class _Job:
         return found
 
     def _timed(self, points: dict[str, Runnable | CannotRun]) -> dict[str, Rounds]:
-        """The rounds of all variants; if one fails, it is marked and the others start over."""
-        while True:
-            steps = {name: each.step for name, each in points.items() if isinstance(each, Runnable)}
-            try:
-                return interleaved(steps, self.device, self.rounds)
-            except StepFailed as error:
-                self._check_device(error.name)
-                points[error.name] = CannotRun(error.name, error.reason)
+        """The rounds of all variants that can run; those that fail are marked."""
+
+        def mark(error: StepFailed) -> None:
+            self._check_device(error.name)
+            points[error.name] = CannotRun(error.name, error.reason)
+
+        steps = {name: each.step for name, each in points.items() if isinstance(each, Runnable)}
+        return interleaved(steps, self.device, self.rounds, mark)
 
     def _captured(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from tracekit.schemas.rows import columns_of, row_schema
@@ -209,10 +210,13 @@ def unit(name: str, kind: str) -> str:
 @cache
 def described(kind: type) -> dict[str, str]:
     """What the fields of a class mean, in one line: the text below each, if it has one."""
-    (tree,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(tree, ast.ClassDef)
     found = {each.name: _COMMON[each.name] for each in fields(kind) if each.name in _COMMON}
-    for field, text in zip(tree.body, tree.body[1:], strict=False):
+    lines: list[ast.stmt] = []
+    for each in filter(is_dataclass, reversed(kind.__mro__)):
+        (tree,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(tree, ast.ClassDef)
+        lines += tree.body
+    for field, text in pairwise(lines):
         if (
             isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)

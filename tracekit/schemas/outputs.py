@@ -10,7 +10,7 @@ from tracekit.advice.catalogue import EFFORTS
 from tracekit.compare import crosscheck, diff
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.experiments import applying, points, probing
+from tracekit.experiments import points, probing
 from tracekit.lake import comparing
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
@@ -202,7 +202,7 @@ _OUTPUTS: Mapping[str, Callable[[Classes], Schema]] = {
     "lake ask": _any_rows,
     "sweep": _one(points.Sweep, points.SCHEMA),
     "probe": _either(
-        _one(probing.Probe, probing.SCHEMA), _one(applying.AppliedAdvice, applying.SCHEMA)
+        _one(probing.Probe, probing.SCHEMA), _one(probing.AppliedAdvice, probing.ADVICE_SCHEMA)
     ),
     "crosscheck": _one(crosscheck.Report, crosscheck.SCHEMA, agrees=_AGREES),
 }
