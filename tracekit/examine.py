@@ -1,5 +1,8 @@
 """The one way from traces in a database to results: collects the evidence on a window, judges it,
-and looks for what could be changed."""
+and looks for what could be changed.
+
+What replays and judges is imported where it is used: stored verdicts need none of it.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,7 @@ from tracekit.evidence.collect import (
     trace_of,
 )
 from tracekit.evidence.model import Evidence, Period, Trace
-from tracekit.evidence.sites import events_of, name_links, sites_of
-from tracekit.replay.windows import typical
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import fix_list, list_notes
-from tracekit.verdict.judge import judge, judge_briefly
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, flip_of
 from tracekit.verdict.steady import is_hardly_longer, is_unrepeated
@@ -203,6 +202,10 @@ class _Examiner:
         self.repetition = repetition_of(database, trace_id)
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
+        from tracekit.evidence.sites import events_of, name_links, sites_of
+        from tracekit.verdict.advice import list_notes
+        from tracekit.verdict.judge import judge
+
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)
         fixes = self._fixes(main, place, replayed, combine) if replayed else None
@@ -302,6 +305,8 @@ class _Examiner:
     def _fixes(
         self, main: Account, place: tuple[str, int], replayed: WindowGains, combine: bool
     ) -> FixList:
+        from tracekit.verdict.advice import fix_list
+
         judged = Judged(
             *place,
             main.window.name,
@@ -342,6 +347,8 @@ class _Examiner:
 
     def _range(self, device: Account, replayed: WindowGains) -> tuple[Account, tuple[str, int]]:
         """The range of median length, or the one that the window's name gives by its number."""
+        from tracekit.replay.windows import typical
+
         replay, at = replayed.replay, self.ranges and self.ranges[1]
         assert replay.ranges is not None and device.gpu is not None
         lengths = [replayed.gains("range", each).window_ns for each in range(len(replay.ranges))]
@@ -380,6 +387,8 @@ class _Examiner:
         return found
 
     def _period(self, account: Account, gains: Gains | None) -> Period:
+        from tracekit.verdict.judge import judge_briefly
+
         period = Period(
             account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
         )
