@@ -233,20 +233,13 @@ def is_number(value: object) -> bool:
 
 
 def broken(figures: Figures, budget: Mapping[str, Any], base: Figures | None) -> list[Broken]:
-    """What is over the budget. Without a budget, the counts of `base` are the budget."""
-    if not budget and base is not None:
-        return [*_over_base(figures, base)]
+    """The figures that are over the budget; without a budget, over the counts of `base`."""
+    held = budget or (base.counts if base else {})
     return [
         Broken(name, message)
-        for name, allowed in budget.items()
+        for name, allowed in held.items()
         for message in _judged(name, allowed, figures, base)
     ]
-
-
-def _over_base(figures: Figures, base: Figures) -> Iterator[Broken]:
-    for name, allowed in base.counts.items():
-        for message in _judged(name, allowed, figures, base):
-            yield Broken(name, message)
 
 
 def _judged(name: str, allowed: Any, figures: Figures, base: Figures | None) -> Iterator[str]:

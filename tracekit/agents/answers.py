@@ -55,7 +55,7 @@ class Page:
             raise TracekitError("rows must be at least 1, and offset at least 0")
 
 
-# What fits a page: what is told, and what was left out of it.
+# The content of a page, and notes on what was left out.
 Fitted = tuple[dict[str, Any], list[str]]
 
 
@@ -238,7 +238,7 @@ def _shortened(text: str, characters: int) -> str:
     return found
 
 
-def described(question: Query) -> dict[str, Any]:
+def describe(question: Query) -> dict[str, Any]:
     """A question with its parameters, its columns with their units, and its SQL."""
     return {
         "name": question.name,
@@ -253,14 +253,14 @@ def described(question: Query) -> dict[str, Any]:
 
 
 def without_sql(about: dict[str, Any], name: str, page: Page) -> Fitted:
-    """What is to be told about a question; its SQL only where it fits."""
+    """The description of a question, with its SQL if that fits."""
     if len(text_of(about)) <= page.characters:
         return about, []
     found, left_out = document_that_fits({k: v for k, v in about.items() if k != "sql"}, page)
     return found, [*left_out, f"sql: read the resource tracekit://queries/{name}"]
 
 
-def listed(topic: str | None, page: Page) -> Fitted:
+def list_questions(topic: str | None, page: Page) -> Fitted:
     """The questions by topic, or those of one topic; if they do not fit, the topics."""
     found: dict[str, dict[str, str]] = {each: {} for each in catalog.TOPICS}
     for each in catalog.queries().values():
@@ -274,7 +274,7 @@ def listed(topic: str | None, page: Page) -> Fitted:
     return {"topics": list(names)}, ["the questions: query with a topic lists those of the topic"]
 
 
-def words(remedy: Remedy) -> dict[str, Any]:
+def remedy_words(remedy: Remedy) -> dict[str, Any]:
     """How to apply a remedy."""
     told = ("name", "title", "effort", "needs", "risks", "check")
     return {each: getattr(remedy, each) for each in told} | {
@@ -291,7 +291,7 @@ _MAIN_PARTS = ("trace", "window", "gpu", "idle", "launch", "host", "verdict", "a
 
 def without_details(document: dict[str, Any]) -> dict[str, Any]:
     shown = {name: document[name] for name in _MAIN_PARTS}
-    # Told as the answer's doubts.
+    # The answer lists health among its doubts.
     shown["trace"] = {key: value for key, value in document["trace"].items() if key != "health"}
     brief = ("title", "remedy", "where", "saves_ns", "share")
     shown["advice"] = [{key: each[key] for key in brief} for each in document["advice"]]
@@ -299,7 +299,7 @@ def without_details(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def brief(analysis: Analysis) -> dict[str, Any]:
-    """A trace among several; asked for by its trace_id, it is told in full."""
+    """The short form of a trace among several."""
     return {
         "trace_id": analysis.trace.trace_id,
         "path": analysis.trace.path,

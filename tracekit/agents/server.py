@@ -16,7 +16,7 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 
 from tracekit.agents.answers import ERROR_NOTE, in_tools_words, short, text_of
 from tracekit.agents.child import Child
-from tracekit.agents.tools import Told, Tools
+from tracekit.agents.tools import ToolAnswer, Tools
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.version import __version__
@@ -57,8 +57,8 @@ class _Server(MCPServer[Any]):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            # The arguments' errors come in several lines. Of a crash, the server's log has the
-            # traceback, and the client the name of the tool alone.
+            # Errors of arguments have several lines. A crash is logged with its traceback, and the
+            # client gets only the tool's name.
             told = f"{in_tools_words(str(error))} {ERROR_NOTE}"
             raise type(error)(told) from error.__cause__
 
@@ -98,7 +98,7 @@ def _add_tools(made: MCPServer[Any], tools: Tools) -> None:
         made.tool(title=title, annotations=_READ_ONLY, structured_output=False)(call)
 
 
-def _call(method: Callable[..., Told]) -> Callable[..., CallToolResult]:
+def _call(method: Callable[..., ToolAnswer]) -> Callable[..., CallToolResult]:
     """Tells what the method answers, as JSON in one text."""
 
     def call(**given: Any) -> CallToolResult:
@@ -111,7 +111,7 @@ def _call(method: Callable[..., Told]) -> Callable[..., CallToolResult]:
     return call
 
 
-def _cancellable(method: Callable[..., Told]) -> Callable[..., Awaitable[CallToolResult]]:
+def _cancellable(method: Callable[..., ToolAnswer]) -> Callable[..., Awaitable[CallToolResult]]:
     """The same of a method whose statement ends when the client cancels the call."""
 
     async def call(**given: Any) -> CallToolResult:

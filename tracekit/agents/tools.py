@@ -18,16 +18,16 @@ from tracekit.agents.answers import (
     Page,
     answer,
     brief,
-    described,
+    describe,
     document_that_fits,
     fitting,
-    listed,
+    list_questions,
     part_of,
+    remedy_words,
     rows_that_fit,
     text_of,
     without_details,
     without_sql,
-    words,
 )
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tracekit.verdict.run_model import RunVerdict
 
 T = TypeVar("T")
-Told = dict[str, Any]
+ToolAnswer = dict[str, Any]
 
 # Rows of an answer: by default, and at most.
 ROWS, MOST_ROWS = 50, 500
@@ -95,7 +95,7 @@ class Tools:
             self._opened.close()
             self._lock.release()
 
-    def load(self, path: _Path) -> Told:
+    def load(self, path: _Path) -> ToolAnswer:
         """Load traces and keep them open for later calls: what each one holds, by trace_id.
 
         Other tools load by themselves; this one shows what there is.
@@ -110,7 +110,7 @@ class Tools:
         part: _Part = None,
         rows: _Rows = ROWS,
         offset: _Offset = 0,
-    ) -> Told:
+    ) -> ToolAnswer:
         """Tell whether overhead (the GPU waits for the host) or compute bounds a run, why, and what
         removing each cause would save at most. Of the ranks of one run: who delays the others."""
         page = self._page(rows, offset)
@@ -158,12 +158,12 @@ class Tools:
         part: _Part = None,
         rows: _Rows = ROWS,
         offset: _Offset = 0,
-    ) -> Told:
+    ) -> ToolAnswer:
         """List what to change in a run, where, and what each change would save alone (by a replay
         of the run) and all together."""
         page = self._page(rows, offset)
         if how is not None:
-            told = words(remedy(how))
+            told = remedy_words(remedy(how))
             command = _command("advise", how=how)
             return answer(command, lambda page: document_that_fits(told, page), page)
         if path is None:
@@ -187,11 +187,11 @@ class Tools:
         part: _Part = None,
         rows: _Rows = ROWS,
         offset: _Offset = 0,
-    ) -> Told:
+    ) -> ToolAnswer:
         """Predict how long a run would take with changes, all applied at once."""
         page = self._page(rows, offset)
 
-        def predicted(database: Session) -> Told:
+        def predicted(database: Session) -> ToolAnswer:
             if trace_id is None and window is None and len(database.trace_ids()) > 1:
                 return Database(database).whatif_together(*changes).as_dict()
             return Database(database).whatif(*changes, trace=trace_id, window=window).as_dict()
@@ -222,7 +222,7 @@ class Tools:
         timeout_s: _Timeout = None,
         rows: _Rows = ROWS,
         offset: _Offset = 0,
-    ) -> Told:
+    ) -> ToolAnswer:
         """Ask a trace a named question. Without a path, tell the question's parameters, columns and
         SQL. Begin with overview, idle_waterfall and top_kernels."""
         page = self._page(rows, offset)
@@ -233,7 +233,7 @@ class Tools:
         given = question.checked(parameters or {})
         with self._reading(path) as database:
             statement = database.shown_sql(question, given)
-            asked = self._asked(database, statement, given, chosen, timeout_s, page)
+            asked = self._first_rows(database, statement, given, chosen, timeout_s, page)
             trace = given.get("trace")
             trace = trace if isinstance(trace, int) else None
             findings = (
@@ -254,17 +254,17 @@ class Tools:
         command = " ".join([_command("query", name, path), *options])
         return answer(command, fit, page, findings if name == "overview" else told)
 
-    def _about_questions(self, name: str | None, topic: str | None) -> Told:
+    def _about_questions(self, name: str | None, topic: str | None) -> ToolAnswer:
         """The named questions, those of a topic, or all about one."""
         page = self._page(ROWS, 0)
         if name is not None:
             question = catalog.query(name)
-            about = described(question)
+            about = describe(question)
             command = _command("query", name) + " --explain"
             return answer(command, lambda page: without_sql(about, name, page), page)
         if topic is not None and topic not in catalog.TOPICS:
             raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(catalog.TOPICS)}")
-        return answer("tracekit query --list", lambda page: listed(topic, page), page)
+        return answer("tracekit query --list", lambda page: list_questions(topic, page), page)
 
     def sql(
         self,
@@ -276,7 +276,7 @@ class Tools:
         rows: _Rows = ROWS,
         offset: _Offset = 0,
         child: Child | None = None,
-    ) -> Told:
+    ) -> ToolAnswer:
         """Run one read-only SELECT on the tables and views of a trace, such as kernels, launches,
         cpu_ops, gpu_ops, steps and event; `DESCRIBE kernels` tells a view's columns."""
         page = self._page(rows, offset)
@@ -314,7 +314,7 @@ class Tools:
         part: _Part = None,
         rows: _Rows = ROWS,
         offset: _Offset = 0,
-    ) -> Told:
+    ) -> ToolAnswer:
         """Compare run b with run a: what changed per step, and which kernels, operators and modules
         account for it."""
         page = self._page(rows, offset)
@@ -357,7 +357,7 @@ class Tools:
         found: T = last[1]
         return found
 
-    def _asked(
+    def _first_rows(
         self,
         database: Session,
         statement: str,

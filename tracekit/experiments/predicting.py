@@ -306,7 +306,7 @@ class Promises:
         self, fixes: FixList | None, reason: str, price: Callable[[Sequence[str]], float]
     ) -> None:
         """Args:
-        fixes: the list; None: nothing can be advised, and `reason` says why.
+        fixes: the list; None: there is no advice, and `reason` says why.
         price: the share of the window that several changes save together.
         """
         self._fixes, self._reason, self.price = fixes, reason, price

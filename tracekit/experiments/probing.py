@@ -1,4 +1,4 @@
-"""Changes a workload, and holds what happens against what its trace or its fix list predicts.
+"""Changes a workload, and compares each changed run with its prediction.
 
 The unchanged run and its variants take turns without the profiler. `probe` tests the verdict by
 experiments; `probe_advice` applies remedies that need no edit of the user's code. A prediction is

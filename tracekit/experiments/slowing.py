@@ -101,7 +101,7 @@ def compiled_graphs() -> int:
 
 
 def forget_compiled() -> int:
-    """Makes torch.compile compile each function anew; returns `compiled_graphs()`.
+    """Makes torch.compile compile each function again; returns `compiled_graphs()`.
 
     So a step is compiled if the number rises until it has run. Without this, torch.compile also
     stops compiling a function after many shapes.

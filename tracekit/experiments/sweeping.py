@@ -177,7 +177,7 @@ class _Job:
         return missing
 
     def _run_shape(self, shape: Options, names: list[str]) -> None:
-        """Times the missing variants beside the baseline, and adds their traces to the database."""
+        """Times the missing variants and the baseline, and adds their traces to the database."""
         import_torch()
         from tracekit.experiments.slowing import forget_compiled
 
@@ -208,7 +208,7 @@ class _Job:
             self._check_device(name)
             return error
         if note := found.facts.get("note"):
-            # Something else runs in its place, whose time would not be this variant's.
+            # Another variant runs instead, and its time would not be this variant's.
             return CannotRun(name, re.split(r": | \(", note)[0])
         return found
 
