@@ -85,7 +85,7 @@ def _pack(exported: Path, output: Path, facts: dict[str, Any]) -> None:
 
 @contextmanager
 def to_standard_output() -> Iterator[Path]:
-    """A path to record to; what is written there goes to standard output at the end.
+    """A path to record to, whose file goes to standard output at the end.
 
     Until then, what the code prints goes to standard error.
     """
@@ -138,7 +138,7 @@ def check_place(output: Path, script: str | None = None) -> None:
 
 
 @contextmanager
-def published(output: Path, script: str | None = None) -> Iterator[Path]:
+def publish(output: Path, script: str | None = None) -> Iterator[Path]:
     """Like `written_whole`, but first recreates the folder, which the user's code may have removed.
 
     Raises:
@@ -185,7 +185,7 @@ def _writing(output: Path) -> Iterator[None]:
         raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
 
 
-def of_rank(output: Path, torch: Any) -> Path:
+def rank_path(output: Path, torch: Any) -> Path:
     """`output`, with the rank before its suffix if the run has several ranks.
 
     Raises:
