@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from tracekit.database import packaged
 from tracekit.evidence.model import Period, Window
 from tracekit.records import parsed, record
 from tracekit.verdict.model import Analysis
@@ -28,6 +32,25 @@ _OF_LAUNCHES = {
     "launch.compiled_share": "kernels that can be fused",
 }
 _REPLAYED = "the window's replayed length without one-offs"
+
+
+# What a verdict follows from, besides the tables: packages and modules of tracekit.
+_RULES = ("advice", "evidence", "replay", "verdict", "causes.py", "examine.py", "thresholds.py")
+
+
+@cache
+def rules() -> str:
+    """A digest of the Python and SQL that judge; what others judged is judged anew."""
+    root = Path(__file__).parents[1]
+    found = [
+        file
+        for each in _RULES
+        for file in sorted((root / each).rglob("*.py") if "." not in each else [root / each])
+    ]
+    digest = hashlib.sha256(repr(sorted(packaged.texts().items())).encode())
+    for file in found:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def rows_of(analysis: Analysis) -> Rows:
@@ -78,6 +101,7 @@ def _window(window: Window) -> dict[str, Any]:
         "name": window.name,
         "start_ns": window.start_ns,
         "end_ns": window.end_ns,
+        "judged_by": rules(),
     }
 
 
