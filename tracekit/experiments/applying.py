@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tracekit.capture.workload import (
     CannotRun,
@@ -39,6 +38,7 @@ from tracekit.experiments.variants import (
     price_together,
 )
 from tracekit.opening import load
+from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
 SCHEMA = "tracekit/probe-advice/1"
@@ -71,7 +71,7 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class AppliedAdvice:
+class AppliedAdvice(Record, form=SCHEMA):
     """A workload's step, and its remedies that need no edit, promised beside measured."""
 
     workload: str
@@ -87,10 +87,6 @@ class AppliedAdvice:
     """What was applied, promised and measured."""
     others: list[str]
     """What the list also advises, which needs an edit of the program."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 def probe_advice(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from tracekit.examine import verdicts
 from tracekit.experiments.predicting import Judgement, Moved, OnDevice, OnHost, Trial, judge
 from tracekit.experiments.timing import ROUNDS, Rounds, interleaved, median
 from tracekit.opening import load
+from tracekit.records import Record
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 
@@ -80,7 +81,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Probe:
+class Probe(Record, form=SCHEMA):
     """A workload's verdict, the experiments, and whether they support the verdict."""
 
     workload: str
@@ -105,10 +106,6 @@ class Probe:
     experiments: list[Experiment]
     """What was changed, predicted and measured."""
     judgement: Judgement
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 def probe(

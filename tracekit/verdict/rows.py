@@ -6,14 +6,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tracekit.database import packaged
 from tracekit.evidence.model import Period, Window
-from tracekit.records import parsed, record
+from tracekit.records import parsed, plain, record
 from tracekit.verdict.model import Analysis
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -59,14 +58,14 @@ def rows_of(analysis: Analysis) -> Rows:
     trace_id = analysis.trace.trace_id
     advice = []
     for number, each in enumerate(analysis.advice, 1):
-        told = asdict(each)
+        told = plain(each)
         place = told.pop("where")
         del told["needs"], told["doubts"], told["places"]
         advice.append({"number": number, "place": place} | told)
     tables: Rows = {
         "verdict": list(_verdicts(analysis)),
         "evidence": list(_evidence(analysis)),
-        "one_off": [asdict(each) for each in analysis.one_offs],
+        "one_off": [plain(each) for each in analysis.one_offs],
         "advice": advice,
     }
     return {table: [{"trace_id": trace_id} | row for row in rows] for table, rows in tables.items()}
@@ -119,7 +118,7 @@ def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
 
 def _numbers(window: Window, parts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for part, found in parts.items():
-        for name, value in (asdict(found) if found is not None else {}).items():
+        for name, value in (plain(found) if found is not None else {}).items():
             if name in ("device_id", "work_ns"):
                 continue
             inner = value if isinstance(value, dict) else {"": value}
@@ -158,10 +157,6 @@ def read(text: object) -> Analysis:
     Raises:
         ValueError: when the text is not one of this version.
     """
-    # Imported for type checkers alone where the annotations stand.
-    from tracekit.advice.model import Advice
-    from tracekit.replay.model import Causal
-
     if not isinstance(text, str):
         raise ValueError("no text")
-    return record(Analysis, parsed(text), Advice=Advice, Causal=Causal)
+    return record(Analysis, parsed(text))
