@@ -404,7 +404,9 @@ def test_a_flip_beyond_its_meaning_is_not_told():
 
 
 def test_a_window_that_mostly_happened_once_says_so_before_the_rest_is_judged():
-    load = OneOffEvent(0, 90 * MS, 80 * MS, "stretch", "host", "launch", "cudaLaunchKernel", None)
+    load = OneOffEvent(
+        0, 90 * MS, 10 * MS, 80 * MS, "stretch", "host", "launch", "cudaLaunchKernel", None
+    )
     found = evidence(busy=0.1, host_gain=0.45, removed={"python": 0.8}, one_offs=[load])
     gains = replace(found.causal.gains, window_ns=20 * MS, one_offs_ns=80 * MS)
     said = judge(replace(found, causal=replace(found.causal, gains=gains))).headline

@@ -1,9 +1,10 @@
 """The verdict as tables: they say what `tracekit analyze --json` says."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import reduce
 
+import duckdb
 import pytest
 
 import tracekit
@@ -11,7 +12,7 @@ from tests import traces
 from tests.conftest import OWN_TRACES, trace_file, trace_names
 from tracekit.examine import examine_all
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.rows import rows_of
+from tracekit.verdict.rows import rows_of, rules
 
 TABLES = ("verdict", "evidence", "one_off", "advice")
 OWN = sorted(path.name for path in OWN_TRACES.glob("*.json.gz"))
@@ -158,3 +159,30 @@ def test_a_window_whose_idle_time_is_not_explained_has_no_regime(tmp_path):
     with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
         (row,) = database.ask("regime", kind="gpu_active")
     assert (row["regime"], row["unexplained_share"]) == ("unknown", 990 / 1010)
+
+
+def test_a_verdict_by_other_rules_is_judged_anew(tmp_path):
+    path = tmp_path / "t.duckdb"
+    with tracekit.load(OWN_TRACES / OWN[0], path) as database:
+        right = database.verdict()
+    for judged_by in (rules(), "other rules"):
+        with duckdb.connect(path) as connection:
+            connection.execute(
+                "UPDATE verdict SET judged_by = $by, analysis = replace(analysis, $right, 'no')",
+                {"right": right.verdict.regime, "by": judged_by},
+            )
+        with tracekit.open_database(path) as database:
+            is_stored = database.verdict().verdict.regime == "no"
+            assert is_stored == (judged_by == rules())
+
+
+@pytest.mark.sampled(2, of=4)
+@pytest.mark.parametrize("name", OWN[:4])
+def test_the_question_lists_the_one_offs_of_the_verdict(name, tmp_path):
+    keys = ("kind", "side", "start_ns", "excess_ns", "cause", "name", "place", "event_id")
+    with tracekit.load(OWN_TRACES / name) as memory:
+        asked = memory.ask("one_offs")
+        told = [asdict(each) for each in memory.verdict().one_offs]
+    assert listed([{key: row[key] for key in keys} for row in asked], ()) == listed(
+        [{key: row[key] for key in keys} for row in told], ()
+    )

@@ -111,7 +111,7 @@ def verdicts(
     thresholds: Thresholds | None = None,
 ) -> list[Analysis]:
     """The analyses of all traces, or of one trace_id: those that the database stores, unless a
-    window or thresholds ask for others.
+    window or thresholds ask for others, or other rules judged (`rows.rules`).
 
     Raises:
         TracekitError: there is no such trace or window, or a stored verdict cannot be read.
@@ -119,11 +119,14 @@ def verdicts(
     chosen = database.in_order() if trace is None else [database.only(trace)]
     texts: dict[int, object] = {}
     if window is None and thresholds in (None, Thresholds()):
-        texts = dict(database.fetch("SELECT trace_id, analysis FROM verdict WHERE is_main")[1])
+        from tracekit.verdict.rows import read, rules
+
+        stored = (
+            "SELECT trace_id, analysis FROM verdict WHERE is_main AND judged_by = getvariable('by')"
+        )
+        texts = dict(database.fetch(stored, {"by": rules()})[1])
     if not texts:
         return examine_all(database, chosen, window, thresholds)
-    from tracekit.verdict.rows import read
-
     try:
         return [
             read(texts[each]) if each in texts else examine(database, each).analysis

@@ -5,8 +5,9 @@ The dataclasses here are the JSON of `tracekit advise --json`, key for key.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+
+from tracekit.records import Record
 
 SCHEMA = "tracekit/advice/1"
 
@@ -125,7 +126,7 @@ class Unlooked:
 
 
 @dataclass(frozen=True)
-class FixList:
+class FixList(Record, form=SCHEMA):
     """What could be changed in a run, most worth first; what happened once comes last."""
 
     trace: str
@@ -144,7 +145,3 @@ class FixList:
     """Remedies that could not be looked for."""
     notes: list[str]
     """How the list and the verdict's bottleneck go together; why the list is empty."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.compare import hta
 from tracekit.errors import TracekitError
+from tracekit.records import Record, plain
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -53,7 +54,7 @@ class CheckedFigure:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Record, form=SCHEMA):
     """All figures of a trace. `failures` gives, by analysis, the reason why HTA failed."""
 
     path: str
@@ -72,7 +73,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return {"schema": SCHEMA, "agrees": self.agrees} | asdict(self)
+        return {"schema": self.form, "agrees": self.agrees} | dict(plain(self))
 
 
 def crosscheck(path: str | Path, database: Session) -> Report:

@@ -45,7 +45,7 @@ QUERIES = (
     "host_waits",
     "stream_waits",
     "replay_steps",
-    "one_offs",
+    "one_off_candidates",
     "repetition",
 )
 

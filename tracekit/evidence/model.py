@@ -152,6 +152,7 @@ class OneOffEvent:
 
     start_ns: int
     dur_ns: int
+    usual_ns: int
     excess_ns: int
     """What it takes beyond the usual."""
     kind: str
@@ -161,6 +162,9 @@ class OneOffEvent:
     name: str | None
     place: str | None
     """The Python line, module or operator."""
+    event_id: int | None = None
+    pid: int | None = None
+    tid: int | None = None
 
 
 @dataclass(frozen=True)

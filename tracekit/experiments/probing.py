@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,9 +45,8 @@ from tracekit.experiments.timing import (
 )
 from tracekit.experiments.variants import GRAPHED, LESS, MORE, SLOWED, UNCHANGED, Variant
 from tracekit.opening import load
+from tracekit.records import Record
 from tracekit.thresholds import Thresholds
-
-SCHEMA, ADVICE_SCHEMA = "tracekit/probe/1", "tracekit/probe-advice/1"
 
 
 class ProbeProgress(Protocol):
@@ -108,7 +107,7 @@ class Applied(Measurement):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbedRun:
+class ProbedRun(Record):
     """A workload's unchanged run."""
 
     workload: str
@@ -123,7 +122,7 @@ class ProbedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(ProbedRun):
+class Probe(ProbedRun, form="tracekit/probe/1"):
     """A workload's verdict, the experiments, and whether they support the verdict."""
 
     regime: str
@@ -140,23 +139,15 @@ class Probe(ProbedRun):
     """What was changed, predicted and measured."""
     judgement: Judgement
 
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class AppliedAdvice(ProbedRun):
+class AppliedAdvice(ProbedRun, form="tracekit/probe-advice/1"):
     """A workload's step, and its remedies that need no edit, promised beside measured."""
 
     advice: list[Applied]
     """What was applied, promised and measured."""
     others: list[str]
     """What the list also advises, which needs an edit of the program."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": ADVICE_SCHEMA} | asdict(self)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ step took, and when that changed."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from math import pi, sqrt
 from statistics import median, median_low
@@ -16,6 +16,7 @@ from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import Rank, selection
 from tracekit.lake.reading import Lake, open_pairs, selected_ranks
 from tracekit.lake.storage import storage
+from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
 SCHEMA = "tracekit/history/1"
@@ -140,7 +141,7 @@ class StepChange:
 
 
 @dataclass(frozen=True)
-class History:
+class History(Record, form=SCHEMA):
     """The runs in order of `time`, or of `name` where their traces do not tell the time.
 
     `compared` are the runs of the diff: those beside the last change.
@@ -156,10 +157,6 @@ class History:
     """The runs that `diff` compares; null: the step never changed."""
     diff: Diff | None
     """What changed at the last change."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> History:

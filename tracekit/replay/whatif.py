@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit.records import Record
 from tracekit.replay.changes import Remedies, apply
 from tracekit.replay.grammar import STEADY, Change, parse
 from tracekit.replay.graph.arrays import Ints
@@ -48,7 +49,7 @@ class StepLength:
 
 
 @dataclass(frozen=True)
-class WhatIf:
+class WhatIf(Record, form=SCHEMA):
     """A window of a run as recorded, and as predicted with the changes."""
 
     trace: str
@@ -68,10 +69,6 @@ class WhatIf:
     """The profiler's steps."""
     doubts: list[str]
     """Problems of the trace that make the prediction doubtful."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 class Replay:

@@ -4,13 +4,14 @@ all its ranks together."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.errors import TracekitError
+from tracekit.records import Record
 from tracekit.replay.changes import apply, scale_cause
 from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, RunChange, parse_of_run
 from tracekit.replay.graph.arrays import Floats
@@ -39,7 +40,7 @@ class RankWhatIf:
 
 
 @dataclass(frozen=True)
-class RunWhatIf:
+class RunWhatIf(Record, form=SCHEMA):
     """A run as recorded, and as predicted with changes: all ranks replayed together."""
 
     traces: str
@@ -60,10 +61,6 @@ class RunWhatIf:
     """What each rank waits."""
     doubts: list[str]
     """What makes the prediction doubtful."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 def what_if_run(
