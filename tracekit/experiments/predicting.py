@@ -63,9 +63,20 @@ class _Predictor:
     host_ns: int | None = None
     replayed_ns: int | None = None
 
-    def __init__(self, timed: Rounds, delay_ns: int, limits: Thresholds) -> None:
+    def __init__(
+        self,
+        database: Session,
+        analysis: Analysis,
+        timed: Rounds,
+        delay_ns: int,
+        limits: Thresholds,
+    ) -> None:
         self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
         self.limits = limits
+        self._read(database, analysis, timed)
+
+    def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None:
+        raise NotImplementedError
 
     def parts(
         self,
@@ -94,15 +105,7 @@ class OnDevice(_Predictor):
     sides = ("the device's work", "the host's work")
     host_ns: int
 
-    def __init__(
-        self,
-        database: Session,
-        analysis: Analysis,
-        timed: Rounds,
-        delay_ns: int,
-        limits: Thresholds,
-    ) -> None:
-        super().__init__(timed, delay_ns, limits)
+    def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None:
         trace_id = analysis.trace.trace_id
         (metrics,) = database.ask("run_metrics", trace=trace_id)
         steps = database.ask("step_host", trace=trace_id)
@@ -118,7 +121,7 @@ class OnDevice(_Predictor):
         self.dilation = max(1.0, recorded_ns / max(1, host_ns))
         self._reason = ""
         try:
-            self._replay = Replay(database, trace_id, limits)
+            self._replay = Replay(database, trace_id, self.limits)
             self.replayed_ns = self._length() // max(1, len(self._replay.steps))
         except TracekitError as error:
             self._reason = f"unknown: the trace cannot be replayed: {error}"
@@ -164,15 +167,7 @@ class OnHost(_Predictor):
 
     sides = ("compute operators", "the rest")
 
-    def __init__(
-        self,
-        database: Session,
-        analysis: Analysis,
-        timed: Rounds,
-        delay_ns: int,
-        limits: Thresholds,
-    ) -> None:
-        super().__init__(timed, delay_ns, limits)
+    def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None:
         rows = database.ask("cpu_time", trace=analysis.trace.trace_id)
         steps = [row["compute_ns"] for row in rows if row["kind"] == "step"]
         self.work_ns = median(steps) if steps else 0
