@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.experiments.timing import Rounds, median
-from tracekit.replay.whatif import Replay
+from tracekit.replay.replay import Replay
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis

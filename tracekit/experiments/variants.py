@@ -26,8 +26,8 @@ from tracekit.capture.workload import (
 from tracekit.database.session import Session
 from tracekit.errors import first_line
 from tracekit.experiments.timing import Step
-from tracekit.replay.gains import ReplayedWindow
-from tracekit.replay.whatif import Replay
+from tracekit.replay.prices import Prices
+from tracekit.replay.replay import Replay
 from tracekit.text import percent
 from tracekit.thresholds import Thresholds
 
@@ -311,12 +311,7 @@ def price_together(
 
     def price(changes: Sequence[str]) -> float:
         replay = Replay(database, trace_id, limits)
-        step = replay.typical_step() if replay.graph.ops else None
-        window = ReplayedWindow(replay.bounds(), 0)
-        if step is not None:
-            window = ReplayedWindow(replay.steps, step)
-        before_ns = window.length(replay.run(steady=True))
-        after_ns = window.length(replay.run(*changes, steady=True))
-        return 1 - after_ns / before_ns if before_ns else 0.0
+        prices = Prices(replay, replay.window(*replay.place()))
+        return prices.saved(*changes) / prices.window_ns if prices.window_ns else 0.0
 
     return price

@@ -5,8 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.replay.ranks.whatif import RunWhatIf
-from tracekit.replay.whatif import StepLength, WhatIf
+from tracekit.replay.whatif import RunWhatIf, StepLength, WhatIf
 from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
 

@@ -14,7 +14,7 @@ from tracekit.verdict.regime import UNKNOWN
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList, Judged
     from tracekit.database.session import Session
-    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.prices import WindowGains
 
 NEXT = {
     "launch": "Launch less: capture the step as a CUDA graph "

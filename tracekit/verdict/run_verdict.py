@@ -13,8 +13,8 @@ import numpy as np
 from tracekit.errors import TracekitError
 from tracekit.evidence.sites import places_of
 from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
+from tracekit.replay.ranks.prices import COMMUNICATION, Pricing
 from tracekit.replay.ranks.stragglers import DEVICE, HOST, Alike, held_up
-from tracekit.replay.ranks.whatif import COMMUNICATION, Pricing
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_links import slow_links, told
 from tracekit.verdict.run_model import (

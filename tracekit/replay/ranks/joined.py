@@ -14,8 +14,8 @@ import numpy as np
 from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scaled
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
 from tracekit.replay.ranks.meetings import MetKernels, Seats, members_of, turns_of
+from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale, Simulator
-from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import whole
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
