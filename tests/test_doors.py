@@ -18,6 +18,7 @@ from tests.lakes import add
 from tracekit.agents.tools import Tools
 from tracekit.agents.traces import Folders, Opened
 from tracekit.ingest.resources import Resources
+from tracekit.reporters.parts import is_of_recording
 from tracekit.run import open_lake
 from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
@@ -93,7 +94,8 @@ def rows(database: tracekit.Database, query: str) -> list[dict[str, Any]]:
 
 def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: Path) -> None:
     """Checks the doors that answer with text: console, --explain, page and notebook."""
-    verdict, priced = analysis.verdict, [each for each in analysis.advice if not each.once]
+    verdict = analysis.verdict
+    priced = [e for e in analysis.advice if not e.once and not is_of_recording(e)]
     margin = "" if verdict.margin is None else percent(abs(verdict.margin))
     full = run("analyze", database.name, "--full", "--explain")
     assert full.returncode == 0, full.stderr
