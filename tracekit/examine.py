@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tracekit.advice.model import Judged
+from tracekit.advice.model import AdvisedWindow
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     Account,
@@ -304,7 +304,7 @@ class _Examiner:
     def _fixes(
         self, main: Account, place: tuple[str, int], replayed: WindowGains, combine: bool
     ) -> FixList:
-        judged = Judged(
+        judged = AdvisedWindow(
             *place,
             main.window.name,
             main.window.start_ns,

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
 from tracekit.advice.model import (
-    Addition,
     Advice,
     AdvisedPlace,
+    AdvisedWindow,
+    BestCombination,
+    CombinationStep,
     FixList,
-    Judged,
-    Together,
-    Unlooked,
+    NotChecked,
 )
 from tracekit.advice.places import Place, Priced, alone, places
 from tracekit.causes import OF_DEVICE, OF_HOST
@@ -33,7 +33,7 @@ _ALLOCATOR = "allocator"
 
 def find(
     gains: WindowGains,
-    judged: Judged,
+    judged: AdvisedWindow,
     findings: Sequence[tuple[str, str, str]],
     thresholds: Thresholds,
     *,
@@ -72,7 +72,7 @@ def find(
         at = places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
         priced += [alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns]
     worth = _ranked([each for each in priced if each.saves_ns >= least_ns], thresholds)
-    together: Together | None = None
+    together: BestCombination | None = None
     if combine:
         # Also what saves nothing alone: it may stand in the shadow of something else.
         others = sorted((each for each in priced if each not in worth), key=_potential)
@@ -119,7 +119,7 @@ def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Priced | Non
     return Priced(place, prices.window_ns - round(length / times))
 
 
-def _together(priced: list[Priced], prices: Prices, least_ns: float) -> Together | None:
+def _together(priced: list[Priced], prices: Prices, least_ns: float) -> BestCombination | None:
     """What the best combination of what was priced alone gives."""
     places = [each.place for each in priced]
     found = prices.combined(
@@ -128,10 +128,12 @@ def _together(priced: list[Priced], prices: Prices, least_ns: float) -> Together
     if found is None:
         return None
     taken = [(places[number], adds_ns) for number, adds_ns in found.taken]
-    return Together(
+    return BestCombination(
         saves_ns=found.saves_ns,
         share=found.saves_ns / prices.window_ns,
-        additions=[Addition(each.remedy.name, each.where, adds_ns) for each, adds_ns in taken],
+        additions=[
+            CombinationStep(each.remedy.name, each.where, adds_ns) for each, adds_ns in taken
+        ],
         changes=[each.change for each, _ in taken],
         bound_by=found.bound_by,
         host_gain=found.host_gain,
@@ -174,7 +176,7 @@ def _potential(priced: Priced) -> int:
 
 def _applicable(
     replay: Replay, findings: Sequence[tuple[str, str, str]]
-) -> tuple[list[Remedy], list[Unlooked]]:
+) -> tuple[list[Remedy], list[NotChecked]]:
     """The remedies to look for, and those that cannot be looked for in this trace."""
     database = replay.database
     possible = database.possible({each.name: each.when for each in catalogue().values()})
@@ -194,7 +196,7 @@ def _applicable(
             unlooked.setdefault("; ".join(lacking), []).append(remedy.name)
         else:
             looked.append(remedy)
-    return looked, [Unlooked(names, message) for message, names in unlooked.items()]
+    return looked, [NotChecked(names, message) for message, names in unlooked.items()]
 
 
 def _advice(

@@ -17,7 +17,7 @@ from tracekit.thresholds import Thresholds
 if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.replay.graph.arrays import Ints
-    from tracekit.replay.ranks.joined import Joined, JoinedRun
+    from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 
 SCHEMA = "tracekit/whatif/1"
 RUN_SCHEMA = "tracekit/whatif-run/1"
@@ -159,15 +159,15 @@ def what_if_run(
         TracekitError: the traces are not the ranks of one run, or do not tell who waits for whom; a
             text is not a change or matches nothing.
     """
-    from tracekit.replay.ranks.joined import Joined, not_one_run, replayable
     from tracekit.replay.ranks.prices import Pricing
+    from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
 
     if reason := not_one_run(database):
         raise TracekitError(
             f"{database.name}: choose a trace (--trace-id): they are not a run, because {reason}"
         )
     with database.judging(thresholds or Thresholds()), database.sharing():
-        joined = Joined(database, replayable(database), thresholds)
+        joined = RankReplay(database, replayable(database), thresholds)
         if joined.doubt:
             raise TracekitError(f"{database.name}: the ranks cannot be replayed: {joined.doubt}")
         if not len(joined.members):
@@ -192,7 +192,7 @@ def what_if_run(
     )
 
 
-def _waited(joined: Joined, run: JoinedRun) -> list[int]:
+def _waited(joined: RankReplay, run: RanksRun) -> list[int]:
     """What each rank waits in collectives."""
     members = run.of.members
     collective = ~members.is_exchange

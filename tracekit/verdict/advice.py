@@ -12,7 +12,7 @@ from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import UNKNOWN
 
 if TYPE_CHECKING:
-    from tracekit.advice.model import FixList, Judged
+    from tracekit.advice.model import AdvisedWindow, FixList
     from tracekit.database.session import Session
     from tracekit.replay.prices import WindowGains
 
@@ -100,7 +100,12 @@ def next_step(
 
 
 def fix_list(
-    gains: WindowGains, judged: Judged, trace: Trace, thresholds: Thresholds, *, combine: bool
+    gains: WindowGains,
+    judged: AdvisedWindow,
+    trace: Trace,
+    thresholds: Thresholds,
+    *,
+    combine: bool,
 ) -> FixList:
     """What could be changed in the window that is judged."""
     from tracekit.advice.find import find

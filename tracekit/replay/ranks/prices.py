@@ -11,8 +11,8 @@ from tracekit.errors import TracekitError
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, RunChange, parse_of_run
 from tracekit.replay.graph.arrays import Floats
-from tracekit.replay.ranks.joined import Joined, JoinedRun
-from tracekit.replay.ranks.stragglers import Alike, held_up
+from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
+from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns
 from tracekit.replay.simulator import Scale
 
 COMMUNICATION = "communication"
@@ -21,19 +21,19 @@ COMMUNICATION = "communication"
 class Pricing:
     """Replays of a run's ranks with changes. Lengths are in ns."""
 
-    def __init__(self, joined: Joined) -> None:
+    def __init__(self, joined: RankReplay) -> None:
         self.joined = joined
-        self.alike = Alike(joined)
+        self.peers = PeerRanks(joined)
 
     @property
-    def measured(self) -> JoinedRun:
+    def measured(self) -> RanksRun:
         return self.joined.measured
 
-    def saved(self, run: JoinedRun) -> int:
+    def saved(self, run: RanksRun) -> int:
         """How much shorter the run is in a replay, from its begin to its end."""
         return self.measured.span_ns - run.span_ns
 
-    def changed(self, texts: Sequence[str]) -> JoinedRun:
+    def changed(self, texts: Sequence[str]) -> RanksRun:
         """The replay with changes such as `rank:6:host*0.5` or `straggler*0`.
 
         Raises:
@@ -46,7 +46,7 @@ class Pricing:
         for each in changes:
             if each.change.what == STRAGGLER:
                 number = self._late() if each.rank is None else self._number(each)
-                if not self.alike.scale(number, each.change.factor, scales[number]):
+                if not self.peers.scale(number, each.change.factor, scales[number]):
                     raise TracekitError(
                         f"{each.text!r}: no other rank does the same as rank {self._ranks[number]}"
                     )
@@ -82,7 +82,7 @@ class Pricing:
 
     def _late(self) -> int:
         """The rank for which the others wait longest."""
-        held = held_up(self.joined)
+        held = blamed_wait_ns(self.joined)
         if not held:
             raise TracekitError("straggler: no rank is waited for")
         return max(held, key=lambda number: (held[number], -number))
@@ -96,11 +96,11 @@ class Pricing:
         run = self.run_like_the_others(numbers)
         return None if run is None else self.saved(run)
 
-    def run_like_the_others(self, numbers: list[int]) -> JoinedRun | None:
+    def run_like_the_others(self, numbers: list[int]) -> RanksRun | None:
         """The replay in which these ranks take as long as those alike; None: nobody is."""
         scales, found = self.joined.scales(), False
         for number in numbers:
-            found |= self.alike.scale(number, 0.0, scales[number])
+            found |= self.peers.scale(number, 0.0, scales[number])
         return self.joined.run(scales) if found else None
 
     def without_waiting_for_stages(self) -> int:
@@ -111,7 +111,7 @@ class Pricing:
         return self.saved(self.apart.run(scales))
 
     @cached_property
-    def apart(self) -> Joined:
+    def apart(self) -> RankReplay:
         """The ranks without their sends and receives."""
         return self.joined.without(self.joined.members.is_exchange)
 
