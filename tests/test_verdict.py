@@ -7,7 +7,7 @@ import pytest
 from tests.evidenced import MS, WINDOW, evidence, host_evidence, judge
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import Evidence, Idle, Launch, OneOffEvent, Period, Window
-from tracekit.thresholds import Thresholds
+from tracekit.thresholds import FORMER, Thresholds
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,13 @@ def test_thresholds_can_be_set_and_nothing_else():
         Thresholds().updated(["small=1"])
     with pytest.raises(TracekitError, match="wait_ns is an integer"):
         Thresholds().updated(["wait_ns=much"])
+
+
+def test_a_threshold_can_be_set_by_its_former_name():
+    known = vars(Thresholds())
+    for former, name in FORMER.items():
+        assert former not in known
+        assert getattr(Thresholds().updated([f"{former}=0.7"]), name) == 0.7
 
 
 def test_a_cpu_only_trace_is_judged_on_its_operators():

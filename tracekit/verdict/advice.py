@@ -82,7 +82,7 @@ def waits_for_workers(host: HostThread) -> bool:
 
 def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
     """Whether most GPU ops run in CUDA graphs."""
-    return launch is not None and launch.graph_share > thresholds.most_share
+    return launch is not None and launch.graph_share > thresholds.captured_majority
 
 
 def next_step(
@@ -94,7 +94,7 @@ def next_step(
     if is_captured(launch, thresholds) and bottleneck in _CAPTURED:
         return _CAPTURED[bottleneck]
     compiled = launch.compiled_share if launch is not None else None
-    if compiled is not None and compiled > thresholds.most_share and bottleneck in _COMPILED:
+    if compiled is not None and compiled > thresholds.captured_majority and bottleneck in _COMPILED:
         return _COMPILED[bottleneck]
     return NEXT[bottleneck]
 
