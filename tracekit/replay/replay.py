@@ -110,7 +110,7 @@ class Replay:
     def apply(self, change: Change, scale: Scale) -> None:
         """Applies a change to a scale: `steady` is one of the scale that it begins with."""
         if change.what != STEADY:
-            apply(change, scale, self.graph, self.database, self.trace_id, self.remedies)
+            apply(change, scale, self.graph, self.remedies)
 
     def typical_step(self) -> int | None:
         """The number of the profiler's step of median length, one-offs aside; None if no step gives
