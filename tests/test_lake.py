@@ -63,18 +63,6 @@ def test_a_lake_answers_as_a_database_does_of_real_traces(names, tmp_path):
     assert statuses(add(tmp_path / "lake", *paths, judges=True)) == ["added"] * len(paths)
     with tracekit.load(paths) as plain, open_lake(str(tmp_path / "lake")) as lake:
         assert_same_answers(plain, lake)
-        both = zip(plain.trace_ids(), lake.analyses(), strict=True)
-        for trace_id, stored in both:
-            own = plain.verdict(trace_id).as_dict()
-            told = stored.as_dict()
-            own["trace"]["trace_id"] = told["trace"]["trace_id"]
-            own["trace"]["path"] = told["trace"]["path"]
-            own["trace"]["rank"] = told["trace"]["rank"]
-            # Alone, a rank has no other to compare with.
-            for each in (own, told):
-                each.pop("advice")
-                each["verdict"].pop("try_next")
-            assert told == own
 
 
 # Their answers hold numbers made from trace_ids.

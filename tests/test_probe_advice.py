@@ -10,7 +10,7 @@ import tracekit
 from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import write
 from tests.simulator import Simulation
-from tracekit.advice.model import Advice, FixList, Unlooked
+from tracekit.advice.model import Advice, FixList, NotChecked
 from tracekit.capture.workload import CannotRun, Options, Runnable, find_device
 from tracekit.errors import TracekitError
 from tracekit.examine import examine
@@ -74,7 +74,7 @@ def advice(remedy: str, share: float | None, **given) -> Advice:
     return Advice(remedy=remedy, share=share, **(values | given))
 
 
-def fix_list(*listed: Advice, unlooked: list[Unlooked] | None = None) -> FixList:
+def fix_list(*listed: Advice, unlooked: list[NotChecked] | None = None) -> FixList:
     return FixList("t.json", "trace", 100, None, list(listed), None, unlooked or [], [])
 
 
@@ -97,7 +97,7 @@ def test_what_the_list_does_not_name_is_not_promised():
     assert found.of(COMPILE) == Prediction(None, "not advised")
     assert found.of(COMPILE).step_ns(1_000) is None
     assert (found.times(), found.workers()) == (None, None)
-    missing = promises(unlooked=[Unlooked([TENSOR_CORES], "shapes were not recorded")])
+    missing = promises(unlooked=[NotChecked([TENSOR_CORES], "shapes were not recorded")])
     assert missing.of(TENSOR_CORES).arithmetic == "not looked for: shapes were not recorded"
     assert Promises(None, "no events last", sum).of(GRAPH).arithmetic.endswith("no events last")
 

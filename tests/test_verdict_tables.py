@@ -1,7 +1,7 @@
 """The verdict as tables: they say what `tracekit analyze --json` says."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import reduce
 
 import duckdb
@@ -174,15 +174,3 @@ def test_a_verdict_by_other_rules_is_judged_anew(tmp_path):
         with tracekit.open_database(path) as database:
             is_stored = database.verdict().verdict.regime == "no"
             assert is_stored == (judged_by == rules())
-
-
-@pytest.mark.sampled(2, of=4)
-@pytest.mark.parametrize("name", OWN[:4])
-def test_the_question_lists_the_one_offs_of_the_verdict(name, tmp_path):
-    keys = ("kind", "side", "start_ns", "excess_ns", "cause", "name", "place", "event_id")
-    with tracekit.load(OWN_TRACES / name) as memory:
-        asked = memory.ask("one_offs")
-        told = [asdict(each) for each in memory.verdict().one_offs]
-    assert listed([{key: row[key] for key in keys} for row in asked], ()) == listed(
-        [{key: row[key] for key in keys} for row in told], ()
-    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tracekit.advice.model import Judged
+from tracekit.advice.model import AdvisedWindow
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     Account,
@@ -31,8 +31,8 @@ from tracekit.verdict.steady import is_hardly_longer, is_unrepeated
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.database.session import Session
-    from tracekit.replay.gains import WindowGains
     from tracekit.replay.model import Causal, Gains
+    from tracekit.replay.prices import WindowGains
     from tracekit.verdict.run_model import RunVerdict
 
 # Windows that are not the name of a step or of ranges.
@@ -283,8 +283,8 @@ class _Examiner:
         """The replays of the trace; None if it cannot be replayed."""
         if not self.is_replayable:
             return None
-        from tracekit.replay.gains import WindowGains
-        from tracekit.replay.whatif import Replay
+        from tracekit.replay.prices import WindowGains
+        from tracekit.replay.replay import Replay
         from tracekit.replay.windows import range_of
 
         if window is not None and window not in _FIXED:
@@ -310,7 +310,7 @@ class _Examiner:
     ) -> FixList:
         from tracekit.verdict.advice import fix_list
 
-        judged = Judged(
+        judged = AdvisedWindow(
             *place,
             main.window.name,
             main.window.start_ns,
@@ -327,7 +327,10 @@ class _Examiner:
         """The verdict's window, and its place among the replays' windows."""
         first = self.accounts[0]
         if window is None:
-            at = self._typical_step(replayed) if first.gpu and replayed else 0
+            meant = replayed.replay.place() if first.gpu and replayed else None
+            # Without such a step, the first account.
+            every = range(len(self.accounts))
+            at = next((at for at in every if self._place(at, replayed) == meant), 0)
             return self.accounts[at], self._place(at, replayed)
         if self.ranges is not None:
             if first.gpu is None or replayed is None:
@@ -341,21 +344,11 @@ class _Examiner:
             f"no window is named {window!r}; this trace has: {', '.join(self.names)}"
         )
 
-    def _typical_step(self, replayed: WindowGains) -> int:
-        """The account of the profiler's step of median length without one-offs; the first account
-        if the trace marks no steps."""
-        number = replayed.replay.typical_step()
-        numbers = step_numbers(self.accounts, replayed.replay.steps.names)
-        return next((at for at, each in numbers.items() if each == number), 0)
-
     def _range(self, device: Account, replayed: WindowGains) -> tuple[Account, tuple[str, int]]:
         """The range of median length, or the one that the window's name gives by its number."""
-        from tracekit.replay.windows import typical
-
         replay, at = replayed.replay, self.ranges and self.ranges[1]
         assert replay.ranges is not None and device.gpu is not None
-        lengths = [replayed.gains("range", each).window_ns for each in range(len(replay.ranges))]
-        number = typical(lengths, at)
+        number = replay.place(at=at)[1]
         # On the device's clock.
         shift_ns = replay.graph.device.shift_ns.get(device.gpu.device_id or 0, 0)
         origin = replay.graph.host.origin_ns - shift_ns

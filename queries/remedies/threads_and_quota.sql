@@ -33,7 +33,8 @@ WITH call AS (
             WHERE kind <> 'kernel' OR launch_delay_ns >= thresholds().stall_ns)
 ),
 early AS (
-    SELECT trace_id, quantile_disc(start_ns, thresholds().early_share) AS until_ns FROM call GROUP BY ALL
+    SELECT trace_id, quantile_disc(start_ns, thresholds().one_off_early_share) AS until_ns
+    FROM call GROUP BY ALL
 ),
 usual AS (
     SELECT *, median(dur_ns) OVER same AS usual_ns, count(*) OVER same AS calls,
@@ -52,7 +53,7 @@ stall AS (
         AND dur_ns >= thresholds().one_off_ratio * usual_ns AND start_ns > first_ns
     QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
         >= thresholds().fewest_alike
-        OR min(share) OVER (PARTITION BY trace_id) >= thresholds().most_share
+        OR min(share) OVER (PARTITION BY trace_id) >= thresholds().captured_majority
             AND count(*) FILTER (start_ns > until_ns) OVER (PARTITION BY trace_id)
                 >= thresholds().fewest_alike
 )

@@ -143,7 +143,7 @@ allocation AS (
            0 AS usual_ns
     FROM (FROM segment WHERE activity = 'allocation') AS a ASOF JOIN progress AS p
       ON a.trace_id = p.trace_id AND a.start_ns >= p.start_ns
-    QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().settled_share
+    QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().allocation_settled_by
         AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= thresholds().long_share * ns
 ),
 -- Copies in a row on a thread: no other op is launched between them.
@@ -169,7 +169,7 @@ copies AS (
     SELECT c.*, 'copies' AS kind, 'copy' AS activity, 0 AS usual_ns
     FROM row_of_copies AS c ASOF JOIN progress AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
     WINDOW alike AS (PARTITION BY c.trace_id, c.name)
-    QUALIFY count(*) OVER alike = 1 OR max(p.done) OVER alike < thresholds().early_share
+    QUALIFY count(*) OVER alike = 1 OR max(p.done) OVER alike < thresholds().one_off_early_share
 ),
 -- Communicating kernels.
 op AS (
@@ -209,7 +209,7 @@ counted AS (
 once AS (
     SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name, slice_kind
     FROM counted
-    WHERE is_far AND (times_at_place = 1 OR last_at_place < thresholds().early_share)
+    WHERE is_far AND (times_at_place = 1 OR last_at_place < thresholds().one_off_early_share)
         AND CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with < steps
                  ELSE quarters_with < thresholds().recurring_quarters END
     UNION ALL BY NAME

@@ -13,7 +13,7 @@ SCHEMA = "tracekit/advice/1"
 
 
 @dataclass(frozen=True)
-class Judged:
+class AdvisedWindow:
     """The window that advice is about, as the replay and as the tables know it."""
 
     kind: str
@@ -81,7 +81,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Addition:
+class CombinationStep:
     """What one piece of advice adds to those before it."""
 
     remedy: str
@@ -93,7 +93,7 @@ class Addition:
 
 
 @dataclass(frozen=True)
-class Together:
+class BestCombination:
     """What the best combination gives.
 
     It is found greedily: at each turn, the advice that then saves most.
@@ -103,7 +103,7 @@ class Together:
     """What they save together."""
     share: float
     """saves_ns over the window's length."""
-    additions: list[Addition]
+    additions: list[CombinationStep]
     """The advice in the order in which it is added."""
     changes: list[str]
     """The changes as `tracekit whatif` takes them."""
@@ -116,7 +116,7 @@ class Together:
 
 
 @dataclass(frozen=True)
-class Unlooked:
+class NotChecked:
     """Remedies that could not be looked for, and what was not recorded."""
 
     remedies: list[str]
@@ -139,9 +139,9 @@ class FixList(Record, form=SCHEMA):
     """The verdict's: the cause whose removal gains most. What can be had of it, the list tells."""
     advice: list[Advice]
     """What to change, most worth first."""
-    together: Together | None
+    together: BestCombination | None
     """Of one change, if no other adds to it. None: no change to a step saves enough."""
-    unlooked: list[Unlooked]
+    unlooked: list[NotChecked]
     """Remedies that could not be looked for."""
     notes: list[str]
     """How the list and the verdict's bottleneck go together; why the list is empty."""

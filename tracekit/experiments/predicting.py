@@ -21,7 +21,8 @@ from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.examine import Examination
 from tracekit.experiments.timing import Rounds, StepRatio, median
-from tracekit.replay.whatif import Replay
+from tracekit.replay.prices import Prices
+from tracekit.replay.replay import Replay
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
@@ -362,9 +363,7 @@ def promises_of(found: Examination) -> Promises:
     def price(changes: Sequence[str]) -> float:
         if found.gains is None:
             return 0.0
-        before_ns = found.gains.gains(*found.place).window_ns
-        run = found.gains.replay.run(*changes, steady=True)
-        after_ns = found.gains.window(*found.place).length(run)
-        return 1 - after_ns / before_ns if before_ns else 0.0
+        prices = Prices(found.gains.replay, found.gains.window(*found.place))
+        return prices.saved(*changes) / prices.window_ns if prices.window_ns else 0.0
 
     return Promises(found.fixes, "; ".join(found.analysis.verdict.why), price)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tracekit.advice.model import Advice
     from tracekit.database.session import Session
     from tracekit.replay.changes import Remedies
-    from tracekit.replay.whatif import Replay
+    from tracekit.replay.replay import Replay
 
 # Viewers stay quick with so many slices of a track; the longest are kept.
 MOST_GAPS = 2_000

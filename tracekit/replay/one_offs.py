@@ -340,7 +340,7 @@ def _slow_start(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     least = thresholds.one_range_ratio
     slow = [len(part) > 0 and float(np.median(ratio[part])) >= least for part in parts]
     first = slow.index(False) if False in slow else len(slow)
-    if not 0 < first <= thresholds.start_share * len(parts) or any(slow[first:]):
+    if not 0 < first <= thresholds.slow_start_max_share * len(parts) or any(slow[first:]):
         return []
     start = np.concatenate(parts[:first])
     since, until = int(time[start].min()), int(time[start].max())

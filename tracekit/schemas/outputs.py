@@ -14,7 +14,6 @@ from tracekit.lake import comparing
 from tracekit.records import Record, Schema, Schemas, closed
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
-from tracekit.replay.ranks import whatif as run_whatif
 from tracekit.schemas.rows import columns_of, row_schema
 from tracekit.verdict import model as analysis
 from tracekit.verdict.confidence import LEVELS
@@ -195,7 +194,7 @@ _OF_ROWS = ("query", "sql", "lake ask")
 _OUTPUTS: Mapping[str, Made] = {
     "analyze": _either(_analysis, _analyses),
     "advise": _one(advice.FixList),
-    "whatif": _either(_one(whatif.WhatIf), _one(run_whatif.RunWhatIf)),
+    "whatif": _either(_one(whatif.WhatIf), _one(whatif.RunWhatIf)),
     "diff": _one(diff.Diff),
     "history": _one(comparing.History),
     "query": _any_rows,
