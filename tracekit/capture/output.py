@@ -20,7 +20,7 @@ from tracekit.files import work_folder, written_whole
 
 _DATABASE = ".duckdb"
 _ENDINGS = (".json", ".json.gz", ".json.zst", _DATABASE)
-# In the facts of a trace that was recorded right into a database.
+# A key in the facts of traces that were recorded right into a database.
 _AS = "recorded_as"
 NO_WORK = (
     "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
@@ -46,7 +46,7 @@ def save(
             say then, or when the compressed trace is larger than `max_mb`.
     """
     is_database = output.suffix == _DATABASE
-    # Also in the place of what a killed process left.
+    # Also removes what a killed process left there.
     with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
         raw = folder / "trace.json"
         recorder.export(raw, is_cut=is_cut)

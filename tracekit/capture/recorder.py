@@ -19,7 +19,7 @@ _FLAG = "_is_profiler_enabled"
 # How long a profiler of another thread waits for a session that yields.
 _LONGEST_STEP_S = 30
 _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
-# As long as "ProfilerStep".
+# Has the length of "ProfilerStep".
 _PARTIAL = "partial step"
 
 

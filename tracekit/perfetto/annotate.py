@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.resources import Resources
 
 _ROWS_AT_ONCE = 20_000
-# Numbers of arrows that a trace has for itself in a file of several.
+# In a file of several traces, each has this many numbers for its arrows.
 _FLOWS = 1 << 20
 
 
@@ -118,7 +118,7 @@ class _JoinedTrace(NamedTuple):
 def _joined_traces(database: Session) -> list[_JoinedTrace]:
     rows = database.ask("overview")
     ahead = {row["trace_id"]: row["offset_ns"] for row in database.ask("rank_clocks")}
-    # Only clocks of one job can be compared; others are as their traces tell.
+    # Only clocks of one job can be compared; the others stay as recorded.
     bases = dict(database.fetch(catalog.schema("read_bases"))[1])
     first = min((base for base in bases.values()), default=0)
     return [

@@ -62,8 +62,8 @@ def draw(database: Session, trace_id: int, process: Process) -> None:
             _mark(each, found.gains.replay.remedies, process)
 
 
-# Counters that are known for intervals: the question, the unit, the counter's name, and the column
-# with its value and how many digits of it are kept.
+# Counters over intervals: the question, the unit, the counter's name, the column of its value, and
+# how many digits to keep.
 _LEVELS = (
     ("busy_over_time", "share", "busy share, device {device_id}", "busy_share", 6),
     ("queue_depth", "launches", "queue depth, device {device_id} stream {stream}", "depth", None),
