@@ -38,6 +38,8 @@ _WHOLE = (
     "advice", "steps", "phases", "windows", "devices", "top_kernels", "memory_traffic", "one_offs",
     "links",
 )  # fmt: skip
+# What a one-off has besides: where it is recorded, and what follows from the rest.
+_ALSO_OF_ONE_OFFS = ("event_id", "pid", "tid", "usual_ns")
 # Lists of sentences.
 _SENTENCES = ("why", "next", "unknown")
 
@@ -53,6 +55,7 @@ def compact(analysis: Analysis) -> Answer:
     verdict, causal = found["verdict"], found["causal"] or {}
     gains = causal.pop("gains", {})
     once = found["one_offs"]
+    shown = [{k: v for k, v in each.items() if k not in _ALSO_OF_ONE_OFFS} for each in once]
     answer = {
         "verdict": {name: verdict[name] for name in ("regime", "bottleneck", "confidence")}
         | {"margin": verdict["margin"]},
@@ -76,7 +79,7 @@ def compact(analysis: Analysis) -> Answer:
         "trace": Counter(found["trace"]["devices"]) | {"events": found["trace"]["events"]},
         "why": verdict["why"],
         "next": verdict["try_next"],
-        "rest": _digests(found | {"links": causal.get("links")}, _WHOLE),
+        "rest": _digests(found | {"links": causal.get("links"), "one_offs": shown}, _WHOLE),
     }
     return {name: part for name, part in answer.items() if part}
 

@@ -14,7 +14,7 @@ from tests.traces import gpu_op, launch, slice_event
 from tracekit.lake import writing
 from tracekit.lake.adding import Added, add_traces
 from tracekit.lake.layout import MARK, Rank
-from tracekit.lake.reading import visible
+from tracekit.lake.reading import visible_ranks
 from tracekit.lake.storage import storage
 from tracekit.lake.workers import Processes
 
@@ -71,7 +71,7 @@ def copy_ranks(lake: Path, target: Path, times: int) -> None:
     store.write(MARK, (lake / MARK).read_bytes())
     number = 0
     for _ in range(times):
-        for rank in visible(storage(str(lake))):
+        for rank in visible_ranks(storage(str(lake))):
             new = replace(rank, run="run", rank=number, name=f"rank={number}", trace_id=number + 1)
             number += 1
             for table in rank.files:
@@ -84,14 +84,14 @@ def copy_ranks(lake: Path, target: Path, times: int) -> None:
 def add_meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Added]) -> list[Added]:
     """While the next rank of an addition is written, and not visible yet, `work` is done once; what
     it did stands in the list then."""
-    written, done = writing._written, []
+    written, done = writing._write_files, []
 
     def write(*given: Any) -> Rank:
-        monkeypatch.setattr(writing, "_written", written)
+        monkeypatch.setattr(writing, "_write_files", written)
         done.append(work())
         return written(*given)
 
-    monkeypatch.setattr(writing, "_written", write)
+    monkeypatch.setattr(writing, "_write_files", write)
     return done
 
 

@@ -14,7 +14,7 @@ import pytest
 import tracekit
 from tracekit import TracekitError
 from tracekit.capture.profile import profile, profile_script
-from tracekit.capture.usercode import no_unseen_end
+from tracekit.capture.usercode import refuse_unseen_ends
 from tracekit.capture.workload import Options, capture
 
 torch = pytest.importorskip("torch")
@@ -245,7 +245,7 @@ def test_what_ends_the_process_unseen_ends_with_the_refusal(call):
     child = os.fork()
     if child == 0:
         try:
-            with no_unseen_end(lambda name: 7 if name == call else 8):
+            with refuse_unseen_ends(lambda name: 7 if name == call else 8):
                 ENDS[call]()
         finally:
             os._exit(9)
@@ -253,7 +253,7 @@ def test_what_ends_the_process_unseen_ends_with_the_refusal(call):
 
 
 def test_a_forked_child_may_end_the_process_unseen():
-    with no_unseen_end(lambda name: 7):
+    with refuse_unseen_ends(lambda name: 7):
         child = os.fork()
         if child == 0:
             os._exit(3)

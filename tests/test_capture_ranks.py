@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tracekit import TracekitError
-from tracekit.capture.output import of_rank
+from tracekit.capture.output import rank_path
 from tracekit.capture.workload import Options, capture
 
 ALONE = SimpleNamespace(distributed=SimpleNamespace(is_available=lambda: False))
@@ -50,7 +50,7 @@ def environment(monkeypatch):
 )
 def test_a_rank_among_several_is_in_the_name(rank, world, name, environment):
     environment(rank, world)
-    assert of_rank(OUTPUT, ALONE) == Path("out") / name
+    assert rank_path(OUTPUT, ALONE) == Path("out") / name
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_a_rank_among_several_is_in_the_name(rank, world, name, environment):
 def test_an_environment_without_sense_is_refused(rank, world, said, environment):
     environment(rank, world)
     with pytest.raises(TracekitError, match=f"^{re.escape(said)}") as refused:
-        of_rank(OUTPUT, ALONE)
+        rank_path(OUTPUT, ALONE)
     assert len(str(refused.value)) < 200
 
 
 def test_what_torch_distributed_says_comes_before_the_environment(environment):
     environment("../../x", "abc")
-    assert of_rank(OUTPUT, initialized(1, 2)) == Path("out/t.rank1.json.gz")
-    assert of_rank(OUTPUT, initialized(0, 1)) == OUTPUT
+    assert rank_path(OUTPUT, initialized(1, 2)) == Path("out/t.rank1.json.gz")
+    assert rank_path(OUTPUT, initialized(0, 1)) == OUTPUT
     # torch returns this rank in a process outside of every group.
     with pytest.raises(TracekitError, match="RANK is -1"):
-        of_rank(OUTPUT, initialized(-1, -1))
+        rank_path(OUTPUT, initialized(-1, -1))
 
 
 def test_an_environment_without_sense_ends_a_capture_with_one_line(run, tmp_path):

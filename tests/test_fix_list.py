@@ -14,7 +14,7 @@ from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
-from tracekit.advice.model import Advice, FixList, Together
+from tracekit.advice.model import Advice, BestCombination, FixList
 from tracekit.examine import examine
 from tracekit.replay.changes import Remedies
 from tracekit.reporters.advise import _bound_then, render
@@ -154,7 +154,7 @@ def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told
     ],
 )
 def test_what_bounds_the_run_after_the_changes_is_told_only_where_it_is_known(path, device, said):
-    together = Together(10 * US, 0.1, [], [], path, 0.0, device)
+    together = BestCombination(10 * US, 0.1, [], [], path, 0.0, device)
     assert said in _bound_then(together)
 
 

@@ -19,14 +19,14 @@ from tests.lakes import add, add_meanwhile, rank_events, statuses, write_rank
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
-from tracekit.lake.cleaning import clean
-from tracekit.lake.reading import visible
+from tracekit.lake.adding import clean
+from tracekit.lake.reading import visible_ranks
 from tracekit.lake.storage import storage
 from tracekit.run import open_lake
 
 
 def seen(lake):
-    return [(each.run, each.name) for each in visible(storage(str(lake)))]
+    return [(each.run, each.name) for each in visible_ranks(storage(str(lake)))]
 
 
 def test_adding_again_reads_only_what_is_new_or_changed(tmp_path):
@@ -70,7 +70,7 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(tmp_path):
     add(lake, path)
     path.write_text(path.read_text().replace("sgemm", "dgemm"))
     add(lake, path)
-    (rank,) = visible(storage(str(lake)))
+    (rank,) = visible_ranks(storage(str(lake)))
     files = len(list(lake.rglob("*.parquet")))
     assert not clean(str(lake)).removed
     done = clean(str(lake), 0)
@@ -85,7 +85,7 @@ def test_clean_leaves_what_is_not_the_lakes_own_and_names_what_it_removes(tmp_pa
     add(lake, path)
     path.write_text(path.read_text().replace("sgemm", "dgemm"))
     add(lake, path)
-    (rank,) = visible(storage(str(lake)))
+    (rank,) = visible_ranks(storage(str(lake)))
     ours = [each.relative_to(lake) for each in lake.rglob("*.parquet")]
     replaced = {str(each) for each in ours} - {rank.path(table) for table in rank.files}
     token = "0" * 32
@@ -233,7 +233,7 @@ def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
     assert statuses(meanwhile[0]) == ["added"]
     assert refused.status == "failed"
     assert f"run 'run' holds rank=0 from {other} already" in refused.message
-    (rank,) = visible(storage(str(lake)))
+    (rank,) = visible_ranks(storage(str(lake)))
     assert {str(each.relative_to(lake)) for each in lake.rglob("*.*") if each.is_file()} == {
         layout.MARK, rank.key, *(rank.path(table) for table in rank.files)
     }  # fmt: skip
@@ -251,7 +251,7 @@ def test_the_same_trace_added_twice_at_once_is_there_once(tmp_path, monkeypatch)
     meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, path))
     assert statuses(add(lake, path)) == ["unchanged"]
     assert statuses(meanwhile[0]) == ["added"]
-    (rank,) = visible(storage(str(lake)))
+    (rank,) = visible_ranks(storage(str(lake)))
     assert len(list(lake.rglob("*.parquet"))) == len(rank.files)
 
 
@@ -299,7 +299,7 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
     )
     lake = tmp_path / "lake"
     assert add(lake, tmp_path / "run").failed == []
-    numbers = [each.trace_id for each in visible(storage(str(lake)))]
+    numbers = [each.trace_id for each in visible_ranks(storage(str(lake)))]
     assert len(set(numbers)) == 3
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(3 * 18,)]
@@ -311,9 +311,11 @@ def test_any_text_may_name_a_run(tmp_path, name):
     lake = tmp_path / "lake"
     assert statuses(add(lake, write_rank(tmp_path / "in", 0), run=name)) == ["added"]
     with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT run FROM trace")[1] == [(layout.named(name),)]
-        assert opened.ranks[0].run == layout.named(name)
-    with open_lake(str(layout.Selection(str(lake), layout.escaped(layout.named(name))))) as part:
+        assert opened.fetch("SELECT run FROM trace")[1] == [(layout.valid_name(name),)]
+        assert opened.ranks[0].run == layout.valid_name(name)
+    with open_lake(
+        str(layout.Selection(str(lake), layout.escape(layout.valid_name(name))))
+    ) as part:
         assert len(part.ranks) == 1
 
 

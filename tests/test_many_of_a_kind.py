@@ -154,7 +154,7 @@ def test_threads_that_launch_in_turns_hand_nothing_over(run, n):
 
 
 def replayed(run: tracekit.Database) -> Any:
-    from tracekit.replay.whatif import Replay
+    from tracekit.replay.replay import Replay
 
     return Replay(run, 1)
 

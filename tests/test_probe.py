@@ -11,18 +11,17 @@ from tests.simulated import truth, write
 from tests.simulator import Machine, Simulation
 from tracekit.capture.workload import Options, Runnable
 from tracekit.experiments.predicting import (
-    Moved,
     OnDevice,
     OnHost,
     ShareRange,
-    Trial,
     judge,
     part_of_device,
     part_of_host,
     rest_of,
 )
-from tracekit.experiments.probing import LESS, MORE, Experiment, Probe, _Lab, moved
-from tracekit.experiments.timing import Rounds
+from tracekit.experiments.probing import Experiment, Probe
+from tracekit.experiments.timing import Rounds, StepRatio, step_ratio
+from tracekit.experiments.variants import LESS, MORE, ExperimentVariants
 from tracekit.reporters.probe import render
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
@@ -31,8 +30,8 @@ SMALL = ["--seq", "4", "--dim", "16", "--device", "cpu", "--rounds", "3", "--act
 LIMITS = Thresholds()
 
 
-def exactly(ratio: float) -> Moved:
-    return Moved(ratio, ratio, ratio)
+def exactly(ratio: float) -> StepRatio:
+    return StepRatio(ratio, ratio, ratio)
 
 
 # -- judgement -------------------------------------------------------------------------------------
@@ -77,7 +76,9 @@ def test_a_step_that_grew_far_more_than_its_work_did_something_else():
 
 def test_noise_widens_the_range_until_nothing_can_be_told():
     def noisy(low, high):
-        return part_of_device(Moved(1.4, low, high), at_most=2, grew=2, recorded=1, limits=LIMITS)
+        return part_of_device(
+            StepRatio(1.4, low, high), at_most=2, grew=2, recorded=1, limits=LIMITS
+        )
 
     calm, wild = noisy(1.78, 1.82), noisy(1.2, 1.8)
     assert judge(COMPUTE, calm, rest_of(calm), 0.1).agrees is True
@@ -88,8 +89,8 @@ def test_parts_are_between_none_and_all_and_in_order():
     for ratio in (0.5, 1.0, 1.3, 2.4):
         for grew in (None, 0.5, 1.5, 3.0):
             for part in (
-                part_of_device(Moved(ratio, ratio * 0.9, ratio * 1.1), 2, grew, 0.7, LIMITS),
-                part_of_host(Moved(ratio, ratio * 0.9, ratio * 1.1), 0.5, 0.8),
+                part_of_device(StepRatio(ratio, ratio * 0.9, ratio * 1.1), 2, grew, 0.7, LIMITS),
+                part_of_host(StepRatio(ratio, ratio * 0.9, ratio * 1.1), 0.5, 0.8),
             ):
                 assert 0 <= part.low <= part.high <= 1
 
@@ -102,7 +103,7 @@ def test_an_unknown_verdict_is_neither_right_nor_wrong():
 def test_rounds_are_compared_one_by_one():
     # The machine was half as fast in the second round; the run itself did not change.
     before, after = Rounds([100, 200, 100], []), Rounds([150, 300, 160], [])
-    assert moved(before, after) == Moved(1.5, 1.5, 1.6)
+    assert step_ratio(before, after) == StepRatio(1.5, 1.5, 1.6)
 
 
 # -- predictions of runs whose truth is known ------------------------------------------------------
@@ -125,7 +126,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     waits = len(atoms[0].atoms) > 20
     timed = Rounds([span_ns // 5], [span_ns // 5 if waits else host_ns])
     return (
-        OnDevice(Trial(database, database.verdict(), timed, delay_ns, Thresholds())),
+        OnDevice(database, database.verdict(), timed, delay_ns, Thresholds()),
         span_ns,
         host_ns,
     )
@@ -179,13 +180,13 @@ def test_without_a_gpu_operators_that_compute_stand_for_the_device():
     analysis = SimpleNamespace(
         trace=SimpleNamespace(trace_id=1), verdict=SimpleNamespace(regime=OVERHEAD)
     )
-    found = OnHost(Trial(database, analysis, Rounds([100], [100]), 25, Thresholds()))
+    found = OnHost(database, analysis, Rounds([100], [100]), 25, Thresholds())
     assert found.of_work(2.0)[0] == pytest.approx(1.6)
     assert found.of_work(0.5)[0] == pytest.approx(0.7)
     assert found.of_delay()[0] == pytest.approx(1.25)
     assert found.of_graph()[0] is found.of_work(None)[0] is None
     analysis.verdict.regime = UNKNOWN
-    unknown = OnHost(Trial(database, analysis, Rounds([100], [100]), 25, Thresholds()))
+    unknown = OnHost(database, analysis, Rounds([100], [100]), 25, Thresholds())
     assert unknown.of_work(2.0)[0] is None
     assert unknown.parts(exactly(2), 2, 2, None) == (None, None)
 
@@ -233,9 +234,9 @@ def test_an_eager_step_is_slowed_call_by_call_after_a_compiled_one(monkeypatch):
     slowed = {}
     for name, work in {"eager": lambda: a @ a, "compiled": compiles}.items():
         plain = Runnable("matmul-add", torch.device("cpu"), work, {})
-        lab = _Lab(plain, Options(dim=4, device="cpu"), forget_compiled())
-        lab._slow()
-        slowed[name] = lab.note
+        tests = ExperimentVariants(plain, Options(dim=4, device="cpu"), forget_compiled())
+        tests.all()
+        slowed[name] = tests.slowed.note
     assert slowed == {
         "eager": None, "compiled": "one wait before the step, which is compiled",
     }  # fmt: skip
@@ -312,17 +313,22 @@ def test_the_exit_status_says_whether_the_verdict_held(monkeypatch):
 
 
 def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
-    moved = Moved(1.02, 1.01, 1.03)
+    ratio = StepRatio(1.02, 1.01, 1.03)
     more = Experiment(
-        MORE, "batch 8 to 16", arithmetic="replayed with device*2, after host*0.5 for the profiler",
-        predicted_ns=102_000, measured_ns=101_000, moved=moved, error=102 / 101 - 1,
+        name=MORE, what="batch 8 to 16",
+        arithmetic="replayed with device*2, after host*0.5 for the profiler",
+        predicted_ns=102_000, measured_ns=101_000, moved=ratio, error=102 / 101 - 1,
         work_factor=1.5, given_ns=101_500, given_error=0.005,
     )  # fmt: skip
-    unknown = Experiment(LESS, "hidden 8 to 4", None, "unknown: how", None, 90_000, moved)
+    unknown = Experiment(
+        name=LESS, what="hidden 8 to 4", arithmetic="unknown: how", measured_ns=90_000, moved=ratio
+    )
     judged = judge(OVERHEAD, ShareRange(0.01, 0.03), ShareRange(0.9, 0.95), 0.1)
     found = Probe(
-        "mlp-\x1beager", "eager", {"batch": 8}, "A\x1b100", OVERHEAD, "launch", "high",
-        100_000, 0.02, 95_000, 2.0, 20_000, 99_000, [more, unknown], judged,
+        workload="mlp-\x1beager", variant="eager", parameters={"batch": 8}, device="A\x1b100",
+        regime=OVERHEAD, bottleneck="launch", confidence="high", step_ns=100_000, spread=0.02,
+        host_ns=95_000, dilation=2.0, work_ns=20_000, replayed_ns=99_000,
+        experiments=[more, unknown], judgement=judged,
     )  # fmt: skip
     render(found)
     shown = capsys.readouterr().out

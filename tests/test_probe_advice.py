@@ -10,29 +10,37 @@ import tracekit
 from tests.atoms import US, Launch, Sync, operator, step
 from tests.simulated import write
 from tests.simulator import Simulation
-from tracekit.advice.model import Advice, FixList, Unlooked
+from tracekit.advice.model import Advice, FixList, NotChecked
 from tracekit.capture.workload import CannotRun, Options, Runnable, find_device
 from tracekit.errors import TracekitError
-from tracekit.experiments import applying
-from tracekit.experiments.applying import Applied, AppliedAdvice, beside, probe_advice
-from tracekit.experiments.predicting import Moved
-from tracekit.experiments.timing import Rounds
-from tracekit.experiments.variants import (
+from tracekit.examine import examine
+from tracekit.experiments.predicting import (
     BATCH,
     COMPILE,
     GRAPH,
     TENSOR_CORES,
     WORKERS,
-    Promise,
+    Prediction,
     Promises,
+    promises_of,
+)
+from tracekit.experiments.probing import (
+    Applied,
+    AppliedAdvice,
+    VariantRounds,
+    probe_advice,
+    take_turns,
+)
+from tracekit.experiments.timing import Rounds, StepRatio
+from tracekit.experiments.variants import (
+    APPLIED,
+    UNCHANGED,
+    RemedyVariants,
     Variant,
-    Variants,
     in_tf32,
     parameter_of,
-    price_together,
 )
 from tracekit.reporters.probe import render_advice
-from tracekit.thresholds import Thresholds
 
 LOADING = """
 import time
@@ -66,7 +74,7 @@ def advice(remedy: str, share: float | None, **given) -> Advice:
     return Advice(remedy=remedy, share=share, **(values | given))
 
 
-def fix_list(*listed: Advice, unlooked: list[Unlooked] | None = None) -> FixList:
+def fix_list(*listed: Advice, unlooked: list[NotChecked] | None = None) -> FixList:
     return FixList("t.json", "trace", 100, None, list(listed), None, unlooked or [], [])
 
 
@@ -79,17 +87,17 @@ def promises(*listed: Advice, **given) -> Promises:
 
 def test_a_promise_is_the_share_of_the_list_taken_from_the_measured_step():
     found = promises(advice(GRAPH, 0.4)).of(GRAPH)
-    assert found == Promise(0.4, "cuda-graph saves 40.0 %, says the list")
+    assert found == Prediction(0.6, "cuda-graph saves 40.0 %, says the list")
     assert found.step_ns(1_000) == 600
 
 
 def test_what_the_list_does_not_name_is_not_promised():
     found = promises(advice(GRAPH, 0.4), advice(COMPILE, None))
     # A compilation that happened once is not a share of a step.
-    assert found.of(COMPILE) == Promise(None, "not advised")
+    assert found.of(COMPILE) == Prediction(None, "not advised")
     assert found.of(COMPILE).step_ns(1_000) is None
     assert (found.times(), found.workers()) == (None, None)
-    missing = promises(unlooked=[Unlooked([TENSOR_CORES], "shapes were not recorded")])
+    missing = promises(unlooked=[NotChecked([TENSOR_CORES], "shapes were not recorded")])
     assert missing.of(TENSOR_CORES).arithmetic == "not looked for: shapes were not recorded"
     assert Promises(None, "no events last", sum).of(GRAPH).arithmetic.endswith("no events last")
 
@@ -107,7 +115,7 @@ def test_several_places_and_several_remedies_are_priced_together():
         advice(COMPILE, 0.2, change="remedy:torch-compile:Block_1"),
     ]
     found = Promises(fix_list(*listed), "", price)
-    assert found.of(COMPILE).share == found.of(COMPILE, GRAPH).share == 0.5
+    assert found.of(COMPILE).ratio == found.of(COMPILE, GRAPH).ratio == 0.5
     assert asked == [
         ["remedy:torch-compile:Block_0", "remedy:torch-compile:Block_1"],
         ["remedy:torch-compile:Block_0", "remedy:torch-compile:Block_1", "remedy:cuda-graph"],
@@ -116,7 +124,7 @@ def test_several_places_and_several_remedies_are_priced_together():
         found.of(COMPILE).arithmetic == "torch-compile at 2 places, replayed together: 50.0 % less"
     )
     # Of the two remedies of a mode, the list may name one.
-    assert promises(advice(GRAPH, 0.4)).of(COMPILE, GRAPH).share == 0.4
+    assert promises(advice(GRAPH, 0.4)).of(COMPILE, GRAPH).ratio == 0.6
 
 
 def test_numbers_are_read_from_the_list():
@@ -129,12 +137,12 @@ def test_numbers_are_read_from_the_list():
         advice("profiler-cost", 0.4),
     )
     assert (found.times(), found.workers()) == (8, 3)
-    assert found.others(applying.APPLIED) == ["pinned-copies"]
+    assert found.others(APPLIED) == ["pinned-copies"]
 
 
 def test_only_tf32_is_promised_of_tensor_cores():
-    assert promises(advice(TENSOR_CORES, 0.3, detail="tf32, mostly [8, 8]")).of(TENSOR_CORES).share
-    assert promises(advice(TENSOR_CORES, 0.3, detail="fp16")).of(TENSOR_CORES).share is None
+    assert promises(advice(TENSOR_CORES, 0.3, detail="tf32, mostly [8, 8]")).of(TENSOR_CORES).ratio
+    assert promises(advice(TENSOR_CORES, 0.3, detail="fp16")).of(TENSOR_CORES).ratio is None
 
 
 def test_one_change_is_priced_as_the_list_prices_it(tmp_path):
@@ -144,11 +152,12 @@ def test_one_change_is_priced_as_the_list_prices_it(tmp_path):
         for number in range(5)
     ]
     database = tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)])))
-    fixes = database.advise()
-    (graph,) = [each for each in fixes.advice if each.remedy == GRAPH]
-    price = price_together(database, 1, Thresholds())
-    assert price([graph.change]) == pytest.approx(graph.share, abs=1e-6)
-    assert Promises(fixes, "", price).of(GRAPH).share == graph.share > 0.3
+    found = examine(database, 1, keep_replays=True)
+    (graph,) = [each for each in found.fixes.advice if each.remedy == GRAPH]
+    priced = Promises(fix_list(graph, graph), "", promises_of(found).price).of(GRAPH)
+    assert "2 places, replayed together" in priced.arithmetic
+    assert 1 - priced.ratio == pytest.approx(graph.share, abs=1e-6)
+    assert promises_of(found).of(GRAPH).ratio == 1 - graph.share < 0.7
 
 
 # -- measurements ----------------------------------------------------------------------------------
@@ -156,35 +165,37 @@ def test_one_change_is_priced_as_the_list_prices_it(tmp_path):
 
 def test_a_promise_stands_beside_the_median_of_what_was_measured():
     variant = Variant((GRAPH,), "a graph", lambda: print)
-    unchanged, changed = Rounds([100, 200, 100], []), Rounds([50, 110, 52], [])
-    found = beside(variant, Promise(0.4, "as told"), unchanged, changed, None)
-    assert (found.promised_ns, found.measured_ns) == (60, 52)
-    assert found.error == pytest.approx(60 / 52 - 1)
-    assert found.moved == Moved(0.52, 0.5, 0.55)
-    unasked = beside(variant, Promise(None, "not advised"), unchanged, changed, None)
-    assert (unasked.promised_ns, unasked.error, unasked.measured_ns) == (None, None, 52)
-    unable = beside(variant, Promise(0.4, "as told"), unchanged, None, "no device")
-    assert (unable.promised_ns, unable.measured_ns, unable.reason) == (60, None, "no device")
+    rounds = {UNCHANGED: Rounds([100, 200, 100], []), "a graph": Rounds([50, 110, 52], [])}
+    turns = VariantRounds(rounds, {})
+    found, promised_ns = turns.compare(variant, Prediction(0.6, "as told"))
+    assert (promised_ns, found["measured_ns"]) == (60, 52)
+    assert found["error"] == pytest.approx(60 / 52 - 1)
+    assert found["moved"] == StepRatio(0.52, 0.5, 0.55)
+    unasked, promised_ns = turns.compare(variant, Prediction(None, "not advised"))
+    assert (promised_ns, unasked["error"], unasked["measured_ns"]) == (None, None, 52)
+    without = VariantRounds({UNCHANGED: rounds[UNCHANGED]}, {"a graph": "no device"})
+    unable, promised_ns = without.compare(variant, Prediction(0.6, "as told"))
+    assert (promised_ns, unable.get("measured_ns"), unable["reason"]) == (60, None, "no device")
 
 
 def test_a_larger_batch_is_measured_for_as_many_samples():
     variant = Variant((BATCH,), "4 times", lambda: print, samples=4)
-    found = beside(variant, Promise(0.7, ""), Rounds([100], []), Rounds([120], []), None)
-    assert (found.promised_ns, found.measured_ns) == (30, 30)
-    assert (found.moved.ratio, found.error) == (0.3, 0)
+    turns = VariantRounds({UNCHANGED: Rounds([100], []), "4 times": Rounds([120], [])}, {})
+    found, promised_ns = turns.compare(variant, Prediction(0.3, ""))
+    assert (promised_ns, found["measured_ns"]) == (30, 30)
+    assert (found["moved"].ratio, found["error"]) == (0.3, 0)
 
 
 def test_a_change_that_fails_while_it_is_timed_is_left_out():
     def fails():
         raise RuntimeError("out of\nmemory")
 
-    plain, reasons = Runnable("mine:step", find_device("cpu"), lambda: None, {}), {}
-    steps = {applying.UNCHANGED: plain.step, "larger": fails}
-    timed = applying._in_turns(steps, plain, 1, reasons)
-    assert list(timed) == [applying.UNCHANGED]
-    assert reasons == {"larger": "failed while it ran: RuntimeError: out of"}
+    plain = Runnable("mine:step", find_device("cpu"), lambda: None, {})
+    turns = take_turns(plain, [Variant((BATCH,), "larger", lambda: fails)], 1)
+    assert list(turns.rounds) == [UNCHANGED]
+    assert turns.reasons == {"larger": "failed while it ran: RuntimeError: out of"}
     with pytest.raises(TracekitError, match="mine:step: failed while it ran"):
-        applying._in_turns({applying.UNCHANGED: fails}, plain, 1, {})
+        take_turns(Runnable("mine:step", find_device("cpu"), fails, {}), [], 1)
 
 
 # -- what is applied -------------------------------------------------------------------------------
@@ -193,8 +204,8 @@ def test_a_change_that_fails_while_it_is_timed_is_left_out():
 def variants(device: str, target="mlp-eager", listed=(), **options) -> dict[tuple, Variant]:
     """By remedies, as for a device of that type; what reaches the device fails without one."""
     plain = Runnable(target, SimpleNamespace(type=device), lambda: None, {})
-    found = Variants(plain, Options(device=device, **options), promises(*listed)).all()
-    return {each.remedies: each for each in found}
+    found = RemedyVariants(plain, Options(device=device, **options), promises(*listed)).all()
+    return {each.names: each for each in found}
 
 
 def refusal(variant: Variant) -> str:
@@ -350,13 +361,18 @@ def test_torch_compile_is_timed_where_a_compiler_is(run):
 
 def test_promised_and_measured_are_shown_side_by_side(capsys):
     graph = Applied(
-        [GRAPH], "the step as a CUDA graph", None, "cuda-graph saves 40.0 %, says the list",
-        60_000, 52_000, Moved(0.52, 0.5, 0.55), 60 / 52 - 1,
+        remedies=[GRAPH], what="the step as a CUDA graph",
+        arithmetic="cuda-graph saves 40.0 %, says the list", promised_ns=60_000,
+        measured_ns=52_000, moved=StepRatio(0.52, 0.5, 0.55), error=60 / 52 - 1,
     )  # fmt: skip
-    tf32 = Applied([TENSOR_CORES], "products in TF32", "the device has no TF32", "not advised")
+    tf32 = Applied(
+        remedies=[TENSOR_CORES], what="products in TF32", reason="the device has no TF32",
+        arithmetic="not advised",
+    )  # fmt: skip
     found = AppliedAdvice(
-        "mine:\x1bstep", None, {}, "A\x1b100", 100_000, 0.02, 1.5, [graph, tf32], ["allocator"]
-    )
+        workload="mine:\x1bstep", variant=None, parameters={}, device="A\x1b100", step_ns=100_000,
+        spread=0.02, dilation=1.5, advice=[graph, tf32], others=["allocator"],
+    )  # fmt: skip
     render_advice(found)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown

@@ -14,7 +14,7 @@ from tracekit.errors import TracekitError
 from tracekit.replay.changes import ChangedParts
 from tracekit.replay.grammar import PATTERNS
 from tracekit.replay.graph.edges import EdgeKind
-from tracekit.replay.whatif import Replay
+from tracekit.replay.replay import Replay
 
 US = 1_000
 

@@ -14,7 +14,7 @@ from tests.programs import random_program
 from tests.sampling import sample
 from tests.simulated import trace_event
 from tests.simulator import Simulation
-from tracekit.replay.whatif import Replay
+from tracekit.replay.replay import Replay
 
 CASES = sample("random events that a replay is asked about", 12, 5)
 NAMES = [

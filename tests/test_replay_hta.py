@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SHARED_TRACES
 from tracekit.replay.critical_path import last_of, pieces
-from tracekit.replay.whatif import Replay
+from tracekit.replay.replay import Replay
 
 ANNOTATION = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 INSTANCE = 1

@@ -6,7 +6,7 @@ import pytest
 from tests import traces
 from tests.conftest import SHARED_TRACES
 from tests.traces import gpu_op, launch
-from tracekit.replay.whatif import Replay
+from tracekit.replay.replay import Replay
 
 US = 1_000
 

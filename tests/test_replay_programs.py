@@ -13,7 +13,7 @@ from tests.sampling import sample
 from tests.simulated import truth, write
 from tests.simulator import Simulation
 from tracekit.errors import TracekitError
-from tracekit.replay.whatif import Replay
+from tracekit.replay.replay import Replay
 
 QUESTIONS = [
     ("host*0.5",), ("device*0.5",), ("host*2",), ("python*0",), ("dispatch*0.5",), ("sync*0",),

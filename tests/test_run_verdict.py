@@ -13,7 +13,7 @@ from tests.conftest import SHARED_TRACES
 from tests.ranks_simulated import LOGGING, Job
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
-from tracekit.replay.ranks.joined import Joined
+from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.verdict.run_verdict import NoRun, judge_run
 
 # Prices may differ by this share from what a run without the fault takes less.
@@ -64,7 +64,7 @@ def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
     job = Job(data=2, tensor=1, stages=2, steps=2, clocks={3: 2 * MS})
     run, simulated = loaded(tmp_path, job)
     with run:
-        joined = Joined(run, run.trace_ids())
+        joined = RankReplay(run, run.trace_ids())
         for graph, replayed in zip(joined.graphs, joined.measured.runs, strict=True):
             nodes = 1 + graph.ops + len(graph.joins)
             assert (replayed.time[:nodes] == graph.time[:nodes]).all()

@@ -14,8 +14,8 @@ from tests.programs import random_program
 from tests.sampling import sample
 from tests.simulator import Simulation
 from tracekit.replay.graph.arrays import Rates
+from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Scale
-from tracekit.replay.whatif import Replay
 
 PROGRAMS = sample("programs of the replay in Python", range(8), range(2))
 FACTORS = st.sampled_from([0.0, 0.25, 0.5, 1.0, 1 / 3, 7.0]) | st.floats(0, 100)

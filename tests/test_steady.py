@@ -26,7 +26,7 @@ from tests.sampling import sample
 from tests.simulated import write
 from tests.simulator import Simulation
 from tests.traces import slice_event
-from tracekit.replay.gains import Speed
+from tracekit.replay.prices import Speed
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import slower_sides
 

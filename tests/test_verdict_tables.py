@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from functools import reduce
 
+import duckdb
 import pytest
 
 import tracekit
@@ -11,7 +12,7 @@ from tests import traces
 from tests.conftest import OWN_TRACES, trace_file, trace_names
 from tracekit.examine import examine_all
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.rows import rows_of
+from tracekit.verdict.rows import rows_of, rules
 
 TABLES = ("verdict", "evidence", "one_off", "advice")
 OWN = sorted(path.name for path in OWN_TRACES.glob("*.json.gz"))
@@ -158,3 +159,18 @@ def test_a_window_whose_idle_time_is_not_explained_has_no_regime(tmp_path):
     with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
         (row,) = database.ask("regime", kind="gpu_active")
     assert (row["regime"], row["unexplained_share"]) == ("unknown", 990 / 1010)
+
+
+def test_a_verdict_by_other_rules_is_judged_anew(tmp_path):
+    path = tmp_path / "t.duckdb"
+    with tracekit.load(OWN_TRACES / OWN[0], path) as database:
+        right = database.verdict()
+    for judged_by in (rules(), "other rules"):
+        with duckdb.connect(path) as connection:
+            connection.execute(
+                "UPDATE verdict SET judged_by = $by, analysis = replace(analysis, $right, 'no')",
+                {"right": right.verdict.regime, "by": judged_by},
+            )
+        with tracekit.open_database(path) as database:
+            is_stored = database.verdict().verdict.regime == "no"
+            assert is_stored == (judged_by == rules())

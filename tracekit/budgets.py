@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.errors import TracekitError
 from tracekit.examine import verdicts
 from tracekit.files import written_whole
+from tracekit.records import parsed, record
 from tracekit.text import duration, printable
 from tracekit.verdict.regime import REGIMES
 
@@ -233,20 +234,13 @@ def is_number(value: object) -> bool:
 
 
 def broken(figures: Figures, budget: Mapping[str, Any], base: Figures | None) -> list[Broken]:
-    """What is over the budget. Without a budget, the counts of `base` are the budget."""
-    if not budget and base is not None:
-        return [*_over_base(figures, base)]
+    """The figures that are over the budget; without a budget, over the counts of `base`."""
+    held = budget or (base.counts if base else {})
     return [
         Broken(name, message)
-        for name, allowed in budget.items()
+        for name, allowed in held.items()
         for message in _judged(name, allowed, figures, base)
     ]
-
-
-def _over_base(figures: Figures, base: Figures) -> Iterator[Broken]:
-    for name, allowed in base.counts.items():
-        for message in _judged(name, allowed, figures, base):
-            yield Broken(name, message)
 
 
 def _judged(name: str, allowed: Any, figures: Figures, base: Figures | None) -> Iterator[str]:
@@ -344,32 +338,30 @@ def read_figures(path: Path) -> Figures | None:
         TracekitError: when the file is not one that `write_figures` wrote.
     """
     try:
-        fields = json.loads(path.read_text("utf-8"))
-        if fields.pop("schema") != _SCHEMA or not _are_sound(found := Figures(**fields)):
+        fields = parsed(path.read_text("utf-8"))
+        if fields.pop("schema") != _SCHEMA or fields.keys() - Figures.__dataclass_fields__.keys():
+            raise ValueError
+        found = record(Figures, fields)
+        if not _are_sound(found):
             raise ValueError
         return found
     except FileNotFoundError:
         return None
     except OSError as error:
         raise TracekitError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TracekitError(f"{path}: is not a file of --tracekit-update: run it again") from error
 
 
 def _are_sound(figures: Figures) -> bool:
-    """Whether each figure has a value of its type."""
+    """Whether each figure has a value that it can have."""
+    named = (figures.counts, figures.kernels_by_class, *figures.names.values())
+    numbers = [number for each in named for number in each.values()]
     return (
-        all(map(_are_numbers, (figures.counts, figures.kernels_by_class, *figures.names.values())))
+        all(map(is_number, [*numbers, figures.host_share or 0]))
         and figures.counts.keys() <= COUNTS.keys()
-        and isinstance(figures.regime, str)
-        and (figures.host_share is None or is_number(figures.host_share))
-        and (figures.step_ns is None or (is_number(figures.step_ns) and figures.step_ns > 0))
-        and isinstance(figures.device, str)
+        and (figures.step_ns is None or figures.step_ns > 0)
     )
-
-
-def _are_numbers(figures: Any) -> bool:
-    return isinstance(figures, dict) and all(map(is_number, figures.values()))
 
 
 def write_figures(path: Path, figures: Figures) -> None:

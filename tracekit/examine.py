@@ -1,5 +1,8 @@
 """The one way from traces in a database to results: collects the evidence on a window, judges it,
-and looks for what could be changed."""
+and looks for what could be changed.
+
+What replays and judges is imported where it is used: stored verdicts need none of it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tracekit.advice.model import Judged
+from tracekit.advice.model import AdvisedWindow
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     Account,
@@ -20,11 +23,7 @@ from tracekit.evidence.collect import (
     trace_of,
 )
 from tracekit.evidence.model import Evidence, Period, Trace
-from tracekit.evidence.sites import events_of, name_links, sites_of
-from tracekit.replay.windows import typical
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import fix_list, list_notes
-from tracekit.verdict.judge import judge, judge_briefly
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, flip_of
 from tracekit.verdict.steady import is_hardly_longer, is_unrepeated
@@ -32,8 +31,8 @@ from tracekit.verdict.steady import is_hardly_longer, is_unrepeated
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.database.session import Session
-    from tracekit.replay.gains import WindowGains
     from tracekit.replay.model import Causal, Gains
+    from tracekit.replay.prices import WindowGains
     from tracekit.verdict.run_model import RunVerdict
 
 # Windows that are not the name of a step or of ranges.
@@ -112,7 +111,7 @@ def verdicts(
     thresholds: Thresholds | None = None,
 ) -> list[Analysis]:
     """The analyses of all traces, or of one trace_id: those that the database stores, unless a
-    window or thresholds ask for others.
+    window or thresholds ask for others, or other rules judged (`rows.rules`).
 
     Raises:
         TracekitError: there is no such trace or window, or a stored verdict cannot be read.
@@ -120,11 +119,14 @@ def verdicts(
     chosen = database.in_order() if trace is None else [database.only(trace)]
     texts: dict[int, object] = {}
     if window is None and thresholds in (None, Thresholds()):
-        texts = dict(database.fetch("SELECT trace_id, analysis FROM verdict WHERE is_main")[1])
+        from tracekit.verdict.rows import read, rules
+
+        stored = (
+            "SELECT trace_id, analysis FROM verdict WHERE is_main AND judged_by = getvariable('by')"
+        )
+        texts = dict(database.fetch(stored, {"by": rules()})[1])
     if not texts:
         return examine_all(database, chosen, window, thresholds)
-    from tracekit.verdict.rows import read
-
     try:
         return [
             read(texts[each]) if each in texts else examine(database, each).analysis
@@ -203,6 +205,10 @@ class _Examiner:
         self.repetition = repetition_of(database, trace_id)
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
+        from tracekit.evidence.sites import events_of, name_links, sites_of
+        from tracekit.verdict.advice import list_notes
+        from tracekit.verdict.judge import judge
+
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)
         fixes = self._fixes(main, place, replayed, combine) if replayed else None
@@ -277,8 +283,8 @@ class _Examiner:
         """The replays of the trace; None if it cannot be replayed."""
         if not self.is_replayable:
             return None
-        from tracekit.replay.gains import WindowGains
-        from tracekit.replay.whatif import Replay
+        from tracekit.replay.prices import WindowGains
+        from tracekit.replay.replay import Replay
         from tracekit.replay.windows import range_of
 
         if window is not None and window not in _FIXED:
@@ -302,7 +308,9 @@ class _Examiner:
     def _fixes(
         self, main: Account, place: tuple[str, int], replayed: WindowGains, combine: bool
     ) -> FixList:
-        judged = Judged(
+        from tracekit.verdict.advice import fix_list
+
+        judged = AdvisedWindow(
             *place,
             main.window.name,
             main.window.start_ns,
@@ -319,7 +327,10 @@ class _Examiner:
         """The verdict's window, and its place among the replays' windows."""
         first = self.accounts[0]
         if window is None:
-            at = self._typical_step(replayed) if first.gpu and replayed else 0
+            meant = replayed.replay.place() if first.gpu and replayed else None
+            # Without such a step, the first account.
+            every = range(len(self.accounts))
+            at = next((at for at in every if self._place(at, replayed) == meant), 0)
             return self.accounts[at], self._place(at, replayed)
         if self.ranges is not None:
             if first.gpu is None or replayed is None:
@@ -333,19 +344,11 @@ class _Examiner:
             f"no window is named {window!r}; this trace has: {', '.join(self.names)}"
         )
 
-    def _typical_step(self, replayed: WindowGains) -> int:
-        """The account of the profiler's step of median length without one-offs; the first account
-        if the trace marks no steps."""
-        number = replayed.replay.typical_step()
-        numbers = step_numbers(self.accounts, replayed.replay.steps.names)
-        return next((at for at, each in numbers.items() if each == number), 0)
-
     def _range(self, device: Account, replayed: WindowGains) -> tuple[Account, tuple[str, int]]:
         """The range of median length, or the one that the window's name gives by its number."""
         replay, at = replayed.replay, self.ranges and self.ranges[1]
         assert replay.ranges is not None and device.gpu is not None
-        lengths = [replayed.gains("range", each).window_ns for each in range(len(replay.ranges))]
-        number = typical(lengths, at)
+        number = replay.place(at=at)[1]
         # On the device's clock.
         shift_ns = replay.graph.device.shift_ns.get(device.gpu.device_id or 0, 0)
         origin = replay.graph.host.origin_ns - shift_ns
@@ -380,6 +383,8 @@ class _Examiner:
         return found
 
     def _period(self, account: Account, gains: Gains | None) -> Period:
+        from tracekit.verdict.judge import judge_briefly
+
         period = Period(
             account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,14 +18,16 @@ from tracekit.ingest.resources import Resources
 if TYPE_CHECKING:
     import duckdb
 
+    from tracekit.database.catalog import Query, Value
     from tracekit.ingest.resources import LoadProgress
     from tracekit.verdict.rows import Rows
 
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
 # counted: while it is in memory, DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
-# Tables that verdicts fill.
+# Tables that verdicts fill, in any SQL; and where a question reads one of them.
 _OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
+_ASKS_VERDICTS = re.compile(r"\b(FROM|JOIN) (verdict|evidence|one_off|advice)\b")
 
 
 def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Path]:
@@ -152,7 +154,17 @@ class Loaded(Session):
 
     def require_select(self, query: str) -> None:
         super().require_select(query)
-        if self._judge and _OF_VERDICTS.search(query):
+        if _OF_VERDICTS.search(query):
+            self._fill()
+
+    def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
+        if _ASKS_VERDICTS.search(question.sql):
+            self._fill()
+        return super().sql_of(question, given)
+
+    def _fill(self) -> None:
+        """Fills the tables of verdicts."""
+        if self._judge:
             from tracekit.ingest.writer import record_verdicts
 
             judge, self._judge = self._judge, None

@@ -1,19 +1,98 @@
-"""JSON that a file stores -> dataclasses, each field checked for its type."""
+"""Result classes and JSON: what `--json` prints, what a file stores and is read back with each
+value checked, and the JSON Schema of both.
+
+A field means what the text below it in the class says, or one in `_COMMON`.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from itertools import pairwise
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 R = TypeVar("R")
+Schema = dict[str, Any]
 
-_SCALARS: dict[object, tuple[type, ...]] = {
-    bool: (bool,), int: (int,), float: (float, int), str: (str,), types.NoneType: (types.NoneType,)
-}  # fmt: skip
+_SCALARS: dict[object, tuple[str, tuple[type, ...]]] = {
+    bool: ("boolean", (bool,)),
+    int: ("integer", (int,)),
+    float: ("number", (float, int)),
+    str: ("string", (str,)),
+    types.NoneType: ("null", (types.NoneType,)),
+}
+# What fields of these names mean wherever no text below the field says more.
+_COMMON = {
+    "trace_id": "The trace.",
+    "rank": "The rank; null: the trace does not tell.",
+    "workload": "The workload's name.",
+    "variant": "Its variant, where it has several.",
+    "parameters": "Its sizes and options.",
+    "device": "The device that it ran on.",
+    "regime": "What bounds it.",
+    "bottleneck": "The cause whose removal gains most; null: none, or unknown.",
+    "confidence": "How sure the regime is.",
+    "changes": "The changes as `tracekit whatif` takes them.",
+    "window_ns": "Its length as recorded.",
+    "predicted_ns": "Its length as predicted.",
+    "speedup": "The length before over the length after.",
+    "spread": "How far the rounds' times differ.",
+    "dtype": "The type of the numbers.",
+    "batch": "Sequences in a batch.",
+    "seq": "Tokens in a sequence.",
+    "dim": "Features in and out.",
+    "hidden": "Features within.",
+}
+# A number's unit, where the end of its name does not tell it.
+_UNITS = {
+    "margin": "fraction of the window",
+    "flip": "times as fast",
+    "speedup": "times as fast",
+    "dilation": "times as long",
+    "work_factor": "times as much",
+    "ratio": "times as long",
+    "spread": "fraction of the median",
+    "error": "fraction of the measured time",
+    "given_error": "fraction of the measured time",
+    "hta": "the figure's unit",
+    "by_hta_rules": "the figure's unit",
+    "tracekit": "the figure's unit",
+    "parameters": "as `tracekit capture` takes them",
+    "causes": "ns",
+}
+_SUFFIXES = {"_ns": "ns", "_bytes": "bytes", "_id": "id", "rank": "id"}
+
+
+class Record:
+    """A result that prints as JSON. Its class says which form that is: `class Diff(Record,
+    form="tracekit/diff/1")`."""
+
+    form: ClassVar[str] = ""
+
+    def __init_subclass__(cls, form: str = "") -> None:
+        cls.form = form or cls.form
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return ({"schema": self.form} if self.form else {}) | dict(plain(self))
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses as dictionaries, however deep. `dataclasses.asdict` also copies each number and
+    text, which takes most of its time: a run may have thousands of steps."""
+    kind: type = type(value)
+    if names := _names(kind):
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return value
 
 
 def parsed(text: str | bytes) -> Any:
@@ -28,39 +107,39 @@ def parsed(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from error
 
 
-def record(kind: type[R], value: object, **names: type) -> R:
-    """A JSON object as a dataclass, and what it holds as the types of its fields say.
-
-    `names` are types that annotations name and that are imported for type checkers alone. Keys that
-    are no fields are ignored.
+def record(kind: type[R], value: object) -> R:
+    """A JSON object as a dataclass, and what it holds as the types of its fields say. Keys that are
+    no fields are ignored.
 
     Raises:
         ValueError: when a field is missing, or its value is not of its type.
     """
-    found: R = _built(kind, value, tuple(names.items()))
+    found: R = _built(kind, value)
     return found
 
 
-def _built(kind: Any, value: Any, names: tuple[tuple[str, type], ...]) -> Any:
-    origin, inner = get_origin(kind), get_args(kind)
-    if kind is Any:
+def _built(hint: Any, value: Any) -> Any:
+    form, inner = _form(hint)
+    if form == "any":
         return value
-    if origin in (types.UnionType, Union):
-        return _built(_chosen(inner, value), value, names)
-    if is_dataclass(kind):
-        return _object(kind, value, names)
-    if origin in (list, Sequence) and isinstance(value, list):
-        return [_built(inner[0], each, names) for each in value]
-    if origin is tuple and isinstance(value, list):
-        kinds = [inner[0]] * len(value) if inner[-1] is ... else list(inner)
-        return tuple(_built(k, each, names) for k, each in zip(kinds, value, strict=True))
-    if origin is dict and isinstance(value, dict):
-        return {
-            (int(key) if inner[0] is int else key): _built(inner[1], each, names)
-            for key, each in value.items()
-        }
-    if type(value) not in _SCALARS.get(kind, ()):
-        raise ValueError(f"{type(value).__name__} in the place of {kind}")
+    if form == "either":
+        return _built(_chosen(inner, value), value)
+    if form == "object" and isinstance(value, dict):
+        hints = _hints(hint)
+        given = {name: _built(hints[name], value[name]) for name in _names(hint) if name in value}
+        try:
+            return hint(**given)
+        except TypeError as error:
+            raise ValueError(f"{hint.__name__} lacks a field") from error
+    if form in ("array", "tuple") and isinstance(value, list):
+        kinds = inner if form == "tuple" else inner * len(value)
+        found = [_built(kind, each) for kind, each in zip(kinds, value, strict=True)]
+        return tuple(found) if get_origin(hint) is tuple else found
+    if form == "map" and isinstance(value, dict):
+        keyed = int if inner[0] is int else str
+        return {keyed(key): _built(inner[1], each) for key, each in value.items()}
+    if type(value) not in _types(hint):
+        raise ValueError(f"{type(value).__name__} in the place of {hint}")
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise ValueError("a number is too large")
     return value
@@ -71,24 +150,155 @@ def _chosen(kinds: Sequence[Any], value: object) -> Any:
     if value is None and types.NoneType in kinds:
         return types.NoneType
     others = [each for each in kinds if each is not types.NoneType]
-    return next((each for each in others if type(value) in _SCALARS.get(each, ())), others[0])
+    return next((each for each in others if type(value) in _types(each)), others[0])
 
 
-def _object(kind: Any, value: Any, names: tuple[tuple[str, type], ...]) -> Any:
-    if not isinstance(value, dict):
-        raise ValueError(f"{kind.__name__} is no object")
-    hints = _hints(kind, names)
-    found = {
-        each.name: _built(hints[each.name], value[each.name], names)
-        for each in fields(kind)
-        if each.name in value
-    }
-    try:
-        return kind(**found)
-    except TypeError as error:
-        raise ValueError(f"{kind.__name__} lacks a field") from error
+def _types(hint: Any) -> tuple[type, ...]:
+    return _SCALARS.get(hint, ("", ()))[1]
 
 
 @cache
-def _hints(kind: type, names: tuple[tuple[str, type], ...]) -> dict[str, Any]:
-    return get_type_hints(kind, localns=dict(names))
+def _form(hint: Any) -> tuple[str, tuple[Any, ...]]:
+    """What values of a type are in JSON, and the types of what they hold."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint in _SCALARS:
+        return _SCALARS[hint][0], ()
+    if hint is Any:
+        return "any", ()
+    if is_dataclass(hint):
+        return "object", ()
+    if origin in (types.UnionType, Union):
+        return "either", inner
+    if origin is tuple and inner[-1] is not ...:
+        return "tuple", inner
+    if origin is not None and issubclass(origin, Mapping):
+        return "map", inner
+    if origin is not None and issubclass(origin, Sequence):
+        return "array", inner[:1]
+    raise TypeError(f"no JSON for {hint!r}")
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+class Schemas:
+    """Makes the schemas of classes, and keeps each as a definition to refer to.
+
+    `given` are schemas of fields whose types do not tell enough, by class and field; `texts` what
+    else describes the fields of a class.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[tuple[str, str], Callable[[Schemas], Schema]],
+        texts: Callable[[type], Mapping[str, str]],
+    ) -> None:
+        self.definitions: dict[str, Schema] = {}
+        self._given, self._texts = given, texts
+
+    def of(self, kind: type, more: Schema | None = None) -> Schema:
+        """A reference to a class's schema; `more` are properties that its JSON has, too."""
+
+        def made() -> Schema:
+            hints, texts = _hints(kind), {**_described(kind), **self._texts(kind)}
+            properties = dict(more or {})
+            for name in _names(kind):
+                given = self._given.get((kind.__name__, name))
+                found = given(self) if given else self._type(hints[name])
+                text = texts.get(name) or self._of_reference(found)
+                number = _number(found)
+                if number and not text.endswith(")"):
+                    text = f"{text} ({_unit(name, number)})"
+                properties[name] = found | {"description": text}
+            about = (inspect.getdoc(kind) or "").partition("\n\n")[0]
+            return closed(properties, " ".join(about.split()))
+
+        return self.refer(kind.__name__, made)
+
+    def refer(self, name: str, made: Callable[[], Schema]) -> Schema:
+        """A reference to the definition of a name, which is made if it is not there yet."""
+        if name not in self.definitions:
+            self.definitions[name] = {}
+            self.definitions[name] = made()
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _of_reference(self, schema: Schema) -> str:
+        """What a property is whose schema is another object's, or a list of them."""
+        if "items" in schema:
+            return self._of_reference(schema["items"])
+        for each in [schema, *schema.get("anyOf", [])]:
+            if "$ref" in each:
+                found: str = self.definitions[each["$ref"].rpartition("/")[2]]["description"]
+                return found
+        return ""
+
+    def _type(self, hint: Any) -> Schema:
+        form, inner = _form(hint)
+        if form == "object":
+            return self.of(hint)
+        if form == "any":
+            return {}
+        made = [self._type(each) for each in inner]
+        if form == "either":
+            is_simple = all(set(each) == {"type"} for each in made)
+            return {"type": [each["type"] for each in made]} if is_simple else {"anyOf": made}
+        if form == "tuple":
+            fixed = {"prefixItems": made, "items": False, "minItems": len(made)}
+            return {"type": "array"} | fixed
+        if form == "map":
+            return {"type": "object", "additionalProperties": made[1]}
+        return {"type": "array", "items": made[0]} if form == "array" else {"type": form}
+
+
+def closed(properties: Schema, description: str, optional: Sequence[str] = ()) -> Schema:
+    """An object with these properties and no others."""
+    return {
+        "type": "object",
+        "description": description,
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+
+
+def _number(schema: Schema) -> str | None:
+    """`integer` or `number` where the schema is of numbers, or of lists or objects of them."""
+    kinds = schema.get("type", [])
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if kind in ("integer", "number"):
+            return str(kind)
+    inner = [schema.get("items"), schema.get("additionalProperties")]
+    inner += [*schema.get("prefixItems", []), *schema.get("anyOf", [])]
+    return next(
+        (found for each in inner if isinstance(each, dict) and (found := _number(each))), None
+    )
+
+
+def _unit(name: str, kind: str) -> str:
+    """The unit of the numbers in a field whose type in the schema is `kind`."""
+    by_end = (unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix))
+    return (
+        next(by_end, None) or _UNITS.get(name) or {"integer": "count", "number": "fraction"}[kind]
+    )
+
+
+def _described(kind: type) -> dict[str, str]:
+    """What the fields of a class mean, in one line."""
+    found = {name: _COMMON[name] for name in _names(kind) if name in _COMMON}
+    lines: list[ast.stmt] = []
+    for each in filter(is_dataclass, reversed(kind.__mro__)):
+        (tree,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(tree, ast.ClassDef)
+        lines += tree.body
+    for field, text in pairwise(lines):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=said)):
+                found[name] = " ".join(str(said).split())
+    return found

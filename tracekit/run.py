@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.compare.diff import Diff
     from tracekit.ingest.resources import LoadProgress, Resources
-    from tracekit.replay.ranks.whatif import RunWhatIf
-    from tracekit.replay.whatif import WhatIf
+    from tracekit.replay.whatif import RunWhatIf, WhatIf
     from tracekit.verdict.model import Analysis
     from tracekit.verdict.run_model import RunVerdict
 
@@ -131,13 +130,13 @@ class Database:
 
     def whatif_together(self, *changes: str, thresholds: Thresholds | None = None) -> RunWhatIf:
         """Predicts how long a run would have taken with changes such as "rank:6:host*0.5" or
-        "straggler*0", all ranks replayed together; see `tracekit.replay.ranks.whatif.what_if_run`.
+        "straggler*0", all ranks replayed together; see `tracekit.replay.whatif.what_if_run`.
 
         Raises:
             TracekitError: when the traces are not the ranks of one run, or a change is not valid or
                 matches nothing.
         """
-        from tracekit.replay.ranks.whatif import what_if_run
+        from tracekit.replay.whatif import what_if_run
 
         return what_if_run(self.session, changes, thresholds)
 

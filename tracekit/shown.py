@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracekit.records import Record
+
 # Makes the HTML of a result: tracekit.run gives it, since results know nothing of reporters.
 _drawing: list[Callable[[Any], str]] = []
 
 
-class Shown:
+class Shown(Record):
     """A result that notebooks show as HTML."""
 
     def _repr_html_(self) -> str | None:

@@ -15,6 +15,13 @@ from typing import Any
 from tracekit.errors import TracekitError
 
 _OURS = "ours"
+# What some were called; `--threshold` still takes these names.
+FORMER = {
+    "most_share": "captured_majority",
+    "settled_share": "allocation_settled_by",
+    "early_share": "one_off_early_share",
+    "start_share": "slow_start_max_share",
+}
 _SKIP = "SKIP measures 4 to 8 us on today's machines, https://arxiv.org/abs/2504.11750"
 _HTA = "HTA's default, https://github.com/facebookresearch/HolisticTraceAnalysis"
 _COST = "PyTorch 2.13 on a virtual AMD EPYC: python -m tests.bench.recorder_cost"
@@ -113,7 +120,7 @@ class Thresholds:
     once_share: float = _limit(
         0.2, "one pass was recorded if this share of the names of ops occur once, in at most a step"
     )
-    most_share: float = _asked(
+    captured_majority: float = _asked(
         0.5, "a run is captured, or compiled, if more than this share of its kernels is"
     )
     recorded_share: float = _limit(
@@ -217,18 +224,18 @@ class Thresholds:
     start_parts: int = _asked(
         32, "a run's launches are looked at in this many parts to tell whether its start was slow"
     )
-    start_share: float = _asked(0.3, "a slow start is at most this share of the launches")
+    slow_start_max_share: float = _asked(0.3, "a slow start is at most this share of the launches")
     unended_ns: int = _asked(
         50_000,
         "frames that end this shortly before the last event of their thread were cut off",
     )
-    early_share: float = _asked(
+    one_off_early_share: float = _asked(
         0.25, "what recurs at one place is a one-off only before this share of the launches"
     )
     recurring_quarters: int = _asked(
         3, "what happens in this many quarters of the launches recurs, in a trace without steps"
     )
-    settled_share: float = _asked(
+    allocation_settled_by: float = _asked(
         0.5, "allocation has settled if none follows after this share of the launches"
     )
     fewest_copies: int = _asked(
@@ -448,6 +455,7 @@ class Thresholds:
         values: dict[str, Any] = {}
         for setting in settings:
             name, _, text = setting.partition("=")
+            name = FORMER.get(name, name)
             if name in stored:
                 raise TracekitError(
                     f"threshold {name} cannot be set for one run: what a database stores depends "

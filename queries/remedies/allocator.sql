@@ -41,7 +41,7 @@ launched AS (
     FROM gpu_op_launch SEMI JOIN named USING (trace_id, pid, tid)
 ),
 early AS (
-    SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().early_share) AS until_ns,
+    SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().one_off_early_share) AS until_ns,
            count(*) AS launches
     FROM launched GROUP BY ALL
 ),
@@ -79,7 +79,7 @@ emptied AS (
 uncached AS (
     SELECT trace_id FROM early LEFT JOIN (SELECT trace_id, count(*) AS calls FROM call GROUP BY ALL)
         USING (trace_id)
-    GROUP BY trace_id HAVING any_value(calls) >= thresholds().most_share * sum(launches)
+    GROUP BY trace_id HAVING any_value(calls) >= thresholds().captured_majority * sum(launches)
 )
 SELECT c.trace_id, e.place,
        CASE WHEN c.trace_id IN (FROM uncached) THEN 'nothing is cached: see PYTORCH_NO_CUDA_MEMORY_CACHING'

@@ -69,7 +69,7 @@ item AS (
         AND (trace_id, around_id, name) IN (SELECT (trace_id, around_id, name) FROM covered)
     WINDOW same AS (PARTITION BY trace_id, around_id, name)
     -- The device is mostly idle, and each call launches the same.
-    QUALIFY sum(gpu_ns) OVER same < (1 - thresholds().most_share) * sum(dur_ns) OVER same
+    QUALIFY sum(gpu_ns) OVER same < (1 - thresholds().captured_majority) * sum(dur_ns) OVER same
         AND min(kernels) OVER same = max(kernels) OVER same AND min(kernels) OVER same > 0
 ),
 op AS (

@@ -35,7 +35,7 @@ WITH launch AS (
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id) AND can_be_captured AND NOT is_graph
         AND NOT is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
         AND l.trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
-            HAVING count(*) FILTER (is_graph) > thresholds().most_share * count(*))
+            HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(*))
 ),
 read AS (FROM value_reads()),
 before AS (

@@ -28,7 +28,7 @@ replay AS (
 ),
 carried AS (
     SELECT trace_id, count(*) FILTER (NOT is_graph) AS outside FROM op
-    GROUP BY trace_id HAVING count(*) FILTER (is_graph) > thresholds().most_share * count(*)
+    GROUP BY trace_id HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(*)
 ),
 stretch AS (
     SELECT r.trace_id, r.event_id, r.pid, r.tid, coalesce(lag(r.end_ns) OVER thread, s.start_ns) AS start_ns,

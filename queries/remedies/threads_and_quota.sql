@@ -37,7 +37,8 @@ slow AS MATERIALIZED (
 ),
 call AS MATERIALIZED (FROM own SEMI JOIN slow USING (trace_id)),
 early AS (
-    SELECT trace_id, quantile_disc(start_ns, thresholds().early_share) AS until_ns FROM call GROUP BY ALL
+    SELECT trace_id, quantile_disc(start_ns, thresholds().one_off_early_share) AS until_ns
+    FROM call GROUP BY ALL
 ),
 usual AS (
     SELECT trace_id, name, median(dur_ns) AS usual_ns, count(*) AS calls, min(start_ns) AS first_ns,
@@ -50,7 +51,7 @@ stall AS (
         AND start_ns > first_ns
     QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
         >= thresholds().fewest_alike
-        OR min(share) OVER (PARTITION BY trace_id) >= thresholds().most_share
+        OR min(share) OVER (PARTITION BY trace_id) >= thresholds().captured_majority
             AND count(*) FILTER (start_ns > until_ns) OVER (PARTITION BY trace_id)
                 >= thresholds().fewest_alike
 )

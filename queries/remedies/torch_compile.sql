@@ -39,7 +39,7 @@ WITH traced AS (
             WHERE regexp_matches(label.name, '^triton_|nvfuser|CudaCodeGen'))
     GROUP BY trace_id
     HAVING count(*) FILTER (class IN ('elementwise', 'reduction', 'copy'))
-        > thresholds().most_share * count(*)
+        > thresholds().captured_majority * count(*)
 ),
 frame AS (
     SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns FROM python_frames

@@ -123,6 +123,7 @@ CREATE TABLE IF NOT EXISTS verdict (
     confidence  VARCHAR,            -- high, medium, low or none
     sentence    VARCHAR,            -- the first reason
     saves_ns    BIGINT,             -- what the first advice that is not about one-offs saves
+    judged_by   VARCHAR,            -- a digest of the rules that judged; other rules judge anew
     analysis    JSON                -- all of it, as `tracekit analyze --json` prints it
 );
 
@@ -144,12 +145,16 @@ CREATE TABLE IF NOT EXISTS one_off (
     trace_id   INTEGER NOT NULL,
     start_ns   BIGINT NOT NULL,
     dur_ns     BIGINT NOT NULL,
+    usual_ns   BIGINT NOT NULL,    -- how long similar events usually take
     excess_ns  BIGINT NOT NULL,    -- beyond the usual
     kind       VARCHAR NOT NULL,
     side       VARCHAR NOT NULL,   -- host or device: which takes longer
     cause      VARCHAR NOT NULL,
     name       VARCHAR,
-    place      VARCHAR             -- the Python line, module or operator
+    place      VARCHAR,            -- the Python line, module or operator
+    event_id   BIGINT,             -- the slice or kernel; NULL: none was recorded
+    pid        BIGINT,
+    tid        BIGINT
 );
 
 -- A change to the program at one place, and what it would save alone.

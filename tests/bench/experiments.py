@@ -19,7 +19,8 @@ from pathlib import Path
 
 from tracekit.capture.workload import CannotRun, Options
 from tracekit.errors import first_line
-from tracekit.experiments.probing import GRAPH, probe
+from tracekit.experiments.probing import probe
+from tracekit.experiments.variants import GRAPHED
 from tracekit.text import duration
 
 WORKLOADS = ("mlp-eager", "mlp-triton", "attention-block", "train-step")
@@ -91,7 +92,7 @@ class Experiments:
 
     def _probed(self, place: str, name: str, options: Options) -> Tried:
         found = probe(name, options)
-        graph = next(each for each in found.experiments if each.name == GRAPH)
+        graph = next(each for each in found.experiments if each.name == GRAPHED)
         judged = found.judgement
         cells = [
             name,

@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 
-from tracekit.replay.whatif import Replay
+from tracekit.replay.replay import Replay
 from tracekit.run import open_database
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
-from tracekit.replay.changes import query_of
 
 EFFORTS = ("low", "medium", "high")
 
@@ -81,7 +80,11 @@ class Remedy:
     @property
     def codes(self) -> tuple[str, ...]:
         """Codes of findings that make its price doubtful."""
-        return query(query_of(self.name)).doubts if self.has_query else ()
+        if not self.has_query:
+            return ()
+        from tracekit.replay.changes import query_of
+
+        return query(query_of(self.name)).doubts
 
 
 def parse_remedy(name: str, sql: str) -> Remedy:

@@ -5,26 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
-from tracekit.advice.model import Advice, AdvisedPlace, FixList, Judged, Together, Unlooked
-from tracekit.advice.prices import Priced, Prices, places
+from tracekit.advice.model import (
+    Advice,
+    AdvisedPlace,
+    AdvisedWindow,
+    BestCombination,
+    CombinationStep,
+    FixList,
+    NotChecked,
+)
+from tracekit.advice.places import Place, Priced, alone, places
 from tracekit.causes import OF_DEVICE, OF_HOST
+from tracekit.replay.prices import STALLED, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.replay.gains import WindowGains
     from tracekit.replay.model import Gains
     from tracekit.replay.one_offs import OneOff
-    from tracekit.replay.whatif import Replay
+    from tracekit.replay.prices import WindowGains
+    from tracekit.replay.replay import Replay
     from tracekit.thresholds import Thresholds
 
 _WARM = "warm-up"
-_ALLOCATOR, _STALLED = "allocator", "threads-and-quota"
+_ALLOCATOR = "allocator"
 
 
 def find(
     gains: WindowGains,
-    judged: Judged,
+    judged: AdvisedWindow,
     findings: Sequence[tuple[str, str, str]],
     thresholds: Thresholds,
     *,
@@ -38,8 +47,8 @@ def find(
     best combination gives.
     """
     replay = gains.replay
-    prices = Prices(gains, judged.kind, judged.number)
-    alone = gains.gains(judged.kind, judged.number)
+    prices = Prices(replay, gains.window(judged.kind, judged.number))
+    of_window = gains.gains(judged.kind, judged.number)
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
@@ -54,35 +63,33 @@ def find(
         for each in looked
         if (repeats or not each.in_loops)
         # In a combination, what gains nothing now may gain later.
-        and (combine or _at_most(each, alone) >= least_share)
+        and (combine or _at_most(each, of_window) >= least_share)
     ]
     replay.remedies.ask(each.name for each in looked)
     priced: list[Priced] = []
-    for remedy in sorted(looked, key=lambda each: each.name != _STALLED):
+    for remedy in looked:
         rows = replay.remedies.rows(remedy.name)
         at = places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
-        if remedy.name == _STALLED:
-            prices.stalls = next(iter(at), None)
-        priced += [prices.alone(each, least_ns) for each in at if each.at_most_ns >= least_ns]
+        priced += [alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns]
     worth = _ranked([each for each in priced if each.saves_ns >= least_ns], thresholds)
-    together: Together | None = None
+    together: BestCombination | None = None
     if combine:
         # Also what saves nothing alone: it may stand in the shadow of something else.
         others = sorted((each for each in priced if each not in worth), key=_potential)
         mine = [each for each in [*worth, *others] if _is_combined(each.place.remedy)]
-        together = prices.together(mine[: thresholds.most_combined], least_ns)
+        together = _together(mine[: thresholds.most_combined], prices, least_ns)
     # What a larger batch saves is time per sample, not of this step: it has a list of its own.
-    if looked and repeats and alone.host >= thresholds.small_gain:
-        main = max(OF_HOST, key=lambda cause: alone.removed.get(cause, 0.0))
+    if looked and repeats and of_window.host >= thresholds.small_gain:
+        main = max(OF_HOST, key=lambda cause: of_window.removed.get(cause, 0.0))
         batches = [
             each
             for each in catalogue().values()
             if each.is_batch and not each.has_query and main in each.causes
         ]
-        larger = (prices.larger_batch(each, thresholds.free_growth) for each in batches)
+        larger = (_larger_batch(each, prices, thresholds.free_growth) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {code: message for code, severity, message in findings if severity != "info"}
-    listed = [_advice(each, prices.window_ns, alone.removed, doubted) for each in worth]
+    listed = [_advice(each, prices.window_ns, of_window.removed, doubted) for each in worth]
     # Once in the whole run, whose length what happens once is held against.
     whole_ns = gains.gains("trace", 0).window_ns
     once = _once(replay.one_offs, _recurring(replay), max(1, thresholds.advised_gain * whole_ns))
@@ -98,6 +105,39 @@ def find(
         together=together,
         unlooked=unlooked,
         notes=[],
+    )
+
+
+def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Priced | None:
+    """The largest batch that the host's slack gives away."""
+    found = prices.larger_batch(growth)
+    if found is None:
+        return None
+    times, length = found
+    detail = f"{times} times as large in {length / prices.window_ns:.2f} times the time"
+    place = Place(remedy, None, detail, 1, f"batch*{times}", prices.window_ns)
+    return Priced(place, prices.window_ns - round(length / times))
+
+
+def _together(priced: list[Priced], prices: Prices, least_ns: float) -> BestCombination | None:
+    """What the best combination of what was priced alone gives."""
+    places = [each.place for each in priced]
+    found = prices.combined(
+        [each.change for each in places], [each.saves_ns for each in priced], least_ns
+    )
+    if found is None:
+        return None
+    taken = [(places[number], adds_ns) for number, adds_ns in found.taken]
+    return BestCombination(
+        saves_ns=found.saves_ns,
+        share=found.saves_ns / prices.window_ns,
+        additions=[
+            CombinationStep(each.remedy.name, each.where, adds_ns) for each, adds_ns in taken
+        ],
+        changes=[each.change for each, _ in taken],
+        bound_by=found.bound_by,
+        host_gain=found.host_gain,
+        device_gain=found.device_gain,
     )
 
 
@@ -136,7 +176,7 @@ def _potential(priced: Priced) -> int:
 
 def _applicable(
     replay: Replay, findings: Sequence[tuple[str, str, str]]
-) -> tuple[list[Remedy], list[Unlooked]]:
+) -> tuple[list[Remedy], list[NotChecked]]:
     """The remedies to look for, and those that cannot be looked for in this trace."""
     database = replay.database
     possible = database.possible({each.name: each.when for each in catalogue().values()})
@@ -156,7 +196,7 @@ def _applicable(
             unlooked.setdefault("; ".join(lacking), []).append(remedy.name)
         else:
             looked.append(remedy)
-    return looked, [Unlooked(names, message) for message, names in unlooked.items()]
+    return looked, [NotChecked(names, message) for message, names in unlooked.items()]
 
 
 def _advice(
@@ -200,7 +240,7 @@ def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
     long that it counts as once."""
     causes = {each.cause for each in replay.one_offs}
     found = {}
-    for name in (_ALLOCATOR, _STALLED):
+    for name in (_ALLOCATOR, STALLED):
         if causes & set(catalogue()[name].causes):
             rows = replay.remedies.rows(name)
             found[name] = list(
@@ -211,8 +251,8 @@ def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
 
 def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | None:
     """The remedy of what recurs that an event is part of: itself, or what it allocates."""
-    if any(event.event_id == event_id for event_id, _ in found.get(_STALLED, [])):
-        return _STALLED
+    if any(event.event_id == event_id for event_id, _ in found.get(STALLED, [])):
+        return STALLED
     until_ns = event.start_ns + event.dur_ns
     if event.cause == "allocation" and any(
         event.start_ns <= start_ns < until_ns for _, start_ns in found.get(_ALLOCATOR, [])

@@ -5,14 +5,15 @@ The dataclasses here are the JSON of `tracekit advise --json`, key for key.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+
+from tracekit.records import Record
 
 SCHEMA = "tracekit/advice/1"
 
 
 @dataclass(frozen=True)
-class Judged:
+class AdvisedWindow:
     """The window that advice is about, as the replay and as the tables know it."""
 
     kind: str
@@ -80,7 +81,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Addition:
+class CombinationStep:
     """What one piece of advice adds to those before it."""
 
     remedy: str
@@ -92,7 +93,7 @@ class Addition:
 
 
 @dataclass(frozen=True)
-class Together:
+class BestCombination:
     """What the best combination gives.
 
     It is found greedily: at each turn, the advice that then saves most.
@@ -102,7 +103,7 @@ class Together:
     """What they save together."""
     share: float
     """saves_ns over the window's length."""
-    additions: list[Addition]
+    additions: list[CombinationStep]
     """The advice in the order in which it is added."""
     changes: list[str]
     """The changes as `tracekit whatif` takes them."""
@@ -115,7 +116,7 @@ class Together:
 
 
 @dataclass(frozen=True)
-class Unlooked:
+class NotChecked:
     """Remedies that could not be looked for, and what was not recorded."""
 
     remedies: list[str]
@@ -125,7 +126,7 @@ class Unlooked:
 
 
 @dataclass(frozen=True)
-class FixList:
+class FixList(Record, form=SCHEMA):
     """What could be changed in a run, most worth first; what happened once comes last."""
 
     trace: str
@@ -138,13 +139,9 @@ class FixList:
     """The verdict's: the cause whose removal gains most. What can be had of it, the list tells."""
     advice: list[Advice]
     """What to change, most worth first."""
-    together: Together | None
+    together: BestCombination | None
     """Of one change, if no other adds to it. None: no change to a step saves enough."""
-    unlooked: list[Unlooked]
+    unlooked: list[NotChecked]
     """Remedies that could not be looked for."""
     notes: list[str]
     """How the list and the verdict's bottleneck go together; why the list is empty."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)

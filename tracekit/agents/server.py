@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from functools import partial, update_wrapper
+from typing import Any
 
 from anyio.to_thread import run_sync
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
-from pydantic import Field
 
-from tracekit.agents.answers import ERROR_NOTE, short, text_of
+from tracekit.agents.answers import ERROR_NOTE, in_tools_words, short, text_of
 from tracekit.agents.child import Child
-from tracekit.agents.tools import MOST_ROWS, ROWS, Told, Tools, in_tools_words
+from tracekit.agents.tools import ToolAnswer, Tools
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.replay.grammar import HELP
 from tracekit.version import __version__
 
 _INSTRUCTIONS = """\
@@ -36,28 +36,16 @@ _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 
-_PATH = Field(
-    description="A trace (.json, .json.gz, .json.zst), a folder, tar archive or pattern of traces, "
-    "a tracekit database or a lake, in the server's folders"
-)
-_Path = Annotated[str, _PATH]
-_TraceId = Annotated[
-    int | None, Field(description="Which trace of several, by its trace_id (`load` lists them)")
-]
-_Window = Annotated[
-    str | None,
-    Field(description="gpu_active (default), trace, a step's name, or an annotated range's name"),
-]
-_Part = Annotated[
-    str | None,
-    Field(description="Show only this part of the answer, such as a list named in left_out"),
-]
-_Rows = Annotated[int, Field(description=f"Rows to show, at most {MOST_ROWS}", ge=1)]
-_Offset = Annotated[int, Field(description="Rows to skip: for the next page", ge=0)]
-_Timeout = Annotated[
-    float | None,
-    Field(description="Stop after this many seconds, at most the server's limit", gt=0),
-]
+# The methods of Tools that are tools, with the titles that clients show.
+_TITLES = {
+    "load": "Load traces",
+    "verdict": "What bounds the run, and why",
+    "advise": "What to change",
+    "whatif": "Predict a change",
+    "query": "Ask a named question",
+    "sql": "Run SQL",
+    "diff": "Compare two runs",
+}
 
 
 class _Server(MCPServer[Any]):
@@ -69,8 +57,8 @@ class _Server(MCPServer[Any]):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            # The arguments' errors come in several lines. Of a crash, the server's log has the
-            # traceback, and the client the name of the tool alone.
+            # Errors of arguments have several lines. A crash is logged with its traceback, and the
+            # client gets only the tool's name.
             told = f"{in_tools_words(str(error))} {ERROR_NOTE}"
             raise type(error)(told) from error.__cause__
 
@@ -100,133 +88,41 @@ def server(tools: Tools) -> MCPServer[Any]:
 
 
 def _add_tools(made: MCPServer[Any], tools: Tools) -> None:
-    def tool(title: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        return made.tool(title=title, annotations=_READ_ONLY, structured_output=False)
+    """Adds each tool with the signature and the text of its method."""
+    for name, title in _TITLES.items():
+        method = getattr(tools, name)
+        call = update_wrapper(_cancellable(method) if name == "sql" else _call(method), method)
+        signature = inspect.signature(method, eval_str=True)
+        chosen = [each for each in signature.parameters.values() if each.name != "child"]
+        call.__signature__ = signature.replace(parameters=chosen)  # type: ignore[attr-defined]
+        made.tool(title=title, annotations=_READ_ONLY, structured_output=False)(call)
 
-    @tool("Load traces")
-    def load(path: _Path) -> CallToolResult:
-        """Load traces and keep them open for later calls: what each one holds, by trace_id.
 
-        Other tools load by themselves; this one shows what there is.
-        """
-        return _told(lambda: tools.load(path))
+def _call(method: Callable[..., ToolAnswer]) -> Callable[..., CallToolResult]:
+    """Tells what the method answers, as JSON in one text."""
 
-    @tool("What bounds the run, and why")
-    def verdict(
-        path: _Path,
-        trace_id: _TraceId = None,
-        window: _Window = None,
-        part: _Part = None,
-        rows: _Rows = ROWS,
-        offset: _Offset = 0,
-    ) -> CallToolResult:
-        """Tell whether overhead (the GPU waits for the host) or compute bounds a run, why, and what
-        removing each cause would save at most. Of the ranks of one run: who delays the others."""
-        return _told(lambda: tools.verdict(path, trace_id, window, part, rows, offset))
+    def call(**given: Any) -> CallToolResult:
+        try:
+            found = method(**given)
+        except TracekitError as error:
+            raise ToolError(str(error)) from error
+        return CallToolResult(content=[TextContent(type="text", text=text_of(found))])
 
-    @tool("What to change")
-    def advise(
-        path: Annotated[str | None, _PATH] = None,
-        how: Annotated[
-            str | None, Field(description="Tell how to apply this remedy; needs no path")
-        ] = None,
-        trace_id: _TraceId = None,
-        window: _Window = None,
-        part: _Part = None,
-        rows: _Rows = ROWS,
-        offset: _Offset = 0,
-    ) -> CallToolResult:
-        """List what to change in a run, where, and what each change would save alone (by a replay
-        of the run) and all together."""
-        return _told(lambda: tools.advise(path, how, trace_id, window, part, rows, offset))
+    return call
 
-    @tool("Predict a change")
-    def whatif(
-        path: _Path,
-        changes: Annotated[list[str], Field(description=HELP, min_length=1)],
-        trace_id: _TraceId = None,
-        window: _Window = None,
-        part: _Part = None,
-        rows: _Rows = ROWS,
-        offset: _Offset = 0,
-    ) -> CallToolResult:
-        """Predict how long a run would take with changes, all applied at once."""
-        return _told(lambda: tools.whatif(path, changes, trace_id, window, part, rows, offset))
 
-    @tool("Ask a named question")
-    def query(
-        name: Annotated[
-            str | None, Field(description="The question; without it, the questions are listed")
-        ] = None,
-        path: Annotated[str | None, _PATH] = None,
-        parameters: Annotated[
-            dict[str, str | int | float | bool | None] | None,
-            Field(description="The question's parameters, such as trace and top"),
-        ] = None,
-        columns: Annotated[
-            list[str] | None, Field(description="Only these columns, in this order")
-        ] = None,
-        topic: Annotated[
-            str | None, Field(description="List only the questions of this topic")
-        ] = None,
-        timeout_s: _Timeout = None,
-        rows: _Rows = ROWS,
-        offset: _Offset = 0,
-    ) -> CallToolResult:
-        """Ask a trace a named question. Without a path, tell the question's parameters, columns and
-        SQL. Begin with overview, idle_waterfall and top_kernels."""
-        return _told(
-            lambda: (
-                tools.questions(name, topic)
-                if name is None or path is None
-                else tools.query(
-                    name, path, parameters or {}, columns or (), timeout_s, rows, offset
-                )
-            )
-        )
+def _cancellable(method: Callable[..., ToolAnswer]) -> Callable[..., Awaitable[CallToolResult]]:
+    """The same of a method whose statement ends when the client cancels the call."""
 
-    @tool("Run SQL")
-    async def sql(
-        path: _Path,
-        statement: Annotated[
-            str, Field(description="One SELECT in DuckDB's SQL; nothing can be written")
-        ],
-        timeout_s: _Timeout = None,
-        rows: _Rows = ROWS,
-        offset: _Offset = 0,
-    ) -> CallToolResult:
-        """Run one read-only SELECT on the tables and views of a trace, such as kernels, launches,
-        cpu_ops, gpu_ops, steps and event; `DESCRIBE kernels` tells a view's columns."""
+    async def call(**given: Any) -> CallToolResult:
         child = Child()
         try:
-            return await run_sync(
-                lambda: _told(lambda: tools.sql(path, statement, timeout_s, rows, offset, child)),
-                abandon_on_cancel=True,
-            )
+            ask = partial(_call(method), **given, child=child)
+            return await run_sync(ask, abandon_on_cancel=True)
         finally:
-            # The client may cancel the call.
             child.end()
 
-    @tool("Compare two runs")
-    def diff(
-        a: _Path,
-        b: Annotated[
-            str | None, Field(description="The other run; without it, a holds both")
-        ] = None,
-        trace_ids: Annotated[
-            list[int] | None, Field(description="Which two traces to compare, where there are more")
-        ] = None,
-        top: Annotated[
-            int,
-            Field(description="How many kernels, operators and modules to compare", ge=1, le=200),
-        ] = 10,
-        part: _Part = None,
-        rows: _Rows = ROWS,
-        offset: _Offset = 0,
-    ) -> CallToolResult:
-        """Compare run b with run a: what changed per step, and which kernels, operators and modules
-        account for it."""
-        return _told(lambda: tools.diff(a, b, trace_ids, top, part, rows, offset))
+    return call
 
 
 def _add_resources(made: MCPServer[Any]) -> None:
@@ -255,12 +151,3 @@ def _add_resources(made: MCPServer[Any]) -> None:
         except TracekitError as error:
             raise ResourceNotFoundError(short(error)) from error
         return f"{found.description}\n\n{found.sql.rstrip()}\n"
-
-
-def _told(ask: Callable[[], Told]) -> CallToolResult:
-    """The answer as JSON in one text."""
-    try:
-        found = ask()
-    except TracekitError as error:
-        raise ToolError(str(error)) from error
-    return CallToolResult(content=[TextContent(type="text", text=text_of(found))])

@@ -7,23 +7,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
+
+from pydantic import Field
 
 from tracekit.advice.catalogue import remedy
 from tracekit.agents.answers import (
     Fitted,
     Page,
     answer,
-    described,
+    brief,
+    describe,
     document_that_fits,
-    listed,
+    fitting,
+    list_questions,
     part_of,
+    remedy_words,
     rows_that_fit,
-    short,
     text_of,
+    without_details,
     without_sql,
-    words,
 )
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
@@ -31,6 +35,7 @@ from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.errors import TracekitError
 from tracekit.examine import verdict_together, verdicts
+from tracekit.replay.grammar import HELP
 from tracekit.reporters.rows import first_rows
 from tracekit.run import Database
 from tracekit.thresholds import Thresholds
@@ -41,22 +46,38 @@ if TYPE_CHECKING:
     from tracekit.verdict.run_model import RunVerdict
 
 T = TypeVar("T")
-Told = dict[str, Any]
+ToolAnswer = dict[str, Any]
 
 # Rows of an answer: by default, and at most.
 ROWS, MOST_ROWS = 50, 500
 _SERIOUS = ("error", "warning")
-# Options of the command line that messages name, and what a tool calls them.
-_CALLED = {
-    "--timeout": "timeout_s",
-    "--trace-ids": "trace_ids",
-    "--trace-id": "trace_id",
-    "`tracekit query --list`": "the tool query without a name",
-}
+_PATH = Field(
+    description="A trace (.json, .json.gz, .json.zst), a folder, tar archive or pattern of traces, "
+    "a tracekit database or a lake, in the server's folders"
+)
+_Path = Annotated[str, _PATH]
+_TraceId = Annotated[
+    int | None, Field(description="Which trace of several, by its trace_id (`load` lists them)")
+]
+_Window = Annotated[
+    str | None,
+    Field(description="gpu_active (default), trace, a step's name, or an annotated range's name"),
+]
+_Part = Annotated[
+    str | None,
+    Field(description="Show only this part of the answer, such as a list named in left_out"),
+]
+_Rows = Annotated[int, Field(description=f"Rows to show, at most {MOST_ROWS}", ge=1)]
+_Offset = Annotated[int, Field(description="Rows to skip: for the next page", ge=0)]
+_Timeout = Annotated[
+    float | None,
+    Field(description="Stop after this many seconds, at most the server's limit", gt=0),
+]
 
 
 class Tools:
-    """What an agent may ask; each method is a tool. Calls are answered one after another."""
+    """What an agent may ask: each method is a tool, whose text and signature the agent reads. Calls
+    are answered one after another."""
 
     def __init__(
         self, folders: Folders, opened: Opened, *, characters: int, timeout_s: float
@@ -74,18 +95,24 @@ class Tools:
             self._opened.close()
             self._lock.release()
 
-    def load(self, path: str) -> Told:
-        return self.query("overview", path, {}, rows=MOST_ROWS)
+    def load(self, path: _Path) -> ToolAnswer:
+        """Load traces and keep them open for later calls: what each one holds, by trace_id.
+
+        Other tools load by themselves; this one shows what there is.
+        """
+        return self.query("overview", path, rows=MOST_ROWS)
 
     def verdict(
         self,
-        path: str,
-        trace_id: int | None = None,
-        window: str | None = None,
-        part: str | None = None,
-        rows: int = ROWS,
-        offset: int = 0,
-    ) -> Told:
+        path: _Path,
+        trace_id: _TraceId = None,
+        window: _Window = None,
+        part: _Part = None,
+        rows: _Rows = ROWS,
+        offset: _Offset = 0,
+    ) -> ToolAnswer:
+        """Tell whether overhead (the GPU waits for the host) or compute bounds a run, why, and what
+        removing each cause would save at most. Of the ranks of one run: who delays the others."""
         page = self._page(rows, offset)
         limits = Thresholds()
 
@@ -102,11 +129,11 @@ class Tools:
         rest: list[str] = []
         if len(analyses) == 1:
             document = analyses[0].as_dict()
-            shown = _without_details(document)
+            shown = without_details(document)
             rest = [name for name in document if name not in shown]
         else:
             document = {"run": run and run.as_dict(), "no_run": no_run or None}
-            document["traces"] = [_brief(each) for each in analyses]
+            document["traces"] = [brief(each) for each in analyses]
             shown = document
         command = _command("analyze", path, trace_id=trace_id, window=window)
 
@@ -122,17 +149,21 @@ class Tools:
 
     def advise(
         self,
-        path: str | None = None,
-        how: str | None = None,
-        trace_id: int | None = None,
-        window: str | None = None,
-        part: str | None = None,
-        rows: int = ROWS,
-        offset: int = 0,
-    ) -> Told:
+        path: Annotated[str | None, _PATH] = None,
+        how: Annotated[
+            str | None, Field(description="Tell how to apply this remedy; needs no path")
+        ] = None,
+        trace_id: _TraceId = None,
+        window: _Window = None,
+        part: _Part = None,
+        rows: _Rows = ROWS,
+        offset: _Offset = 0,
+    ) -> ToolAnswer:
+        """List what to change in a run, where, and what each change would save alone (by a replay
+        of the run) and all together."""
         page = self._page(rows, offset)
         if how is not None:
-            told = words(remedy(how))
+            told = remedy_words(remedy(how))
             command = _command("advise", how=how)
             return answer(command, lambda page: document_that_fits(told, page), page)
         if path is None:
@@ -145,21 +176,22 @@ class Tools:
             )
             findings = database.findings(trace_id)
         command = _command("advise", path, trace_id=trace_id, window=window)
-        return answer(f"{command} --json --all", _fitting(document, part), page, findings)
+        return answer(f"{command} --json --all", fitting(document, part), page, findings)
 
     def whatif(
         self,
-        path: str,
-        changes: Sequence[str],
-        trace_id: int | None = None,
-        window: str | None = None,
-        part: str | None = None,
-        rows: int = ROWS,
-        offset: int = 0,
-    ) -> Told:
+        path: _Path,
+        changes: Annotated[list[str], Field(description=HELP, min_length=1)],
+        trace_id: _TraceId = None,
+        window: _Window = None,
+        part: _Part = None,
+        rows: _Rows = ROWS,
+        offset: _Offset = 0,
+    ) -> ToolAnswer:
+        """Predict how long a run would take with changes, all applied at once."""
         page = self._page(rows, offset)
 
-        def predicted(database: Session) -> Told:
+        def predicted(database: Session) -> ToolAnswer:
             if trace_id is None and window is None and len(database.trace_ids()) > 1:
                 return Database(database).whatif_together(*changes).as_dict()
             return Database(database).whatif(*changes, trace=trace_id, window=window).as_dict()
@@ -169,25 +201,39 @@ class Tools:
             document = self._once(database, key, predicted)
             findings = database.findings(trace_id)
         command = _command("whatif", path, *changes, trace_id=trace_id, window=window)
-        return answer(f"{command} --json", _fitting(document, part), page, findings)
+        return answer(f"{command} --json", fitting(document, part), page, findings)
 
     def query(
         self,
-        name: str,
-        path: str,
-        parameters: Mapping[str, Value],
-        columns: Sequence[str] = (),
-        timeout_s: float | None = None,
-        rows: int = ROWS,
-        offset: int = 0,
-    ) -> Told:
+        name: Annotated[
+            str | None, Field(description="The question; without it, the questions are listed")
+        ] = None,
+        path: Annotated[str | None, _PATH] = None,
+        parameters: Annotated[
+            dict[str, str | int | float | bool | None] | None,
+            Field(description="The question's parameters, such as trace and top"),
+        ] = None,
+        columns: Annotated[
+            list[str] | None, Field(description="Only these columns, in this order")
+        ] = None,
+        topic: Annotated[
+            str | None, Field(description="List only the questions of this topic")
+        ] = None,
+        timeout_s: _Timeout = None,
+        rows: _Rows = ROWS,
+        offset: _Offset = 0,
+    ) -> ToolAnswer:
+        """Ask a trace a named question. Without a path, tell the question's parameters, columns and
+        SQL. Begin with overview, idle_waterfall and top_kernels."""
         page = self._page(rows, offset)
+        if name is None or path is None:
+            return self._about_questions(name, topic)
         question = catalog.query(name)
-        chosen = question.chosen(columns)
-        given = question.checked(parameters)
+        chosen = question.chosen(columns or ())
+        given = question.checked(parameters or {})
         with self._reading(path) as database:
             statement = database.shown_sql(question, given)
-            asked = self._asked(database, statement, given, chosen, timeout_s, page)
+            asked = self._first_rows(database, statement, given, chosen, timeout_s, page)
             trace = given.get("trace")
             trace = trace if isinstance(trace, int) else None
             findings = (
@@ -208,28 +254,31 @@ class Tools:
         command = " ".join([_command("query", name, path), *options])
         return answer(command, fit, page, findings if name == "overview" else told)
 
-    def questions(self, name: str | None = None, topic: str | None = None) -> Told:
+    def _about_questions(self, name: str | None, topic: str | None) -> ToolAnswer:
         """The named questions, those of a topic, or all about one."""
         page = self._page(ROWS, 0)
         if name is not None:
             question = catalog.query(name)
-            about = described(question)
+            about = describe(question)
             command = _command("query", name) + " --explain"
             return answer(command, lambda page: without_sql(about, name, page), page)
         if topic is not None and topic not in catalog.TOPICS:
             raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(catalog.TOPICS)}")
-        return answer("tracekit query --list", lambda page: listed(topic, page), page)
+        return answer("tracekit query --list", lambda page: list_questions(topic, page), page)
 
     def sql(
         self,
-        path: str,
-        statement: str,
-        timeout_s: float | None = None,
-        rows: int = ROWS,
-        offset: int = 0,
+        path: _Path,
+        statement: Annotated[
+            str, Field(description="One SELECT in DuckDB's SQL; nothing can be written")
+        ],
+        timeout_s: _Timeout = None,
+        rows: _Rows = ROWS,
+        offset: _Offset = 0,
         child: Child | None = None,
-    ) -> Told:
-        """`child.end()` stops the statement."""
+    ) -> ToolAnswer:
+        """Run one read-only SELECT on the tables and views of a trace, such as kernels, launches,
+        cpu_ops, gpu_ops, steps and event; `DESCRIBE kernels` tells a view's columns."""
         page = self._page(rows, offset)
         with self._reading(path) as database:
             asked = (child or Child()).rows(
@@ -251,14 +300,23 @@ class Tools:
 
     def diff(
         self,
-        a: str,
-        b: str | None = None,
-        trace_ids: Sequence[int] | None = None,
-        top: int = 10,
-        part: str | None = None,
-        rows: int = ROWS,
-        offset: int = 0,
-    ) -> Told:
+        a: _Path,
+        b: Annotated[
+            str | None, Field(description="The other run; without it, a holds both")
+        ] = None,
+        trace_ids: Annotated[
+            list[int] | None, Field(description="Which two traces to compare, where there are more")
+        ] = None,
+        top: Annotated[
+            int,
+            Field(description="How many kernels, operators and modules to compare", ge=1, le=200),
+        ] = 10,
+        part: _Part = None,
+        rows: _Rows = ROWS,
+        offset: _Offset = 0,
+    ) -> ToolAnswer:
+        """Compare run b with run a: what changed per step, and which kernels, operators and modules
+        account for it."""
         page = self._page(rows, offset)
         given = [a] if b is None else [a, b]
         with self._reading(*given) as database:
@@ -280,7 +338,7 @@ class Tools:
         if trace_ids is not None:
             command += f" --trace-ids {first} {second}"
         command += f" --top {top} --json"
-        return answer(command, _fitting(document, part), page, findings)
+        return answer(command, fitting(document, part), page, findings)
 
     @contextmanager
     def _reading(self, *paths: str) -> Iterator[Session]:
@@ -299,7 +357,7 @@ class Tools:
         found: T = last[1]
         return found
 
-    def _asked(
+    def _first_rows(
         self,
         database: Session,
         statement: str,
@@ -325,47 +383,6 @@ class Tools:
 
     def _page(self, rows: int, offset: int) -> Page:
         return Page(min(rows, MOST_ROWS), offset, self._characters)
-
-
-def in_tools_words(message: str) -> str:
-    """A message of the command line in one line, with the names that tools give to options."""
-    found = " ".join(message.split()).partition(" For further information visit")[0]
-    for option, name in _CALLED.items():
-        found = found.replace(option, name)
-    return short(found)
-
-
-def _fitting(document: dict[str, Any], part: str | None) -> Callable[[Page], Fitted]:
-    if part is not None:
-        return lambda page: part_of(document, part, page)
-    return lambda page: document_that_fits(document, page)
-
-
-# What the first answer about a trace shows: who wants more asks for the part.
-_MAIN_PARTS = ("trace", "window", "gpu", "idle", "launch", "host", "verdict", "advice")
-
-
-def _without_details(document: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: document[name] for name in _MAIN_PARTS}
-    # Told as the answer's doubts.
-    shown["trace"] = {key: value for key, value in document["trace"].items() if key != "health"}
-    brief = ("title", "remedy", "where", "saves_ns", "share")
-    shown["advice"] = [{key: each[key] for key in brief} for each in document["advice"]]
-    return shown
-
-
-def _brief(analysis: Analysis) -> dict[str, Any]:
-    """A trace among several; asked for by its trace_id, it is told in full."""
-    return {
-        "trace_id": analysis.trace.trace_id,
-        "path": analysis.trace.path,
-        "rank": analysis.trace.rank,
-        "span_ns": analysis.judged.window.span_ns,
-        "busy_ns": analysis.judged.gpu and analysis.judged.gpu.busy_ns,
-        "regime": analysis.verdict.regime,
-        "bottleneck": analysis.verdict.bottleneck,
-        "confidence": analysis.verdict.confidence,
-    }
 
 
 def _two(trace_ids: Sequence[int]) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from tracekit.trace.source import trace_paths
 
 _Key = tuple[tuple[str, int, int, int], ...]
 _FOLDER_PREFIX = "tracekit-agents-"
-# Loading more files at once is an accident more often than a wish.
+# Loading more files at once is more often an accident than intended.
 _MOST_FILES = 256
 
 
@@ -120,7 +120,7 @@ class Opened:
 
 
 def _state(path: str) -> tuple[str, int, int, int]:
-    """Tells a file from what it was before.
+    """Identifies one state of a file.
 
     Raises TracekitError when there is none any more."""
     try:

@@ -20,7 +20,7 @@ from tracekit.files import work_folder, written_whole
 
 _DATABASE = ".duckdb"
 _ENDINGS = (".json", ".json.gz", ".json.zst", _DATABASE)
-# In the facts of a trace that was recorded right into a database.
+# A key in the facts of traces that were recorded right into a database.
 _AS = "recorded_as"
 NO_WORK = (
     "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
@@ -46,7 +46,7 @@ def save(
             say then, or when the compressed trace is larger than `max_mb`.
     """
     is_database = output.suffix == _DATABASE
-    # Also in the place of what a killed process left.
+    # Also removes what a killed process left there.
     with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
         raw = folder / "trace.json"
         recorder.export(raw, is_cut=is_cut)
@@ -85,7 +85,7 @@ def _pack(exported: Path, output: Path, facts: dict[str, Any]) -> None:
 
 @contextmanager
 def to_standard_output() -> Iterator[Path]:
-    """A path to record to; what is written there goes to standard output at the end.
+    """A path to record to, whose file goes to standard output at the end.
 
     Until then, what the code prints goes to standard error.
     """
@@ -138,7 +138,7 @@ def check_place(output: Path, script: str | None = None) -> None:
 
 
 @contextmanager
-def published(output: Path, script: str | None = None) -> Iterator[Path]:
+def publish(output: Path, script: str | None = None) -> Iterator[Path]:
     """Like `written_whole`, but first recreates the folder, which the user's code may have removed.
 
     Raises:
@@ -185,7 +185,7 @@ def _writing(output: Path) -> Iterator[None]:
         raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
 
 
-def of_rank(output: Path, torch: Any) -> Path:
+def rank_path(output: Path, torch: Any) -> Path:
     """`output`, with the rank before its suffix if the run has several ranks.
 
     Raises:

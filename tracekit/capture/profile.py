@@ -12,19 +12,24 @@ from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from tracekit.capture.output import (
     NO_WORK,
     check_place,
-    of_rank,
-    published,
+    publish,
+    rank_path,
     require_ending,
     save,
 )
 from tracekit.capture.recorder import Recorder
-from tracekit.capture.usercode import exit_status, is_deferred, kept_streams, named, run_script
+from tracekit.capture.usercode import (
+    exit_status,
+    is_deferred,
+    name_errors,
+    restored_streams,
+    run_script,
+)
 from tracekit.capture.workload import import_torch
 from tracekit.errors import TracekitError
 
@@ -94,7 +99,7 @@ class profile(ContextDecorator):
 
     def __enter__(self) -> profile:
         torch = import_torch()
-        path = of_rank(self.output, torch)
+        path = rank_path(self.output, torch)
         check_place(path, self.script)
         schedule = None
         if self.steps is not None:
@@ -156,10 +161,7 @@ class profile(ContextDecorator):
         self._recorder.step()
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
         if not self._recorder.here:
             return
@@ -167,8 +169,8 @@ class profile(ContextDecorator):
         well = kind is None or (isinstance(error, SystemExit) and exit_status(error) == 0)
         if well:
             self._synchronize()
-            kind = error = trace = None
-        self._recorder.__exit__(kind, error, trace)
+            kind = None
+        self._recorder.__exit__(kind)
         if well and not self.yielded:
             self._write()
 
@@ -184,7 +186,7 @@ class profile(ContextDecorator):
                 f"{needed} (warmup={self.warmup}, and one for the profiler's startup)"
             )
         self.facts = {"torch": self._torch.__version__, "workload": _SCRIPT} | self._lengths()
-        with published(self._target, self.script) as beside:
+        with publish(self._target, self.script) as beside:
             save(
                 self._recorder,
                 self.facts,
@@ -224,6 +226,6 @@ def profile_script(
     recording = profile(output, **options)
     # The script may change the working directory.
     recording.nothing, recording.script = NO_WORK, str(Path(script).absolute())
-    with named(script), kept_streams(), recording:
+    with name_errors(script), restored_streams(), recording:
         run_script(script, arguments)
     return recording.path

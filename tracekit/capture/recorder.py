@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn
 
 from tracekit.errors import TracekitError, first_line
@@ -20,7 +19,7 @@ _FLAG = "_is_profiler_enabled"
 # How long a profiler of another thread waits for a session that yields.
 _LONGEST_STEP_S = 30
 _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
-# As long as "ProfilerStep".
+# Has the length of "ProfilerStep".
 _PARTIAL = "partial step"
 
 
@@ -94,7 +93,7 @@ class Recorder:
         self._alone.enter_context(self.alone())
         _let_children_exit()
         try:
-            with self._called():
+            with self._calling_torch():
                 self._profile.start()
         except BaseException:
             self._alone.close()
@@ -107,15 +106,10 @@ class Recorder:
             self._yield()
         if self.here and not self.yielded:
             self._require_running()
-            with self._called():
+            with self._calling_torch():
                 self._profile.step()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self.here or self.yielded:
             return
         if self._wanted.is_set():
@@ -123,7 +117,7 @@ class Recorder:
             return
         try:
             self._require_running()
-            with self._called():
+            with self._calling_torch():
                 self._profile.stop()
         except Exception:
             setattr(self._torch.autograd.profiler, _FLAG, False)
@@ -148,7 +142,7 @@ class Recorder:
             _rename(path, f"ProfilerStep#{self._profile.step_num}", _PARTIAL)
 
     @contextmanager
-    def _called(self) -> Iterator[None]:
+    def _calling_torch(self) -> Iterator[None]:
         self._calling = threading.get_ident()
         try:
             yield
@@ -190,7 +184,7 @@ class Recorder:
     def _yield(self) -> None:
         self.yielded = True
         try:
-            with self._called():
+            with self._calling_torch():
                 self._profile.stop()
         finally:
             self._alone.close()

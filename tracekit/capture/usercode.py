@@ -53,7 +53,7 @@ def find_function(target: str) -> Callable[..., object]:
         raise
     except SystemExit as error:
         raise TracekitError(
-            f"{target}: cannot import {module_name}: it calls {_spelled(error)}: move that call "
+            f"{target}: cannot import {module_name}: it calls {_exit_call(error)}: move that call "
             "under `if __name__ == '__main__':`, or capture the module as a script"
         ) from error
     except BaseException as error:
@@ -68,7 +68,7 @@ def find_function(target: str) -> Callable[..., object]:
 
 
 @contextmanager
-def named(target: str) -> Iterator[None]:
+def name_errors(target: str) -> Iterator[None]:
     """Prefixes tracekit's errors with `target`, unless they already start with it."""
     try:
         yield
@@ -89,13 +89,13 @@ def _as_step(target: str, function: Callable[[], object]) -> Callable[[], object
                 _end_child(error)
             if isinstance(error, Exception | KeyboardInterrupt):
                 raise
-            raise _ended(target, error) from error
+            raise _ended_error(target, error) from error
         if os.getpid() != owner:
             _end_child(None)
         if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
             if inspect.iscoroutine(result):
                 result.close()
-            raise TracekitError(_deferred(target, type(result).__name__.replace("_", " ")))
+            raise TracekitError(_deferred_message(target, type(result).__name__.replace("_", " ")))
         return result
 
     return step
@@ -112,10 +112,10 @@ def is_deferred(function: Callable[..., object]) -> str | None:
 
 def _refuse_deferred(target: str, function: Callable[..., object]) -> None:
     if kind := is_deferred(function):
-        raise TracekitError(_deferred(target, kind))
+        raise TracekitError(_deferred_message(target, kind))
 
 
-def _deferred(target: str, kind: str) -> str:
+def _deferred_message(target: str, kind: str) -> str:
     article = "an" if kind.startswith("async") else "a"
     how = "iterates over it" if "generator" in kind else "awaits it, with asyncio.run"
     return (
@@ -135,16 +135,16 @@ def _refuse_arguments(target: str, function: Callable[..., object]) -> None:
         return  # Some functions written in C have no signature.
 
 
-def _ended(target: str, error: BaseException) -> TracekitError:
+def _ended_error(target: str, error: BaseException) -> TracekitError:
     if isinstance(error, SystemExit):
         return TracekitError(
-            f"{target}: ended the program by {_spelled(error)}, so nothing was recorded: "
+            f"{target}: ended the program by {_exit_call(error)}, so nothing was recorded: "
             "make the step return instead"
         )
     return TracekitError(f"{target}: failed while it ran: {first_line(error)}")
 
 
-def _spelled(error: SystemExit) -> str:
+def _exit_call(error: SystemExit) -> str:
     return f"sys.exit({'' if error.code is None else repr(error.code)})"
 
 
@@ -224,7 +224,7 @@ def _print_traceback(script: str, error: BaseException) -> None:
 
 
 @contextmanager
-def kept_streams() -> Iterator[None]:
+def restored_streams() -> Iterator[None]:
     """Restores standard output and error afterwards if the code replaced or closed them."""
     streams = {1: sys.stdout, 2: sys.stderr}
     copies = {}
@@ -240,24 +240,24 @@ def kept_streams() -> Iterator[None]:
         for number, copy in copies.items():
             os.dup2(copy, number)
             os.close(copy)
-        sys.stdout, sys.stderr = (_opened(*each) for each in streams.items())
+        sys.stdout, sys.stderr = (_reopen(*each) for each in streams.items())
 
 
-def _opened(number: int, stream: Any) -> IO[str]:
+def _reopen(number: int, stream: Any) -> IO[str]:
     if getattr(stream, "closed", False):
         return open(number, "w", encoding="utf-8", errors="replace", closefd=False)
     return stream  # type: ignore[no-any-return]
 
 
 @contextmanager
-def no_unseen_end(refuse: Callable[[str], int]) -> Iterator[None]:
+def refuse_unseen_ends(refuse: Callable[[str], int]) -> Iterator[None]:
     """Makes os._exit and os.exec* call `refuse` and exit with the status that it returns.
 
     These calls end the process before a trace can be written. Forked children may use them.
     """
     owner, watching, real = os.getpid(), True, {name: getattr(os, name) for name in _UNSEEN_ENDS}
 
-    def refused(name: str) -> Callable[..., Any]:
+    def refuse_call(name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             if watching and os.getpid() == owner:
                 real["_exit"](refuse(f"os.{name}"))
@@ -266,7 +266,7 @@ def no_unseen_end(refuse: Callable[[str], int]) -> Iterator[None]:
         return call
 
     for name in real:
-        setattr(os, name, refused(name))
+        setattr(os, name, refuse_call(name))
     try:
         yield
     finally:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from tracekit.capture.output import (
     NO_WORK,
     check_place,
-    of_rank,
-    published,
+    publish,
+    rank_path,
     require_ending,
     save,
     sources,
 )
 from tracekit.capture.recorder import Recorder
-from tracekit.capture.usercode import find_step, kept_streams, named
+from tracekit.capture.usercode import find_step, name_errors, restored_streams
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_no_input
 from tracekit.workloads import WORKLOADS
@@ -118,20 +118,20 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
     """
     options = options or Options()
     require_ending(output)
-    asked = of_rank(Path(output), import_torch())
+    asked = rank_path(Path(output), import_torch())
     # The code may change the working directory.
     path = asked.absolute()
     check_place(path)
-    with kept_streams():
+    with restored_streams():
         runnable = prepare(target, options)
         # The code is imported, so its files are known.
         require_no_input(path, sources())
         recorder = _recorder(runnable, options)
-        with _reported(target), recorder.alone():
+        with _explain_failures(target), recorder.alone():
             unprofiled_ns = _unprofiled_ns(runnable, options)
             given = {"unprofiled_step_ns": unprofiled_ns}
-            facts = _profiled(runnable, options, recorder, given)
-    with published(path) as beside:
+            facts = _profile_steps(runnable, options, recorder, given)
+    with publish(path) as beside:
         _write(recorder, facts, beside)
     return Captured(str(asked), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
 
@@ -147,8 +147,8 @@ def record(
         TracekitError: when a step fails, runs a profiler itself or runs no operator.
     """
     recorder = _recorder(runnable, options)
-    with _reported(runnable.target):
-        facts = _profiled(runnable, options, recorder, facts)
+    with _explain_failures(runnable.target):
+        facts = _profile_steps(runnable, options, recorder, facts)
     _write(recorder, facts, output)
     return facts
 
@@ -172,7 +172,7 @@ def _recorder(runnable: Runnable, options: Options) -> Recorder:
     )
 
 
-def _profiled(
+def _profile_steps(
     runnable: Runnable, options: Options, recorder: Recorder, facts: dict[str, Any]
 ) -> dict[str, Any]:
     """Runs the steps under the profiler; returns the facts for the trace's metadata."""
@@ -190,8 +190,8 @@ def _write(recorder: Recorder, facts: dict[str, Any], output: Path) -> None:
 
 
 @contextmanager
-def _reported(target: str) -> Iterator[None]:
-    with named(target):
+def _explain_failures(target: str) -> Iterator[None]:
+    with name_errors(target):
         try:
             yield
         except TracekitError:

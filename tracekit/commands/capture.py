@@ -43,7 +43,7 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
     a distributed run each rank writes its own file.
     """
     from tracekit.capture.output import to_standard_output
-    from tracekit.capture.usercode import no_unseen_end
+    from tracekit.capture.usercode import refuse_unseen_ends
 
     is_script = workload.endswith(".py")
     if arguments and not is_script:
@@ -52,7 +52,7 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
     to = output or name.replace(":", ".") + ".json.gz"
     is_piped = to == "-"
     with (
-        no_unseen_end(lambda call: _refuse(workload, call)),
+        refuse_unseen_ends(lambda call: _refuse(workload, call)),
         to_standard_output() if is_piped else nullcontext(to) as path,
     ):
         if is_script:

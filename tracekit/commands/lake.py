@@ -16,7 +16,7 @@ from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.ingest.resources import Resources
-    from tracekit.lake.workers import Cluster, Processes
+    from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
     from tracekit.reporters.progress import SweepBar
 
@@ -122,7 +122,7 @@ def ask(
     from tracekit.commands.query import pair
     from tracekit.files import require_no_input, work_folder
     from tracekit.ingest.resources import Resources
-    from tracekit.lake.asking import ask_ranks
+    from tracekit.lake.reading import ask_ranks
     from tracekit.lake.sources import WORK_PREFIX
     from tracekit.opening import files_named
     from tracekit.reporters import rows
@@ -155,7 +155,7 @@ def clean(target: str, hours: float) -> None:
 
     Links are not followed, and files that a lake does not name so are left.
     """
-    from tracekit.lake.cleaning import clean as library
+    from tracekit.lake.adding import clean as library
 
     done = library(target, hours)
     young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
@@ -170,12 +170,12 @@ def clean(target: str, hours: float) -> None:
 def files(target: str, table: str) -> None:
     """List the Parquet files of a table, for other engines to read: those that readers see now."""
     from tracekit.lake.layout import selection
-    from tracekit.lake.reading import selected
+    from tracekit.lake.reading import selected_ranks
     from tracekit.lake.storage import storage
 
     where = selection(target)
     store = storage(where.root)
-    ranks = selected(where)
+    ranks = selected_ranks(where)
     known = sorted({name for each in ranks for name in each.files})
     if table not in known:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")
@@ -185,9 +185,7 @@ def files(target: str, table: str) -> None:
 
 
 @contextmanager
-def _workers(
-    workers: int | None, address: str | None, resources: Resources
-) -> Iterator[Processes[Any, Any] | Cluster[Any, Any]]:
+def _workers(workers: int | None, address: str | None, resources: Resources) -> Iterator[Workers]:
     """What does the work: a Ray cluster, or processes of this machine."""
     if address is None:
         from tracekit.lake.workers import Processes, ended_by_signals
@@ -196,8 +194,6 @@ def _workers(
             yield Processes(workers)
         return
     from tracekit.lake.workers import Cluster
-
-    cluster: Cluster[Any, Any]
 
     def told(line: str) -> None:
         click.echo(f"tracekit: {printable(line)}", err=True)

@@ -44,12 +44,12 @@ def mcp(
     The agent starts this command and speaks with it over standard input and output. It can read
     traces, databases and lakes in these folders, and nothing else; it cannot write.
     """
-    from tracekit.agents.tools import Tools
     from tracekit.agents.traces import Folders, Opened
     from tracekit.ingest.resources import Resources
 
     try:
         from tracekit.agents.server import serve
+        from tracekit.agents.tools import Tools
     except ModuleNotFoundError as error:
         missing = (error.name or "its package").partition(".")[0]
         raise TracekitError(f"mcp needs {missing}: pip install 'tracekit[mcp]'") from error

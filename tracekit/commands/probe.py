@@ -45,7 +45,6 @@ def probe(
     last two need a parameter with a default: batch or batch_size, num_workers or workers.
     """
     from tracekit.capture.workload import Options
-    from tracekit.experiments import applying
     from tracekit.experiments import probing as library
     from tracekit.reporters import probe as reporter
     from tracekit.reporters.progress import probe_bar
@@ -55,7 +54,7 @@ def probe(
     options = Options(**given)
     with probe_bar() as progress:
         if advice:
-            applied = applying.probe_advice(
+            applied = library.probe_advice(
                 workload, options, rounds=rounds, thresholds=judged, progress=progress
             )
         else:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.compare import hta
 from tracekit.errors import TracekitError
+from tracekit.records import Record, plain
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 SCHEMA = "tracekit/crosscheck/1"
 
 Value = int | float | None
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class CheckedFigure:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Record, form=SCHEMA):
     """All figures of a trace. `failures` gives, by analysis, the reason why HTA failed."""
 
     path: str
@@ -71,7 +73,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return {"schema": SCHEMA, "agrees": self.agrees} | asdict(self)
+        return {"schema": self.form, "agrees": self.agrees} | dict(plain(self))
 
 
 def crosscheck(path: str | Path, database: Session) -> Report:
@@ -87,13 +89,17 @@ def crosscheck(path: str | Path, database: Session) -> Report:
     traces = len(database.trace_ids())
     if traces != 1:
         raise TracekitError(f"{path}: holds {traces} traces; crosscheck takes one")
-    return compare(path, ask(hta.opened(path), database), database)
+    return compare(path, ask(hta.open_trace(path), database), database)
 
 
 def ask(opened: Any, database: Session) -> list[Answer]:
-    """The answers of all analyses; `opened` is the result of `hta.opened`."""
+    """The answers of all analyses; `opened` is the result of `hta.open_trace`."""
     return [
-        Answer(analysis, *hta.run(analysis.ask_hta, opened), analysis.ask_rules(database))
+        Answer(
+            analysis,
+            *hta.run(analysis.ask_hta, opened),
+            analysis.read(database.ask(analysis.question)),
+        )
         for analysis in ANALYSES
     ]
 
@@ -138,11 +144,13 @@ def _figures(
 
 @dataclass(frozen=True)
 class HtaAnalysis:
-    """One of HTA's analyses. `ask_hta` and `ask_rules` answer in the same form, or with None."""
+    """One of HTA's analyses. `ask_hta` and `read` answer in the same form, or with None."""
 
     name: str
     ask_hta: Callable[[Any], Any]
-    ask_rules: Callable[[Session], Any]
+    # The question that answers by HTA's rules, and what reads its rows.
+    question: str
+    read: Callable[[Rows], Any]
     # The figures to show of an answer, and their units if they are not nanoseconds.
     figures: Callable[[Any], dict[str, Value]]
     units: dict[str, str] = field(default_factory=dict)
@@ -160,40 +168,6 @@ class Answer:
     hta: Any
     failure: str | None
     by_rules: Any
-
-
-# -- the same analyses by queries ------------------------------------------------------------------
-
-
-def _rules_temporal(database: Session) -> dict[str, int] | None:
-    rows = database.ask("hta_temporal_breakdown")
-    return {name: rows[0][f"{name}_ns"] for name in hta.TEMPORAL} if rows else None
-
-
-def _rules_kernels(database: Session) -> dict[str, int]:
-    rows = database.ask("hta_kernel_breakdown")
-    return {row["kernel_type"]: row["total_ns"] for row in rows if row["total_ns"] != 0}
-
-
-def _rules_overlap(database: Session) -> float | None:
-    rows = database.ask("hta_overlap")
-    return rows[0]["overlap_percent"] if rows else None
-
-
-def _rules_idle(database: Session) -> hta.Idle:
-    rows = database.ask("hta_idle_breakdown")
-    return {(row["stream"], row["idle_category"]): row["idle_ns"] for row in rows}
-
-
-def _rules_launches(database: Session) -> hta.Launches:
-    columns = ("correlation", "cpu_duration_ns", "gpu_duration_ns", "launch_delay_ns")
-    rows = database.ask("hta_launch_stats")
-    return Counter(tuple(row[name] for name in columns) for row in rows)
-
-
-def _rules_queue(database: Session) -> hta.Queue:
-    rows = database.ask("hta_queue_depth")
-    return {(row["stream"], row["at_ns"]): (row["changes"], row["queue_length"]) for row in rows}
 
 
 # -- figures of an answer --------------------------------------------------------------------------
@@ -227,21 +201,40 @@ def _show_queue(answer: hta.Queue) -> dict[str, Value]:
     }
 
 
+_LAUNCH = ("correlation", "cpu_duration_ns", "gpu_duration_ns", "launch_delay_ns")
 ANALYSES = (
-    HtaAnalysis("temporal", hta.temporal, _rules_temporal, dict),
-    HtaAnalysis("kernels", hta.kernels, _rules_kernels, dict, default=0),
     HtaAnalysis(
-        "overlap", hta.overlap, _rules_overlap, lambda percent: {"overlap": percent},
+        "temporal", hta.temporal, "hta_temporal_breakdown",
+        lambda rows: {name: rows[0][f"{name}_ns"] for name in hta.TEMPORAL} if rows else None,
+        figures=dict,
+    ),
+    HtaAnalysis(
+        "kernels", hta.kernels, "hta_kernel_breakdown",
+        lambda rows: {row["kernel_type"]: row["total_ns"] for row in rows if row["total_ns"]},
+        figures=dict, default=0,
+    ),
+    HtaAnalysis(
+        "overlap", hta.overlap, "hta_overlap",
+        lambda rows: rows[0]["overlap_percent"] if rows else None,
+        figures=lambda percent: {"overlap": percent},
         units={"overlap": "percent of communication"},
     ),
-    HtaAnalysis("idle", hta.idle, _rules_idle, _show_idle, sums_up=True),
     HtaAnalysis(
-        "launches", hta.launches, _rules_launches, _show_launches,
-        units={"launches": "count"}, sums_up=True,
+        "idle", hta.idle, "hta_idle_breakdown",
+        lambda rows: {(row["stream"], row["idle_category"]): row["idle_ns"] for row in rows},
+        figures=_show_idle, sums_up=True,
     ),
     HtaAnalysis(
-        "queue", hta.queue, _rules_queue, _show_queue,
-        units={"changes": "count", "longest": "count"}, sums_up=True,
+        "launches", hta.launches, "hta_launch_stats",
+        lambda rows: Counter(tuple(row[name] for name in _LAUNCH) for row in rows),
+        figures=_show_launches, units={"launches": "count"}, sums_up=True,
+    ),
+    HtaAnalysis(
+        "queue", hta.queue, "hta_queue_depth",
+        lambda rows: {
+            (row["stream"], row["at_ns"]): (row["changes"], row["queue_length"]) for row in rows
+        },
+        figures=_show_queue, units={"changes": "count", "longest": "count"}, sums_up=True,
     ),
 )  # fmt: skip
 
@@ -289,5 +282,5 @@ def _own_figures(database: Session) -> dict[str, dict[str, Value]]:
     return own
 
 
-def _of_device(device: int | None, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _of_device(device: int | None, rows: Rows) -> Rows:
     return [row for row in rows if row["device_id"] == device]

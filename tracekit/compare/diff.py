@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.database import catalog
@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Diff(Shown):
+class Diff(Shown, form=SCHEMA):
     """Run b compared with run a: each list has the rows of the query `diff_NAME`.
 
     `a` and `b` are the paths of the traces. `doubts` are the findings of the queries `health` and
@@ -63,10 +63,6 @@ class Diff(Shown):
         else:
             told = f"b is {ratio:.3g} times as fast as a"
         return f"{told}: {duration(span['a'])} in a, {duration(span['b'])} in b"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:

@@ -45,12 +45,12 @@ def require(path: str | Path) -> None:
             ) from error
 
 
-def opened(path: str | Path) -> Any:
+def open_trace(path: str | Path) -> Any:
     """HTA's TraceAnalysis of the file, or the exception that HTA raised."""
-    return opened_ranks([path])
+    return open_ranks([path])
 
 
-def opened_ranks(paths: Sequence[str | Path]) -> Any:
+def open_ranks(paths: Sequence[str | Path]) -> Any:
     """The same of the files of several ranks of a run, in order of rank."""
     # HTA takes a relative path to be relative to `trace_dir`.
     absolute = [Path(path).absolute() for path in paths]
@@ -72,7 +72,7 @@ def version() -> str:
 
 
 def run(ask: Callable[[Any], Any], hta: Any) -> tuple[Any, str | None]:
-    """HTA's answer and None, or None and the reason why HTA failed; `hta` is what `opened`
+    """HTA's answer and None, or None and the reason why HTA failed; `hta` is what `open_trace`
     returned."""
     error = hta
     if not isinstance(hta, Exception):

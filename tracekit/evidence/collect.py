@@ -25,7 +25,7 @@ from tracekit.evidence.model import (
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
-    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.prices import WindowGains
     from tracekit.thresholds import Thresholds
 
 # The questions whose answers an analysis holds; `--explain` prints them.
@@ -45,7 +45,7 @@ QUERIES = (
     "host_waits",
     "stream_waits",
     "replay_steps",
-    "one_offs",
+    "one_off_candidates",
     "repetition",
 )
 

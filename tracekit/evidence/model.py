@@ -144,7 +144,7 @@ class HostThread:
 
 @dataclass(frozen=True)
 class OneOffEvent:
-    """What happened once, or took far longer than its like (queries/time/one_offs.sql).
+    """What happened once, or took far longer than its like (tracekit/replay/one_offs.py).
 
     `excess_ns` is what it takes beyond the usual; that is taken out of the window that is judged.
     `cause` is a cause of time, or `capture`. `place` is the Python line, module or operator.
@@ -152,6 +152,7 @@ class OneOffEvent:
 
     start_ns: int
     dur_ns: int
+    usual_ns: int
     excess_ns: int
     """What it takes beyond the usual."""
     kind: str
@@ -161,6 +162,9 @@ class OneOffEvent:
     name: str | None
     place: str | None
     """The Python line, module or operator."""
+    event_id: int | None = None
+    pid: int | None = None
+    tid: int | None = None
 
 
 @dataclass(frozen=True)

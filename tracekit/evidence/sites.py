@@ -40,12 +40,16 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
             OneOffEvent(
                 start_ns=start_ns,
                 dur_ns=first.dur_ns,
+                usual_ns=sum(each.usual_ns for each in parts),
                 excess_ns=sum(each.excess_ns for each in parts),
                 kind=first.kind,
                 side="host" if first.on_host else "device",
                 cause="capture" if first.kind == "capture" else first.cause,
                 name=first.name,
                 place=site.get("python_line") or site.get("module") or site.get("cpu_op"),
+                event_id=event_id,
+                pid=first.pid,
+                tid=first.tid,
             )
         )
     return events

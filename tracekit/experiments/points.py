@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tracekit.examine import verdicts
@@ -104,7 +104,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Sweep(Shown):
+class Sweep(Shown, form=SCHEMA):
     """The requested points, in the grid's order, shape by shape."""
 
     database: str
@@ -126,10 +126,6 @@ class Sweep(Shown):
     def is_right(self) -> bool:
         """Whether no variant gives a wrong answer."""
         return not any(point.is_wrong for point in self.points)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 def sweep_in(database: Session, baseline: str | None = None) -> Sweep | None:

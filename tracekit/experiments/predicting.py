@@ -1,4 +1,5 @@
-"""Predicts a changed run from a trace, and decides whether experiments support the verdict.
+"""Predicts changed runs, from a trace and from a fix list, and decides whether experiments support
+the verdict.
 
 A prediction is a ratio of step lengths, with its arithmetic.
 
@@ -9,72 +10,108 @@ if the two ranges overlap, the experiments are inconclusive.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from tracekit.advice.catalogue import catalogue
+from tracekit.advice.model import Advice, FixList
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.experiments.timing import Rounds, median
-from tracekit.replay.whatif import Replay
-from tracekit.text import duration, share
+from tracekit.examine import Examination
+from tracekit.experiments.timing import Rounds, StepRatio, median
+from tracekit.replay.prices import Prices
+from tracekit.replay.replay import Replay
+from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
-# A ratio and its arithmetic, or None and the reason why there is no prediction.
-Prediction = tuple[float | None, str]
+GRAPH, COMPILE, TENSOR_CORES = "cuda-graph", "torch-compile", "tensor-cores"
+BATCH, WORKERS = "larger-batch", "dataloader-workers"
+# The only format with tensor cores that needs no edit of the program.
+_TF32 = "tf32"
 
-_NO_FACTOR = "unknown: how the work grows with that size is not known"
+
+class Prediction(NamedTuple):
+    """The predicted step over the unchanged one; None: there is no prediction, and `arithmetic`
+    says why."""
+
+    ratio: float | None
+    arithmetic: str
+
+    def step_ns(self, unchanged_ns: int) -> int | None:
+        """The predicted length of a step that now takes `unchanged_ns`."""
+        return None if self.ratio is None else round(unchanged_ns * self.ratio)
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A recorded run, its rounds without the profiler, and the delay of the slowed run."""
-
-    database: Session
-    analysis: Analysis
-    timed: Rounds
-    delay_ns: int
-    limits: Thresholds
+_NO_FACTOR = Prediction(None, "unknown: how the work grows with that size is not known")
 
 
 class _Predictor:
-    """What both predictors share.
+    """Predicts changed runs from the trace of the unchanged one.
 
-    `step_ns` is the step without the profiler. `share` is the part of it (at most 1) that the
-    recorded device work takes, or the work that stands for device work.
+    `timed` are its rounds without the profiler, and `step_ns` their median; a slowed host adds
+    `delay_ns` to a step. `share` is the part of the step (at most 1) that the recorded device work
+    takes, or the work that stands for device work.
     """
 
+    sides: tuple[str, str]
+    work_ns: int
     share: float
+    is_known = True
+    host_ns: int | None = None
+    replayed_ns: int | None = None
 
-    def __init__(self, trial: Trial) -> None:
-        self.step_ns, self.delay_ns = max(1, trial.timed.median_ns), trial.delay_ns
-        self.limits = trial.limits
+    def __init__(
+        self,
+        database: Session,
+        analysis: Analysis,
+        timed: Rounds,
+        delay_ns: int,
+        limits: Thresholds,
+    ) -> None:
+        self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
+        self.limits = limits
+        self._read(database, analysis, timed)
 
-    def _of_device(
-        self, more: Moved | None, at_most: float | None, grew: float | None
-    ) -> ShareRange | None:
-        if more is None or at_most is None:
-            return None
-        return part_of_device(more, at_most, grew, self.share, self.limits)
+    def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None:
+        raise NotImplementedError
+
+    def parts(
+        self,
+        more: StepRatio | None,
+        at_most: float | None,
+        grew: float | None,
+        slow: StepRatio | None,
+    ) -> tuple[ShareRange | None, ShareRange | None]:
+        """The parts of a step that follow the device's work and the host's work."""
+        device = None
+        if self.is_known and more and at_most is not None:
+            device = part_of_device(more, at_most, grew, self.share, self.limits)
+        return device, self._of_host(device, slow)
+
+    def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None:
+        raise NotImplementedError
 
 
 class OnDevice(_Predictor):
     """Predicts from a trace with GPU ops, by replaying it.
 
     The profiler slows the host, so each replay first speeds the host's work up to its pace without
-    the profiler (`timed`). `delay_ns` is the time that the slowed host adds to a step.
+    the profiler.
     """
 
     sides = ("the device's work", "the host's work")
+    host_ns: int
 
-    def __init__(self, trial: Trial) -> None:
-        super().__init__(trial)
-        database, analysis = trial.database, trial.analysis
+    def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None:
         trace_id = analysis.trace.trace_id
         (metrics,) = database.ask("run_metrics", trace=trace_id)
         steps = database.ask("step_host", trace=trace_id)
         count = max(1, len(steps))
-        host_ns = median(trial.timed.host_ns)
+        host_ns = median(timed.host_ns)
         # The wait in every step; the wait for the end of the last step does not count.
         waiting_ns = min((row["waiting_ns"] for row in steps), default=0)
         self.host_ns = max(1, host_ns - waiting_ns)
@@ -83,19 +120,16 @@ class OnDevice(_Predictor):
         self.share = min(1.0, busy_ns / count / self.step_ns)
         recorded_ns = median([row["host_ns"] for row in steps]) if steps else host_ns
         self.dilation = max(1.0, recorded_ns / max(1, host_ns))
-        self.replayed_ns: int | None = None
-        self.reason = ""
+        self._reason = ""
         try:
-            self._replay = Replay(database, trace_id, trial.limits)
+            self._replay = Replay(database, trace_id, self.limits)
             self.replayed_ns = self._length() // max(1, len(self._replay.steps))
         except TracekitError as error:
-            self.reason = f"unknown: the trace cannot be replayed: {error}"
+            self._reason = f"unknown: the trace cannot be replayed: {error}"
 
     def of_work(self, factor: float | None) -> Prediction:
         """Predicts a run with `factor` times the device's work."""
-        if factor is None:
-            return None, _NO_FACTOR
-        return self._replayed(f"device*{factor:.4f}")
+        return _NO_FACTOR if factor is None else self._replayed(f"device*{factor:.4f}")
 
     def of_delay(self) -> Prediction:
         return self._replayed(f"host*{1 + self.delay_ns / self.host_ns:.4f}")
@@ -103,23 +137,19 @@ class OnDevice(_Predictor):
     def of_graph(self) -> Prediction:
         return self._replayed("cuda-graph")
 
-    def parts(
-        self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
-    ) -> tuple[ShareRange | None, ShareRange | None]:
-        """The parts of a step that follow the device's work and the host's work."""
-        host = None
-        if slow and self.delay_ns:
-            delay, work = self.delay_ns / self.step_ns, self.host_ns / self.step_ns
-            host = part_of_host(slow, delay, min(1.0, work))
-        return self._of_device(more, at_most, grew), host
+    def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None:
+        if not slow or not self.delay_ns:
+            return None
+        delay, work = self.delay_ns / self.step_ns, self.host_ns / self.step_ns
+        return part_of_host(slow, delay, min(1.0, work))
 
     def _replayed(self, change: str) -> Prediction:
-        if self.reason:
-            return None, self.reason
+        if self._reason:
+            return Prediction(None, self._reason)
         text = f"replayed with {change}"
         if self.dilation > 1.01:
             text += f", after host*{1 / self.dilation:.3g} for the profiler"
-        return self._length(change) / max(1, self._length()), text
+        return Prediction(self._length(change) / max(1, self._length()), text)
 
     def _length(self, *changes: str) -> int:
         run = self._replay.run(f"host*{1 / self.dilation:.6f}", *changes)
@@ -137,12 +167,8 @@ class OnHost(_Predictor):
     """
 
     sides = ("compute operators", "the rest")
-    host_ns: int | None = None
-    replayed_ns: int | None = None
 
-    def __init__(self, trial: Trial) -> None:
-        super().__init__(trial)
-        database, analysis = trial.database, trial.analysis
+    def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None:
         rows = database.ask("cpu_time", trace=analysis.trace.trace_id)
         steps = [row["compute_ns"] for row in rows if row["kind"] == "step"]
         self.work_ns = median(steps) if steps else 0
@@ -151,36 +177,22 @@ class OnHost(_Predictor):
 
     def of_work(self, factor: float | None) -> Prediction:
         if not self.is_known:
-            return None, "unknown: the trace does not show which operators compute"
+            return Prediction(None, "unknown: the trace does not show which operators compute")
         if factor is None:
-            return None, _NO_FACTOR
+            return _NO_FACTOR
         computing = duration(self.share * self.step_ns)
         ratio = 1 + (factor - 1) * self.share
-        return ratio, f"compute operators, {computing} a step, x {factor:.3g}"
+        return Prediction(ratio, f"compute operators, {computing} a step, x {factor:.3g}")
 
     def of_delay(self) -> Prediction:
-        return 1 + self.delay_ns / self.step_ns, "a CPU computes within the call: the delay adds"
+        ratio = 1 + self.delay_ns / self.step_ns
+        return Prediction(ratio, "a CPU computes within the call: the delay adds")
 
     def of_graph(self) -> Prediction:
-        return None, "unknown: there is no device work to launch"
+        return Prediction(None, "unknown: there is no device work to launch")
 
-    def parts(
-        self, more: Moved | None, at_most: float | None, grew: float | None, slow: Moved | None
-    ) -> tuple[ShareRange | None, ShareRange | None]:
-        part = self._of_device(more, at_most, grew) if self.is_known else None
-        return part, rest_of(part) if part else None
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Step length of a changed run over the unchanged run's, by round: median and quartiles."""
-
-    ratio: float
-    """The median."""
-    low: float
-    """The lower quartile (times as long)"""
-    high: float
-    """The upper quartile (times as long)"""
+    def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None:
+        return rest_of(device) if device else None
 
 
 @dataclass(frozen=True)
@@ -215,7 +227,7 @@ class Judgement:
 
 
 def part_of_device(
-    moved: Moved, at_most: float, grew: float | None, recorded: float, limits: Thresholds
+    moved: StepRatio, at_most: float, grew: float | None, recorded: float, limits: Thresholds
 ) -> ShareRange | None:
     """The part of a step that follows the device's work, from a run with more of that work.
 
@@ -234,7 +246,7 @@ def part_of_device(
     return ShareRange(min(low, high), max(low, high))
 
 
-def part_of_host(moved: Moved, delay: float, work: float) -> ShareRange:
+def part_of_host(moved: StepRatio, delay: float, work: float) -> ShareRange:
     """The part of a step that follows the host's work, from a run slowed by a known delay.
 
     `delay` and `work` are the added time and the host's own time, as shares of the unchanged step.
@@ -281,3 +293,77 @@ def judge(
 
 def _within(part: float) -> float:
     return min(1.0, max(0.0, part))
+
+
+class Promises:
+    """What the run's fix list says that remedies save, wherever in the step it names them."""
+
+    def __init__(
+        self, fixes: FixList | None, reason: str, price: Callable[[Sequence[str]], float]
+    ) -> None:
+        """Args:
+        fixes: the list; None: there is no advice, and `reason` says why.
+        price: the share of the window that several changes save together.
+        """
+        self._fixes, self._reason, self.price = fixes, reason, price
+
+    def of(self, *remedies: str) -> Prediction:
+        """The step with the remedies at all places that the list names."""
+        found = [each for remedy in remedies for each in self._advised(remedy)]
+        if not found:
+            return Prediction(None, self._why_not(remedies))
+        names = " and ".join(dict.fromkeys(each.remedy for each in found))
+        if len(found) == 1:
+            saved = found[0].share or 0.0
+            return Prediction(1 - saved, f"{names} saves {percent(saved)}, says the list")
+        saved = self.price([each.change for each in found if each.change])
+        text = f"{names} at {len(found)} places" if len(found) > len(set(remedies)) else names
+        return Prediction(1 - saved, f"{text}, replayed together: {percent(saved)} less")
+
+    def times(self) -> int | None:
+        """How many times larger the advised batch is; None: no batch is advised."""
+        changes = [each.change or "" for each in self._advised(BATCH)]
+        found = re.fullmatch(r"batch\*(\d+)", changes[0]) if changes else None
+        return int(found[1]) if found else None
+
+    def workers(self) -> int | None:
+        """How many worker processes keep up; None: none are advised."""
+        details = [each.detail or "" for each in self._advised(WORKERS)]
+        needed = [int(found[0]) for each in details if (found := re.match(r"\d+", each))]
+        return max(needed, default=None)
+
+    def others(self, applied: Collection[str]) -> list[str]:
+        """The other remedies of the program's step, most worth first."""
+        known = catalogue()
+        names = dict.fromkeys(each.remedy for each in self._list())
+        return [each for each in names if each not in applied and not known[each].is_apart]
+
+    def _list(self) -> list[Advice]:
+        return [each for each in self._fixes.advice if not each.once] if self._fixes else []
+
+    def _advised(self, remedy: str) -> list[Advice]:
+        found = [each for each in self._list() if each.remedy == remedy]
+        if remedy == TENSOR_CORES:
+            return [each for each in found if (each.detail or "").startswith(_TF32)]
+        return found
+
+    def _why_not(self, remedies: Sequence[str]) -> str:
+        if self._fixes is None:
+            return f"not advised: {self._reason}"
+        for each in self._fixes.unlooked:
+            if set(remedies) <= set(each.remedies):
+                return f"not looked for: {each.missing}"
+        return "not advised"
+
+
+def promises_of(found: Examination) -> Promises:
+    """What a run's fix list promises; several changes are priced by one replay with all of them, as
+    the list prices one. The examination holds the replays."""
+
+    def price(changes: Sequence[str]) -> float:
+        if found.gains is None:
+            return 0.0
+        prices = Prices(found.gains.replay, found.gains.window(*found.place))
+        return prices.saved(*changes) / prices.window_ns if prices.window_ns else 0.0
+
+    return Promises(found.fixes, "; ".join(found.analysis.verdict.why), price)

@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tracekit.experiments.timing import Step
+from tracekit.text import duration
 
 _REPEATS = 25
 # In steps up to this length, the cost of watching the calls can be measured.
@@ -33,6 +34,10 @@ class Slowed:
     delay_ns: int
     pieces: int
     note: str | None
+
+    def __str__(self) -> str:
+        waits = "wait" if self.pieces == 1 else "waits"
+        return f"host {duration(self.delay_ns)} slower, in {self.pieces} {waits}"
 
 
 def slowed(step: Step, by_ns: int, is_compiled: bool = False) -> Slowed:
@@ -96,7 +101,7 @@ def compiled_graphs() -> int:
 
 
 def forget_compiled() -> int:
-    """Makes torch.compile compile each function anew; returns `compiled_graphs()`.
+    """Makes torch.compile compile each function again; returns `compiled_graphs()`.
 
     So a step is compiled if the number rises until it has run. Without this, torch.compile also
     stops compiling a function after many shapes.

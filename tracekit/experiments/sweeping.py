@@ -177,7 +177,7 @@ class _Job:
         return missing
 
     def _run_shape(self, shape: Options, names: list[str]) -> None:
-        """Times the missing variants beside the baseline, and adds their traces to the database."""
+        """Times the missing variants and the baseline, and adds their traces to the database."""
         import_torch()
         from tracekit.experiments.slowing import forget_compiled
 
@@ -208,19 +208,19 @@ class _Job:
             self._check_device(name)
             return error
         if note := found.facts.get("note"):
-            # Something else runs in its place, whose time would not be this variant's.
+            # Another variant runs instead, and its time would not be this variant's.
             return CannotRun(name, re.split(r": | \(", note)[0])
         return found
 
     def _timed(self, points: dict[str, Runnable | CannotRun]) -> dict[str, Rounds]:
-        """The rounds of all variants; if one fails, it is marked and the others start over."""
-        while True:
-            steps = {name: each.step for name, each in points.items() if isinstance(each, Runnable)}
-            try:
-                return interleaved(steps, self.device, self.rounds)
-            except StepFailed as error:
-                self._check_device(error.name)
-                points[error.name] = CannotRun(error.name, error.reason)
+        """The rounds of all variants that can run; those that fail are marked."""
+
+        def mark(error: StepFailed) -> None:
+            self._check_device(error.name)
+            points[error.name] = CannotRun(error.name, error.reason)
+
+        steps = {name: each.step for name, each in points.items() if isinstance(each, Runnable)}
+        return interleaved(steps, self.device, self.rounds, mark)
 
     def _captured(
         self,

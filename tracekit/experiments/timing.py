@@ -52,24 +52,59 @@ class Rounds:
         return (ordered[3 * count // 4] - ordered[count // 4]) / max(1, self.median_ns)
 
 
+@dataclass(frozen=True)
+class StepRatio:
+    """Step length of a changed run over the unchanged run's, by round: median and quartiles."""
+
+    ratio: float
+    """The median."""
+    low: float
+    """The lower quartile (times as long)"""
+    high: float
+    """The upper quartile (times as long)"""
+
+
 def median(values: list[int]) -> int:
     """The middle value, as in the SQL macro `percentile`: always a measured value."""
     return sorted(values)[len(values) // 2]
 
 
+def step_ratio(before: Rounds, after: Rounds) -> StepRatio:
+    """The ratio round by round, so that a slow spell of the machine affects both."""
+    pairs = zip(after.step_ns, before.step_ns, strict=True)
+    ratios = sorted(a / max(1, b) for a, b in pairs)
+    count = len(ratios)
+    return StepRatio(ratios[count // 2], ratios[count // 4], ratios[3 * count // 4])
+
+
 def interleaved(
-    steps: Mapping[str, Step], device: torch.device, rounds: int = ROUNDS
+    steps: Mapping[str, Step],
+    device: torch.device,
+    rounds: int = ROUNDS,
+    on_failure: Callable[[StepFailed], object] | None = None,
 ) -> dict[str, Rounds]:
     """Times all `steps` in turns, so that a slow spell of the machine affects each of them.
 
-    Each is warmed up first, and runs enough times per round to fill some milliseconds.
+    Each is warmed up first, and runs enough times per round to fill some milliseconds. If one
+    raises, `on_failure` gets the error, and the others start over.
 
     Raises:
-        StepFailed: when one of them raises.
+        StepFailed: when one of them raises, and there is no `on_failure`.
         TracekitError: when `rounds` is below 1.
     """
     if rounds < 1:
         raise TracekitError("timing needs at least one round")
+    while True:
+        try:
+            return _interleaved(steps, device, rounds)
+        except StepFailed as error:
+            if on_failure is None:
+                raise
+            on_failure(error)
+            steps = {name: step for name, step in steps.items() if name != error.name}
+
+
+def _interleaved(steps: Mapping[str, Step], device: torch.device, rounds: int) -> dict[str, Rounds]:
     clock = _by_events if device.type == "cuda" else _by_wall_clock
     counts = {name: _steps_a_round(name, step, clock) for name, step in steps.items()}
     found: dict[str, Rounds] = {name: Rounds([], []) for name in steps}

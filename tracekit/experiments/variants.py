@@ -1,19 +1,16 @@
-"""Ways to run a workload changed without an edit of its code, each with remedies applied, and what
-the run's fix list promises of these."""
+"""Ways to run a workload changed without an edit of its code: experiments that test the verdict,
+and remedies that the run's fix list may advise."""
 
 from __future__ import annotations
 
 import inspect
 import os
-import re
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracekit.advice.catalogue import catalogue
-from tracekit.advice.model import Advice, FixList
 from tracekit.capture.usercode import find_function, find_step
 from tracekit.capture.workload import (
     CannotRun,
@@ -23,48 +20,143 @@ from tracekit.capture.workload import (
     parameters_of,
     prepare,
 )
-from tracekit.database.session import Session
 from tracekit.errors import first_line
-from tracekit.experiments.timing import Step
-from tracekit.replay.gains import ReplayedWindow
-from tracekit.replay.whatif import Replay
-from tracekit.text import percent
-from tracekit.thresholds import Thresholds
+from tracekit.experiments.predicting import (
+    BATCH,
+    COMPILE,
+    GRAPH,
+    TENSOR_CORES,
+    WORKERS,
+    Promises,
+)
+from tracekit.experiments.timing import Step, interleaved, median
 
+if TYPE_CHECKING:
+    from tracekit.experiments.slowing import Slowed
+
+UNCHANGED = "the unchanged run"
+MORE, LESS, SLOWED, GRAPHED = "more work", "less work", "slow host", "graph"
+APPLIED = (GRAPH, COMPILE, TENSOR_CORES, BATCH, WORKERS)
+FEW_ROUNDS = 3
+# In these workloads all device work scales with the hidden size: half of one is half of the other.
+_ALL_HIDDEN = ("linear", "train-step", "mlp-")
 # Where the list advises no number.
 _TIMES = _WORKERS = 2
 _BATCH_NAMES, _WORKERS_NAMES = ("batch", "batch_size"), ("num_workers", "workers")
 _NO_CUDA = "CUDA graphs need a CUDA device"
 _FIRST_WITH_TF32 = (8, 0)
-GRAPH, COMPILE, TENSOR_CORES = "cuda-graph", "torch-compile", "tensor-cores"
-BATCH, WORKERS = "larger-batch", "dataloader-workers"
-# Of the formats that use tensor cores, the one that needs no edit of the program.
-_TF32 = "tf32"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to run the workload with remedies applied.
+    """A way to run the workload changed.
 
-    `build` makes its step, and raises if it cannot run here. A step of it has `samples` times the
-    samples of the unchanged one.
+    `names` are the experiment's name, or those of the remedies applied. `build` makes the step, and
+    raises if it cannot run here. A step of it has `samples` times the samples of the unchanged one.
     """
 
-    remedies: tuple[str, ...]
+    names: tuple[str, ...]
     what: str
     build: Callable[[], Step]
     samples: int = 1
 
 
-class Variants:
-    """The ways to run a workload changed without an edit of its code."""
+class _Variants:
+    """What both lists of variants share."""
+
+    def __init__(self, plain: Runnable, options: Options) -> None:
+        self.plain, self.options = plain, options
+        self.target, self.device = plain.target, plain.device
+        self.parameters = parameters_of(plain.target, options, plain.device)
+
+    def _refused(self, reason: str) -> CannotRun:
+        return CannotRun(self.target, reason)
+
+    def _graph(self) -> Step:
+        if self.device.type != "cuda":
+            raise self._refused(_NO_CUDA)
+        from tracekit.workloads.graphs import captured
+
+        try:
+            step: Step = captured(self.plain.step)
+        except Exception as error:
+            reason = f"the step cannot be captured as a graph: {first_line(error)}"
+            raise self._refused(reason) from error
+        return step
+
+
+class ExperimentVariants(_Variants):
+    """Double and halve the device's work through the sizes, slow the host by a known delay, and
+    capture the step as a CUDA graph.
+
+    `runs` are the workloads of other sizes that could be built, and `factors` how many times the
+    device's work they have, if that is known. `compiled_before` is the number of graphs that were
+    compiled before the unchanged run was built.
+    """
+
+    def __init__(self, plain: Runnable, options: Options, compiled_before: int) -> None:
+        super().__init__(plain, options)
+        self.runs: dict[str, Runnable] = {}
+        self.factors: dict[str, float | None] = {}
+        self._compiled_before = compiled_before
+
+    def all(self) -> list[Variant]:
+        self.slowed = slowed = self._slowed()
+        return [
+            self._resized(MORE, *self._more()),
+            self._resized(LESS, *self._less()),
+            Variant((SLOWED,), str(slowed), lambda: slowed.step),
+            Variant((GRAPHED,), "as a CUDA graph", self._graph),
+        ]
+
+    def _more(self) -> tuple[dict[str, int], float | None]:
+        """Twice the work: twice the batch, or, without a batch, larger matrices."""
+        if "batch" in self.parameters:
+            return {"batch": 2 * int(self.parameters["batch"])}, 2.0
+        if "dim" in self.parameters:
+            dim = int(self.parameters["dim"])
+            larger = max(dim + 1, round(dim * 2 ** (1 / 3)))
+            return {"dim": larger}, (larger / dim) ** 3
+        return {}, None
+
+    def _less(self) -> tuple[dict[str, int], float | None]:
+        hidden = int(self.parameters.get("hidden", 0))
+        if hidden < 2:
+            return {}, None
+        known = self.target.startswith(_ALL_HIDDEN)
+        return {"hidden": hidden // 2}, hidden // 2 / hidden if known else None
+
+    def _resized(self, name: str, sizes: dict[str, int], factor: float | None) -> Variant:
+        self.factors[name] = factor
+
+        def build() -> Step:
+            if not sizes:
+                raise self._refused("no size of the workload sets how much work it does")
+            options = replace(self.options, **sizes)  # type: ignore[arg-type]
+            self.runs[name] = prepare(self.target, options)
+            return self.runs[name].step
+
+        changes = ", ".join(f"{k} {self.parameters[k]} to {v}" for k, v in sizes.items())
+        return Variant((name,), changes or name, build)
+
+    def _slowed(self) -> Slowed:
+        """Delays by the host's time for a step; by half of it on a CPU, which also computes."""
+        from tracekit.experiments.slowing import compiled_graphs, slowed
+
+        few = interleaved({self.target: self.plain.step}, self.device, FEW_ROUNDS)[self.target]
+        host_ns = median(few.host_ns)
+        is_compiled = compiled_graphs() > self._compiled_before
+        by_ns = host_ns // 2 if self.device.type == "cpu" else host_ns
+        return slowed(self.plain.step, by_ns, is_compiled)
+
+
+class RemedyVariants(_Variants):
+    """The remedies that need no edit of the user's code."""
 
     def __init__(self, plain: Runnable, options: Options, promises: Promises) -> None:
-        self._plain, self._options, self._promises = plain, options, promises
-        self._target, self._device = plain.target, plain.device
-        self._parameters = parameters_of(plain.target, options, plain.device)
-        is_users = ":" in plain.target
-        self._function = find_function(plain.target) if is_users else None
+        super().__init__(plain, options)
+        self._promises = promises
+        self._function = find_function(plain.target) if ":" in plain.target else None
 
     def all(self) -> list[Variant]:
         return [
@@ -80,21 +172,6 @@ class Variants:
             self._with_workers(),
         ]
 
-    def _refused(self, reason: str) -> CannotRun:
-        return CannotRun(self._target, reason)
-
-    def _graph(self) -> Step:
-        if self._device.type != "cuda":
-            raise self._refused(_NO_CUDA)
-        from tracekit.workloads.graphs import captured
-
-        try:
-            step: Step = captured(self._plain.step)
-        except Exception as error:
-            reason = f"the step cannot be captured as a graph: {first_line(error)}"
-            raise self._refused(reason) from error
-        return step
-
     def _compiled(self, mode: str) -> Step:
         """Raises if torch.compile runs the step as it is: it skips what it cannot trace."""
         import torch
@@ -102,14 +179,14 @@ class Variants:
         from tracekit.experiments.slowing import compiled_graphs
 
         is_graph = mode == "reduce-overhead"
-        if is_graph and self._device.type != "cuda":
+        if is_graph and self.device.type != "cuda":
             raise self._refused(_NO_CUDA)
-        check_compiler(self._target, self._device)
+        check_compiler(self.target, self.device)
         before = compiled_graphs()
         compile_it = partial(torch.compile, mode=mode)
-        step: Step = compile_it(self._plain.step)
+        step: Step = compile_it(self.plain.step)
         if self._function:
-            step = find_step(self._target, compile_it)
+            step = find_step(self.target, compile_it)
         if is_graph:
             step = _beginning_anew(step)
         with warnings.catch_warnings():
@@ -123,24 +200,24 @@ class Variants:
     def _in_tf32(self) -> Step:
         import torch
 
-        if self._device.type != "cuda":
+        if self.device.type != "cuda":
             raise self._refused("TF32 needs a CUDA device")
-        dtype = self._parameters.get("dtype", "fp32")
+        dtype = self.parameters.get("dtype", "fp32")
         if dtype != "fp32":
             raise self._refused(f"the products are in {dtype} already")
         if torch.get_float32_matmul_precision() != "highest":
             raise self._refused("products in TF32 are allowed already")
         is_nvidia = torch.version.hip is None
-        if is_nvidia and torch.cuda.get_device_capability(self._device) < _FIRST_WITH_TF32:
+        if is_nvidia and torch.cuda.get_device_capability(self.device) < _FIRST_WITH_TF32:
             raise self._refused("the device has no TF32")
-        return in_tf32(self._plain.step)
+        return in_tf32(self.plain.step)
 
     def _larger(self) -> Variant:
         times = self._promises.times() or _TIMES
         if self._function:
             name, batch = parameter_of(self._function, _BATCH_NAMES)
         else:
-            name, batch = "batch", self._parameters.get("batch")
+            name, batch = "batch", self.parameters.get("batch")
         what = f"{times} times the batch"
 
         def build() -> Step:
@@ -149,8 +226,8 @@ class Variants:
             if name is None or not _is_count(batch):
                 raise self._refused(_no_parameter(_BATCH_NAMES, "with a number as its default"))
             if self._function:
-                return find_step(self._target, partial(partial, **{name: times * batch}))
-            return prepare(self._target, replace(self._options, batch=times * batch)).step
+                return find_step(self.target, partial(partial, **{name: times * batch}))
+            return prepare(self.target, replace(self.options, batch=times * batch)).step
 
         if _is_count(batch):
             what = f"{name} {batch} to {times * batch}, for as many samples"
@@ -172,7 +249,7 @@ class Variants:
                 raise self._refused(_no_parameter(_WORKERS_NAMES, "with a default"))
             if given == workers or (advised is None and _is_count(given)):
                 raise self._refused(f"{given} workers load batches already")
-            return find_step(self._target, partial(partial, **{name: workers}))
+            return find_step(self.target, partial(partial, **{name: workers}))
 
         return Variant((WORKERS,), what, build)
 
@@ -225,98 +302,3 @@ def _is_count(value: object) -> bool:
 
 def _no_parameter(names: tuple[str, ...], how: str) -> str:
     return f"the function has no parameter {' or '.join(names)} {how}"
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What remedies are said to save: a share of the window, and where the number is from.
-
-    None: the list does not advise them.
-    """
-
-    share: float | None
-    arithmetic: str
-
-    def step_ns(self, unchanged_ns: int) -> int | None:
-        """The promised length of a step that now takes `unchanged_ns`."""
-        return None if self.share is None else round(unchanged_ns * (1 - self.share))
-
-
-class Promises:
-    """A fix list, asked about remedies that apply to the whole step, wherever it names them."""
-
-    def __init__(
-        self, fixes: FixList | None, reason: str, price: Callable[[Sequence[str]], float]
-    ) -> None:
-        """Args:
-        fixes: the list; None: nothing can be advised, and `reason` says why.
-        price: the share of the window that several changes save together.
-        """
-        self._fixes, self._reason, self._price = fixes, reason, price
-
-    def of(self, *remedies: str) -> Promise:
-        """What the remedies save together, at all places that the list names."""
-        found = [each for remedy in remedies for each in self._advised(remedy)]
-        if not found:
-            return Promise(None, self._why_not(remedies))
-        names = " and ".join(dict.fromkeys(each.remedy for each in found))
-        if len(found) == 1:
-            share = found[0].share or 0.0
-            return Promise(share, f"{names} saves {percent(share)}, says the list")
-        share = self._price([each.change for each in found if each.change])
-        text = f"{names} at {len(found)} places" if len(found) > len(set(remedies)) else names
-        return Promise(share, f"{text}, replayed together: {percent(share)} less")
-
-    def times(self) -> int | None:
-        """How many times larger the advised batch is; None: no batch is advised."""
-        changes = [each.change or "" for each in self._advised(BATCH)]
-        found = re.fullmatch(r"batch\*(\d+)", changes[0]) if changes else None
-        return int(found[1]) if found else None
-
-    def workers(self) -> int | None:
-        """How many worker processes keep up; None: none are advised."""
-        details = [each.detail or "" for each in self._advised(WORKERS)]
-        needed = [int(found[0]) for each in details if (found := re.match(r"\d+", each))]
-        return max(needed, default=None)
-
-    def others(self, applied: Collection[str]) -> list[str]:
-        """The remedies of the program's step that are not among those applied, most worth first."""
-        known = catalogue()
-        names = dict.fromkeys(each.remedy for each in self._list())
-        return [each for each in names if each not in applied and not known[each].is_apart]
-
-    def _list(self) -> list[Advice]:
-        return [each for each in self._fixes.advice if not each.once] if self._fixes else []
-
-    def _advised(self, remedy: str) -> list[Advice]:
-        found = [each for each in self._list() if each.remedy == remedy]
-        if remedy == TENSOR_CORES:
-            return [each for each in found if (each.detail or "").startswith(_TF32)]
-        return found
-
-    def _why_not(self, remedies: Sequence[str]) -> str:
-        if self._fixes is None:
-            return f"not advised: {self._reason}"
-        for each in self._fixes.unlooked:
-            if set(remedies) <= set(each.remedies):
-                return f"not looked for: {each.missing}"
-        return "not advised"
-
-
-def price_together(
-    database: Session, trace_id: int, limits: Thresholds
-) -> Callable[[Sequence[str]], float]:
-    """Prices changes by one replay with all of them, as the list prices one: without one-offs, in
-    the step of median length, or without steps in the GPU-active span."""
-
-    def price(changes: Sequence[str]) -> float:
-        replay = Replay(database, trace_id, limits)
-        step = replay.typical_step() if replay.graph.ops else None
-        window = ReplayedWindow(replay.bounds(), 0)
-        if step is not None:
-            window = ReplayedWindow(replay.steps, step)
-        before_ns = window.length(replay.run(steady=True))
-        after_ns = window.length(replay.run(*changes, steady=True))
-        return 1 - after_ns / before_ns if before_ns else 0.0
-
-    return price

@@ -9,11 +9,10 @@ with ProfileSteps(accelerator, "run.json.gz", steps=(10, 14)) as profiled:
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.frameworks.steps import StepRecorder
+from tracekit.frameworks.steps import RecordsSteps
 
 try:
     from accelerate import Accelerator
@@ -21,7 +20,7 @@ except ImportError as error:
     raise TracekitError("ProfileSteps needs accelerate: pip install accelerate") from error
 
 
-class ProfileSteps:
+class ProfileSteps(RecordsSteps):
     """Records steps of a loop, and writes a trace and a verdict; a step ends with `step()`.
 
     With gradient accumulation, `step()` counts only where the gradients are synchronized: a step
@@ -38,8 +37,8 @@ class ProfileSteps:
         steps: tuple[int, int] = (10, 14),
         **options: Any,
     ) -> None:
+        super().__init__(output, steps, **options)
         self._accelerator = accelerator
-        self.recorder = StepRecorder(output, steps, **options)
 
     def __enter__(self) -> ProfileSteps:
         self.recorder.begin()
@@ -50,12 +49,7 @@ class ProfileSteps:
         if self._accelerator.sync_gradients:
             self.recorder.step()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         if kind is None:
             self.recorder.finish()
         else:

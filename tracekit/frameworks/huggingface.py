@@ -7,11 +7,10 @@ The hooks: https://huggingface.co/docs/transformers/main_classes/callback
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.frameworks.steps import StepRecorder
+from tracekit.frameworks.steps import RecordsSteps
 
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -19,7 +18,7 @@ except ImportError as error:
     raise TracekitError("this callback needs transformers: pip install transformers") from error
 
 
-class ProfileTrainerCallback(TrainerCallback):  # type: ignore[misc]
+class ProfileTrainerCallback(RecordsSteps, TrainerCallback):  # type: ignore[misc]
     """Records steps of a Trainer, and writes a trace and a verdict; a step is an optimizer's.
 
     `recorder` tells what became of it. See StepRecorder for the arguments.
@@ -27,11 +26,6 @@ class ProfileTrainerCallback(TrainerCallback):  # type: ignore[misc]
     Raises:
         TracekitError: when the arguments are not valid; never later.
     """
-
-    def __init__(
-        self, output: str | Path, steps: tuple[int, int] = (10, 14), **options: Any
-    ) -> None:
-        self.recorder = StepRecorder(output, steps, **options)
 
     def on_train_begin(self, *arguments: Any, **given: Any) -> None:
         self.recorder.begin()

@@ -1,4 +1,4 @@
-"""The verdict on a trace, written beside it by a process of its own.
+"""Writes the verdict on a trace next to it, in a process of its own.
 
 That process may fail, or use too much memory or time, and the training does not notice.
 """

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.frameworks.steps import StepRecorder
+from tracekit.frameworks.steps import RecordsSteps
 
 
 def _callback() -> Any:
@@ -27,7 +26,7 @@ def _callback() -> Any:
     raise TracekitError("this callback needs Lightning: pip install lightning")
 
 
-class ProfileCallback(_callback()):  # type: ignore[misc]
+class ProfileCallback(RecordsSteps, _callback()):  # type: ignore[misc]
     """Records steps of a Lightning Trainer, and writes a trace and a verdict; a step is a batch.
 
     `recorder` tells what became of it. See StepRecorder for the arguments.
@@ -35,11 +34,6 @@ class ProfileCallback(_callback()):  # type: ignore[misc]
     Raises:
         TracekitError: when the arguments are not valid; never later.
     """
-
-    def __init__(
-        self, output: str | Path, steps: tuple[int, int] = (10, 14), **options: Any
-    ) -> None:
-        self.recorder = StepRecorder(output, steps, **options)
 
     def on_train_start(self, *arguments: Any) -> None:
         self.recorder.begin()

@@ -186,7 +186,7 @@ class StepRecorder:
             raise TracekitError(f"{self.output}: training failed, so its trace is not written")
 
     def _advance(self) -> None:
-        """Begins and ends what begins and ends after this step."""
+        """Begins or ends the session that is due after this step."""
         session = self._session
         if session is not None and (session.is_complete or session.recording.yielded):
             self._end(session)
@@ -194,7 +194,9 @@ class StepRecorder:
             if self._count == self._dry_at:
                 self._session = _Session(self, dry=True, timed=1, steps=1)
             elif self._count == self._record_at:
-                self._session = _Session(self, dry=False, timed=self._timed, steps=self._fitting())
+                self._session = _Session(
+                    self, dry=False, timed=self._timed, steps=self._steps_that_fit()
+                )
 
     def _end(self, session: _Session) -> None:
         self._session = None
@@ -217,7 +219,7 @@ class StepRecorder:
                 stale.unlink(missing_ok=True)
             _log.info("%s: written, %.1f MB", self.path, size_mb)
 
-    def _fitting(self) -> int:
+    def _steps_that_fit(self) -> int:
         """How many steps are expected to fit into `max_mb`."""
         if self.estimate_mb is None or self.estimate_mb <= self._max_mb:
             return self._asked
@@ -254,10 +256,19 @@ class StepRecorder:
     def _warn(self, message: str) -> None:
         self.problem = message
         try:
-            # The line of the framework that called says nothing.
+            # The calling line is in the framework, and says nothing to the user.
             warnings.warn_explicit(message, TracekitWarning, "tracekit", 1)
-        except Warning:  # Where warnings are errors, they are none to the training.
+        except Warning:  # Training goes on even where warnings are errors.
             _log.warning(message)
+
+
+class RecordsSteps:
+    """Records steps of a training loop by hooks that a framework or the user calls."""
+
+    def __init__(
+        self, output: str | Path, steps: tuple[int, int] = (10, 14), **options: Any
+    ) -> None:
+        self.recorder = StepRecorder(output, steps, **options)
 
 
 _live: weakref.WeakSet[StepRecorder] = weakref.WeakSet()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 
 FORMATS = (
@@ -50,6 +52,13 @@ def peaks(own: str | Path | None = None) -> list[Peaks]:
     text = (files("tracekit") / "hardware.toml").read_text(encoding="utf-8")
     shipped = _parsed(text, "hardware.toml")
     return shipped if own is None else _read(Path(own)) + shipped
+
+
+def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
+    """Writes the peak rates of devices, replacing earlier ones."""
+    rows = [asdict(device) | {"place": place} for place, device in enumerate(devices)]
+    connection.execute("DELETE FROM hardware")
+    connection.execute(catalog.schema("write_hardware"), {"devices": json.dumps(rows)})
 
 
 def _read(path: Path) -> list[Peaks]:

@@ -27,7 +27,7 @@ from tracekit.database.sandbox import (
 )
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
-from tracekit.ingest.hardware import Peaks, peaks
+from tracekit.ingest.hardware import Peaks, peaks, record_peaks
 from tracekit.ingest.resources import (
     LEAST_MEMORY_MB,
     LoadProgress,
@@ -45,7 +45,6 @@ from tracekit.ingest.writer import (
     finish,
     last_trace_id,
     loaded_traces,
-    record_peaks,
 )
 from tracekit.trace.source import ByteStream, open_streams
 

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -16,7 +15,6 @@ import duckdb
 from tracekit.database import catalog, facts, prepared, stored
 from tracekit.database.connection import unopened
 from tracekit.errors import TracekitError
-from tracekit.ingest.hardware import Peaks
 from tracekit.ingest.host_tree import nest
 from tracekit.native.library import Batch, BatchStream, Rows
 from tracekit.trace.prefetch import prefetched
@@ -49,13 +47,6 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
     # Rows carry their position in the file.
     connection.execute("SET preserve_insertion_order = false")
     return prepared.create_all(connection)
-
-
-def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
-    """Writes the peak rates of devices, replacing earlier ones."""
-    rows = [asdict(device) | {"place": place} for place, device in enumerate(devices)]
-    connection.execute("DELETE FROM hardware")
-    connection.execute(catalog.schema("write_hardware"), {"devices": json.dumps(rows)})
 
 
 def record_verdicts(
@@ -102,8 +93,8 @@ def finish(
     *,
     is_new: bool,
 ) -> None:
-    """Builds what is derived from all loaded traces, which takes the place of what was derived
-    before unless the database `is_new`, and writes the verdicts that `judge` returns.
+    """Builds all derived tables, which replace the former ones unless the database `is_new`, and
+    writes the verdicts that `judge` returns.
 
     When memory runs out, it calls `more_memory`, which raises the limit or returns False to refuse.
 

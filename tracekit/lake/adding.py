@@ -1,38 +1,44 @@
-"""Traces -> a lake: what is new or changed, and what became of each."""
+"""Traces -> a lake: adds what is new or changed, and removes the files that no reader sees."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import (
+    ARCHIVES,
     LAYOUT,
+    MANIFESTS,
     MARK,
+    NO_VALUE,
+    TABLES,
     Rank,
     Source,
     archive_path,
-    named,
     read_archive,
+    valid_name,
 )
-from tracekit.lake.reading import visible
-from tracekit.lake.sources import found, run_of
-from tracekit.lake.storage import Storage, storage
+from tracekit.lake.reading import visible_ranks
+from tracekit.lake.sources import find_sources, run_of
+from tracekit.lake.storage import HIDDEN, Storage, storage
+from tracekit.lake.workers import Workers
 from tracekit.lake.writing import Outcome, Task, add
 from tracekit.records import parsed
 
-
-class Workers(Protocol):
-    """Runs a function on many items, several at a time."""
-
-    def each(
-        self, function: Callable[[Task], list[Outcome]], tasks: Iterable[Task]
-    ) -> Iterator[tuple[Task, list[Outcome] | Exception]]:
-        """The results as they come, or the error that ended a task."""
+DEFAULT_HOURS = 24.0
+_TOKEN = "[0-9a-f]{32}"
+_RANK = rf"{TABLES}/[a-z_]+/run=[^/]+/rank=(\d+|{NO_VALUE})/trace_id=\d+"
+# Files that tracekit wrote, by their names. All others are the user's.
+_NOTE = re.compile(rf"{ARCHIVES}/{_TOKEN}\.json")
+_OWN = re.compile(
+    rf"{_NOTE.pattern}|{_RANK}/{_TOKEN}\.parquet"
+    rf"|({ARCHIVES}|{MANIFESTS}/run=[^/]+|{_RANK})/{re.escape(HIDDEN)}{_TOKEN}"
+)
 
 
 @dataclass
@@ -80,13 +86,13 @@ def add_traces(
             on_outcome(outcome)
 
     tasks = []
-    ranks = visible(store)
+    ranks = visible_ranks(store)
     by_url: dict[str, list[Rank]] = {}
     for rank in ranks:
-        if rank.run == (run_of(rank.source) if run is None else named(run)):
+        if rank.run == (run_of(rank.source) if run is None else valid_name(run)):
             by_url.setdefault(rank.source.url, []).append(rank)
     seen = set()
-    for source in found(sources):
+    for source in find_sources(sources):
         if isinstance(source, TracekitError):
             note(Outcome("failed", Source("", 0, ""), message=str(source)))
             continue
@@ -122,7 +128,7 @@ def _begin(store: Storage) -> None:
 
 
 def _is_in(store: Storage, source: Source, known: tuple[Rank, ...], run: str | None) -> bool:
-    """Whether all traces of a file are in the lake, as far as its size and state tell."""
+    """Whether the lake holds this file, judged by size and modification time."""
     same = [
         each
         for each in known
@@ -158,7 +164,7 @@ def _renumber(
     for salt in (1, 2, 3):
         owners: dict[int, Rank] = {}
         double = set()
-        for rank in visible(store):
+        for rank in visible_ranks(store):
             if owners.setdefault(rank.trace_id, rank) is not rank:
                 double.add(rank.source.url)
         again = [replace(each, salt=salt) for each in tasks if each.source.url in double]
@@ -183,3 +189,49 @@ def _clashes(outcomes: list[Outcome]) -> Iterator[Outcome]:
                 f"{before.source.url} is: give one of them another run (--run)",
             )
         went[each.run, each.name] = each
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was removed: files of replaced or unfinished ranks, and notes about archives whose ranks
+    are gone."""
+
+    removed: tuple[str, ...]
+    """Their paths in the lake."""
+    kept_young: int
+    """Files of no rank that may belong to an addition that still runs."""
+
+
+def clean(root: str, older_than_hours: float = DEFAULT_HOURS) -> Cleaned:
+    """Removes files that belong to no visible rank and were written long ago.
+
+    It follows no link below the lake's folder, and leaves files that are not named as a lake names
+    its own.
+
+    Raises:
+        TracekitError: when there is no lake.
+    """
+    lake = storage(root)
+    if lake.read(MARK) is None:
+        raise TracekitError(f"{root}: is not a lake: `tracekit lake add` makes one")
+    # List first: files that appear later are young.
+    listed = [each for folder in (TABLES, MANIFESTS, ARCHIVES) for each in lake.list_files(folder)]
+    ranks = visible_ranks(lake)
+    used = {rank.path(table) for rank in ranks for table in rank.files}
+    urls = {rank.source.url for rank in ranks}
+    unused = [
+        each
+        for each in listed
+        if _OWN.fullmatch(each.path)
+        and each.path not in used
+        and not (_NOTE.fullmatch(each.path) and _url_of(lake, each.path) in urls)
+    ]
+    old = [each.path for each in unused if each.age_s >= older_than_hours * 3600]
+    lake.remove(old)
+    return Cleaned(tuple(old), len(unused) - len(old))
+
+
+def _url_of(lake: Storage, note: str) -> str | None:
+    """The archive that a note is about; None if it cannot be read."""
+    archive = read_archive(lake.read(note) or b"")
+    return None if archive is None else archive.source.url

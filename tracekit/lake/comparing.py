@@ -1,10 +1,10 @@
-"""Runs of lakes compared: the traces that stand for two of them, and all runs of a lake one after
-another: how long the same step took, and when that changed."""
+"""Compares two runs of lakes by one trace each, and all runs of a lake in order: how long the same
+step took, and when that changed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from math import pi, sqrt
 from statistics import median, median_low
@@ -14,8 +14,9 @@ from tracekit.compare.diff import Diff, diff, fails
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import Rank, selection
-from tracekit.lake.reading import Lake, open_pairs, selected
+from tracekit.lake.reading import Lake, open_pairs, selected_ranks
 from tracekit.lake.storage import storage
+from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
 SCHEMA = "tracekit/history/1"
@@ -57,7 +58,7 @@ def open_pair(a: str, b: str, resources: Resources | None = None) -> Pair:
     sides = []
     for path in (a, b):
         where = selection(path)
-        ranks = selected(where)
+        ranks = selected_ranks(where)
         runs = sorted({each.run for each in ranks})
         if len(runs) > 1:
             shown = ", ".join(runs[:8])
@@ -66,13 +67,13 @@ def open_pair(a: str, b: str, resources: Resources | None = None) -> Pair:
             )
         sides.append((storage(where.root), ranks))
     (store_a, ranks_a), (store_b, ranks_b) = sides
-    first, second = common(ranks_a, ranks_b)
+    first, second = common_rank(ranks_a, ranks_b)
     lake = open_pairs([(first, store_a), (second, store_b)], resources or Resources())
     counts = [len(ranks) for ranks in (ranks_a, ranks_b)]
     return Pair(lake, first.trace_id, second.trace_id, _note(first, second, counts))
 
 
-def common(a: Sequence[Rank], b: Sequence[Rank]) -> tuple[Rank, Rank]:
+def common_rank(a: Sequence[Rank], b: Sequence[Rank]) -> tuple[Rank, Rank]:
     """The first rank that two runs have in common.
 
     Raises:
@@ -140,7 +141,7 @@ class StepChange:
 
 
 @dataclass(frozen=True)
-class History:
+class History(Record, form=SCHEMA):
     """The runs in order of `time`, or of `name` where their traces do not tell the time.
 
     `compared` are the runs of the diff: those beside the last change.
@@ -156,10 +157,6 @@ class History:
     """The runs that `diff` compares; null: the step never changed."""
     diff: Diff | None
     """What changed at the last change."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
 
 
 def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> History:
@@ -194,7 +191,7 @@ def last_fails(lake: Lake, condition: str) -> bool:
 def _two(lake: Lake, first: str, second: str) -> tuple[int, int]:
     """The trace_ids of the first rank that two runs have in common."""
     sides = [[rank for rank in lake.ranks if rank.run == run] for run in (first, second)]
-    a, b = common(*sides)
+    a, b = common_rank(*sides)
     return a.trace_id, b.trace_id
 
 

@@ -1,4 +1,5 @@
-"""The names of a lake's files, and the manifests that make a rank visible.
+"""What a lake stores: the names of its files, the manifests that make a rank visible, and the
+answers that are stored with each rank.
 
 LAKE/tracekit-lake.json                                      marks the folder as a lake
 LAKE/manifests/run=RUN/NAME.json                             one rank of a run: written last
@@ -15,13 +16,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from tracekit.database import catalog
+import duckdb
+
+from tracekit.database import catalog, facts
+from tracekit.database.catalog import Query, Value
 from tracekit.errors import TracekitError
-from tracekit.lake.summaries import NEEDED
 from tracekit.records import parsed, record
 
 MARK = "tracekit-lake.json"
@@ -33,13 +37,33 @@ LAYOUT = 1
 # The folder of a partition whose value is NULL, for every reader of Hive partitions.
 # https://cwiki.apache.org/confluence/display/Hive/Tutorial (hive.exec.default.partition.name)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+# Stored relations and answers are about one trace alone, so the rows of all ranks together are what
+# the same SQL answers over all of them. A lake's views and questions read the stored rows.
+# Relations whose rows are stored: their SQL, and what they are in a lake.
+RELATIONS = {
+    "run_figures": ("FROM run_figures()", "MACRO run_figures() AS TABLE"),
+}
+# Questions whose answers are stored, as they are without parameters, ordered by trace first.
+ANSWERS = ("overview", "health", "missing", "launch_stats", "partition", "idle_causes")
+# Conditions on stored answers: each rank was alone when they were stored.
+_STILL = {
+    "missing": " AND (code <> 'one_rank' OR trace_id IN "
+    "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"
+}
+_PREFIX = "answer_"
+# Tables that a lake does not store: the reader makes them.
+NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
+# Columns of the partition: the path has them.
+PARTITION = ("trace_id", "run", "rank")
+# Tables that every rank has, even without rows.
+NEEDED = frozenset({"trace", *RELATIONS, *(f"{_PREFIX}{name}" for name in ANSWERS)})
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TABLE = re.compile(r"[a-z_]+")
 _RANK = re.compile(r"rank[ _.=-]?(\d{1,9})(?!\d)", re.IGNORECASE)
-# An INTEGER, and never 0.
+# The largest INTEGER; 0 is no trace.
 _MOST_TRACE_ID = 2**31 - 1
-# Most file systems take names of 255 bytes: this leaves room for what stands around them.
+# Most file systems limit names to 255 bytes; this leaves room for prefixes and endings.
 _LONGEST = 180
 
 
@@ -71,7 +95,7 @@ class Rank:
     tables: int
     """The format of its tables."""
     sha256: str
-    """Of the trace's file as stored, or of the archive's member."""
+    """The hash of the stored file, or of the archive's member."""
     events: int
     source: Source
     files: dict[str, int]
@@ -84,7 +108,7 @@ class Rank:
     def path(self, table: str) -> str:
         """The file with its rows of a table, relative to the lake."""
         rank = NO_VALUE if self.rank is None else str(self.rank)
-        folders = f"run={escaped(self.run)}/rank={rank}/trace_id={self.trace_id}"
+        folders = f"run={escape(self.run)}/rank={rank}/trace_id={self.trace_id}"
         return f"{TABLES}/{table}/{folders}/{self.token}.parquet"
 
     def as_json(self) -> bytes:
@@ -113,7 +137,7 @@ def read_manifest(text: bytes, path: str) -> Rank:
 def _is_sound(rank: Rank) -> bool:
     names = NEEDED if rank.tables == catalog.FORMAT else frozenset[str]()
     return (
-        rank.run == named(rank.run)
+        rank.run == valid_name(rank.run)
         and (rank.rank is None or (rank.rank >= 0 and rank.name == f"rank={rank.rank}"))
         and (rank.rank is not None or rank.name.startswith("file="))
         and 0 < rank.trace_id <= _MOST_TRACE_ID
@@ -127,8 +151,7 @@ def _is_sound(rank: Rank) -> bool:
 
 @dataclass(frozen=True)
 class Archive:
-    """What is noted about an archive that was read to its end: the run and name of each rank that
-    it holds."""
+    """The note about an archive that was read to its end: the run and name of each rank in it."""
 
     source: Source
     ranks: list[tuple[str, str]]
@@ -138,7 +161,7 @@ class Archive:
 
 
 def read_archive(text: bytes) -> Archive | None:
-    """What is noted about an archive; None: the note is not one of this version."""
+    """The note about an archive; None: another version wrote it."""
     try:
         return record(Archive, parsed(text))
     except ValueError:
@@ -147,11 +170,11 @@ def read_archive(text: bytes) -> Archive | None:
 
 def manifest_path(run: str, name: str) -> str:
     kind, _, value = name.partition("=")
-    return f"{MANIFESTS}/run={escaped(run)}/{escaped(kind)}={escaped(value)}.json"
+    return f"{MANIFESTS}/run={escape(run)}/{escape(kind)}={escape(value)}.json"
 
 
 def archive_path(url: str, run: str | None) -> str:
-    """Where it is noted that an archive was read to its end, for one choice of the run's name."""
+    """The path of the note about an archive, for one choice of the run's name."""
     name = hashlib.sha256(f"{run or ''}\0{url}".encode("utf-8", "surrogateescape")).hexdigest()
     return f"{ARCHIVES}/{name[:32]}.json"
 
@@ -166,20 +189,20 @@ def trace_id_of(run: str, name: str, sha256: str, salt: int = 0) -> int:
     return int.from_bytes(digest[:8], "big") % _MOST_TRACE_ID + 1
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Text as the name of one file or folder, as Hive escapes the values of partitions."""
     return quote(text, safe=" ,+@-_.", errors="surrogateescape")
 
 
-def named(text: str) -> str:
+def valid_name(text: str) -> str:
     """Text as the name of a run or a file in a lake: not empty, not NULL, and not too long for the
     name of a folder."""
     # DuckDB reads the text NULL in a path as no value.
     found = text if text and text.upper() not in ("NULL", NO_VALUE) else f"{text}_"
     found = found.encode("utf-8", "replace").decode()
-    if len(escaped(found)) > _LONGEST:
+    if len(escape(found)) > _LONGEST:
         digest = hashlib.sha256(found.encode()).hexdigest()[:16]
-        while len(escaped(found)) > _LONGEST - 17:
+        while len(escape(found)) > _LONGEST - 17:
             found = found[:-1]
         found = f"{found}-{digest}"
     return found
@@ -235,3 +258,40 @@ def selection(path: str) -> Selection:
         name = found["name"]
         return Selection(found["root"], unquote(found["run"]), name and unquote(name))
     return Selection(path.rstrip("/") or path)
+
+
+def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """The columns of each table of a database that a lake stores."""
+    rows = connection.execute(
+        "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
+        "JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
+        "WHERE database_name = current_database() AND schema_name = 'main' "
+        "GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    return {name: columns for name, columns in rows if name not in NOT_STORED}
+
+
+def summaries() -> dict[str, str]:
+    """The name of each stored summary and the SQL of its rows. (Verdicts are no SQL.)"""
+    relations = {name: sql for name, (sql, _) in RELATIONS.items()}
+    answers = {
+        f"{_PREFIX}{name}": "SELECT row_number() OVER () AS place, * "
+        f"FROM ({catalog.query(name).sql})"
+        for name in ANSWERS
+    }
+    return relations | answers
+
+
+def stored_answer_sql(question: Query, given: Mapping[str, Value]) -> str | None:
+    """The SQL that reads the stored answers to a question; None: they are not stored, or not for
+    these parameters."""
+    if question.name not in ANSWERS or any(
+        value is not None for name, value in given.items() if name != "trace"
+    ):
+        return None
+    columns = ", ".join(f'"{column.name}"' for column in question.columns)
+    return (
+        f"SELECT {columns} FROM lake.{_PREFIX}{question.name} "
+        f"WHERE trace_id = coalesce(getvariable('trace'), trace_id){_STILL.get(question.name, '')} "
+        "ORDER BY trace_id, place"
+    )

@@ -1,40 +1,56 @@
-"""A lake as a database: the tables are views over the Parquet files of its ranks."""
+"""A lake as a database: the tables are views over the Parquet files of its ranks.
+
+A question about each rank by itself is asked where the work is: the driver holds the answers, and
+reads no events.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from tracekit.database import catalog, facts
+from tracekit.database import catalog, facts, prepared
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES
 from tracekit.errors import TracekitError, first_line
-from tracekit.ingest.hardware import peaks
+from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
-from tracekit.ingest.writer import create_tables, record_peaks
-from tracekit.lake import summaries
-from tracekit.lake.layout import MANIFESTS, MARK, Rank, Selection, read_manifest, selection
+from tracekit.lake.layout import (
+    MANIFESTS,
+    MARK,
+    RELATIONS,
+    Rank,
+    Selection,
+    read_manifest,
+    selection,
+    stored_answer_sql,
+    stored_tables,
+)
 from tracekit.lake.storage import RemoteStorage, Storage, local_files, storage
-from tracekit.lake.writing import stored_tables
 
 if TYPE_CHECKING:
     from tracekit.lake.remote import LakeFiles
+    from tracekit.lake.workers import Workers
 
 _OUTSIDE_QUERIES_MB = 200
+# Above this many rows of one rank, export instead of asking.
+MOST_ROWS = 100_000
 _HIVE = (
     "hive_partitioning = true, hive_types = {'run': VARCHAR, 'rank': BIGINT, 'trace_id': INTEGER}"
 )
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def visible(lake: Storage) -> list[Rank]:
+def visible_ranks(lake: Storage) -> list[Rank]:
     """The ranks of a lake, by run and rank.
 
     Raises:
@@ -44,7 +60,7 @@ def visible(lake: Storage) -> list[Rank]:
     return sorted(found, key=lambda each: (each.run, each.rank is None, each.rank or 0, each.name))
 
 
-def selected(where: Selection) -> list[Rank]:
+def selected_ranks(where: Selection) -> list[Rank]:
     """The ranks that a path selects.
 
     Raises:
@@ -54,7 +70,7 @@ def selected(where: Selection) -> list[Rank]:
     lake = storage(where.root)
     if lake.read(MARK) is None:
         raise TracekitError(f"{where.root}: is not a lake: `tracekit lake add` makes one")
-    everything = visible(lake)
+    everything = visible_ranks(lake)
     ranks = [each for each in everything if where.takes(each)]
     if not ranks:
         runs = ", ".join(sorted({each.run for each in everything})[:8]) or "none"
@@ -86,8 +102,8 @@ class Lake(Session):
         return (path for lake in self._lakes.values() for path in local_files(lake))
 
     def __exit__(self, *raised: Any) -> None:
-        """Closes it. An error of tracekit's own code in the block comes from rows that contradict
-        each other, unless it is a mistake in that code."""
+        """Closes the lake. An error that tracekit's own code raised in the block means that rows
+        contradict each other, or that the code has a mistake."""
         super().__exit__(*raised)
         _, error, where = raised
         if isinstance(error, (*SURPRISES, RecursionError, duckdb.Error)) and _is_own(where):
@@ -97,7 +113,7 @@ class Lake(Session):
             ) from error
 
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
-        stored = summaries.answered(question, given) if self.judges_as_stored else None
+        stored = stored_answer_sql(question, given) if self.judges_as_stored else None
         return stored or question.sql
 
     def shown_sql(self, question: Query, given: Mapping[str, Value]) -> str:
@@ -112,7 +128,7 @@ class Lake(Session):
 
 
 def _is_own(where: TracebackType | None) -> bool:
-    """Whether tracekit's own code was at work, not only that of who called it."""
+    """Whether tracekit's own code raised an error, and not only its caller's."""
     while where is not None:
         if where.tb_frame.f_code.co_filename.startswith(_PACKAGE):
             return True
@@ -132,7 +148,7 @@ def open_lake(paths: str | Iterable[str], resources: Resources | None = None) ->
     for path in given:
         where = selection(path)
         lake = storage(where.root)
-        chosen += [(rank, lake) for rank in selected(where)]
+        chosen += [(rank, lake) for rank in selected_ranks(where)]
     return open_pairs(chosen, resources, ", ".join(given))
 
 
@@ -169,7 +185,9 @@ def _connected(
         if resources.memory_mb is not None:
             limit_mb = resources.memory_mb - _OUTSIDE_QUERIES_MB
             connection.execute(f"SET memory_limit = '{limit_mb}MB'")
-        create_tables(connection)
+        # Rows carry their position in the file.
+        connection.execute("SET preserve_insertion_order = false")
+        prepared.create_all(connection)
         record_peaks(connection, peaks(resources.hardware))
         connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
         _bind(connection, ranks)
@@ -190,14 +208,14 @@ def _bind(connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Sto
     files = _uris(connection, ranks)
     everything = [each for some in files.values() for each in some]
     connection.execute("SET allowed_paths = $1", [everything])
-    # One question reads the footers of a table's files several times.
+    # A question reads the footers of a table's files several times.
     connection.execute("SET parquet_metadata_cache = true")
     connection.execute("CREATE SCHEMA lake")
-    # Asked while the tables are empty, which is quick.
+    # This is quick while the tables are empty.
     columns = stored_tables(connection)
     summarized = {
         name: _names(connection, f"FROM {name}{'()' if 'MACRO' in kind else ''}")
-        for name, (_, kind) in summaries.RELATIONS.items()
+        for name, (_, kind) in RELATIONS.items()
     }
     for table, paths in files.items():
         connection.execute(
@@ -205,7 +223,7 @@ def _bind(connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Sto
         )
         if table in columns:
             _replace_table(connection, table, columns[table])
-    for name, (_, kind) in summaries.RELATIONS.items():
+    for name, (_, kind) in RELATIONS.items():
         chosen = ", ".join(summarized[name])
         connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
     for name, fact in facts.over_traces().items():
@@ -272,3 +290,77 @@ def _replace_table(
 
 def _names(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
     return [f'"{row[0]}"' for row in connection.execute(f"DESCRIBE {relation}").fetchall()]
+
+
+@dataclass(frozen=True)
+class RankQuestion:
+    """One rank of a lake, and what to ask it."""
+
+    lake: str
+    rank: Rank
+    question: str
+    given: Mapping[str, Value]
+    resources: Resources = field(default_factory=Resources)
+
+
+def answer(task: RankQuestion) -> bytes:
+    """The answer of one rank as Parquet, with its run and rank.
+
+    Raises:
+        TracekitError: when the rank cannot be read, or the answer is too long.
+    """
+    question = catalog.query(task.question)
+    with open_pairs([(task.rank, storage(task.lake))], task.resources) as opened:
+        sql = f"SELECT * FROM ({opened.shown_sql(question, task.given)}) LIMIT {MOST_ROWS + 1}"
+        frame = opened.frame(sql, task.given)
+    if frame.height > MOST_ROWS:
+        raise TracekitError(
+            f"{task.question}: the answer of one rank has more than {MOST_ROWS:,} rows"
+        )
+    written = io.BytesIO()
+    frame.write_parquet(written)
+    return written.getvalue()
+
+
+def ask_ranks(
+    lake: str,
+    question: str,
+    given: Mapping[str, Value],
+    workers: Workers,
+    folder: Path,
+    resources: Resources | None = None,
+) -> Session:
+    """The answers of all ranks of a lake, or a part of it, as the table `answers`; they are kept in
+    `folder`.
+
+    Raises:
+        TracekitError: when there is no such question or parameter, or a rank cannot be read.
+    """
+    checked = catalog.query(question).checked(given)
+    where = selection(lake)
+    ranks = selected_ranks(where)
+    place = {rank.trace_id: number for number, rank in enumerate(ranks)}
+    tasks = [
+        RankQuestion(where.root, rank, question, checked, resources or Resources())
+        for rank in ranks
+    ]
+    for task, found in workers.each(answer, tasks):
+        if isinstance(found, Exception):
+            reason = str(found).strip().partition("\n")[0] or type(found).__name__
+            raise TracekitError(f"run={task.rank.run}/{task.rank.name}: {reason}") from found
+        (folder / f"{place[task.rank.trace_id]:09d}.parquet").write_bytes(found)
+    return Session(_opened(sorted(folder.glob("*.parquet")), lake), lake)
+
+
+def _opened(files: list[Path], name: str) -> duckdb.DuckDBPyConnection:
+    """A connection that holds the answers, in the order of the ranks."""
+    import polars
+
+    filled = [each for each in files if polars.scan_parquet(each).limit(1).collect().height]
+    connection = connect(":memory:", {}, name)
+    listed = [str(each) for each in filled or files[:1]]
+    connection.execute(
+        "CREATE TABLE answers AS FROM read_parquet($1, union_by_name = true)", [listed]
+    )
+    close_to_the_outside(connection)
+    return connection

@@ -1,7 +1,6 @@
 """The files of remote lakes, as DuckDB opens them.
 
-DuckDB sees a file system that has these files and no others, and that can only read. It holds the
-credentials of none: they stay with fsspec.
+DuckDB sees a read-only file system with only these files. The credentials stay with fsspec.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 
 import fsspec
 
-# DuckDB reads a footer, then columns. A file of up to this size comes in one request.
+# DuckDB reads a footer, then columns. Files up to this size are fetched in one request.
 _WHOLE_BYTES = 4 << 20
 _BLOCK_BYTES = 1 << 20
 

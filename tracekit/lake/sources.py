@@ -11,20 +11,20 @@ from typing import Any
 from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
-from tracekit.lake.layout import Source, is_url, named
-from tracekit.lake.storage import filesystem, reached
+from tracekit.lake.layout import Source, is_url, valid_name
+from tracekit.lake.storage import filesystem, translated_errors
 from tracekit.trace.source import ByteStream, open_streams, trace_paths, unreadable
 from tracekit.trace.unpacking import TRACES
 
-# Of folders for the work on one file: those of dead processes are removed.
+# Prefix of the folders for the work on one file; those of dead processes are removed.
 WORK_PREFIX = "tracekit-lake-"
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _ENDINGS = re.compile(r"(\.(pt|trace|json|gz|zst|tar|tgz))+$")
-# What file systems call the state of an object, the surest first.
+# Keys under which file systems report an object's state, the most reliable first.
 _STAMPS = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "mtime", "updated", "created")
 
 
-def found(paths: Iterable[str]) -> Iterator[Source | TracekitError]:
+def find_sources(paths: Iterable[str]) -> Iterator[Source | TracekitError]:
     """The files at paths and URLs (files, folders and patterns), each with its state.
 
     An error takes the place of what cannot be found.
@@ -55,7 +55,7 @@ def _local(path: str) -> Source | TracekitError:
 def _remote(url: str) -> Iterator[Source]:
     fs, path = filesystem(url)
     scheme = url.partition("://")[0]
-    with reached(url):
+    with translated_errors(url):
         fs.invalidate_cache()
         if any(letter in path for letter in "*["):
             infos = list(fs.glob(path, detail=True).values())
@@ -83,8 +83,8 @@ def run_of(source: Source) -> str:
     """The run that a trace belongs to unless the user names it: its folder, or its archive."""
     path = PurePosixPath(source.url)
     if source.member is not None or path.name.endswith(_ARCHIVES):
-        return named(stem(path.name))
-    return named(path.parent.name)
+        return valid_name(stem(path.name))
+    return valid_name(path.parent.name)
 
 
 def stem(file_name: str) -> str:
@@ -93,8 +93,8 @@ def stem(file_name: str) -> str:
 
 
 @contextmanager
-def opened(source: Source, temp_dir: Path) -> Iterator[Iterator[ByteStream | TracekitError]]:
-    """The traces of a file; of a URL, from a copy that is removed after the block.
+def open_source(source: Source, temp_dir: Path) -> Iterator[Iterator[ByteStream | TracekitError]]:
+    """The traces of a file. A file at a URL is copied first, and the copy removed after the block.
 
     Raises:
         TracekitError: when the file is not there or cannot be read.
@@ -105,25 +105,10 @@ def opened(source: Source, temp_dir: Path) -> Iterator[Iterator[ByteStream | Tra
         return
     fs, path = filesystem(source.url)
     with work_folder(temp_dir, WORK_PREFIX) as folder:
-        copy = folder / named(PurePosixPath(path).name)
+        copy = folder / valid_name(PurePosixPath(path).name)
         try:
-            with reached(source.url):
+            with translated_errors(source.url):
                 fs.get_file(path, str(copy))
         except FileNotFoundError as error:
             raise TracekitError(f"{source.url}: no such file") from error
-        yield _renamed(open_streams(str(copy), temp_dir=temp_dir), str(copy), source.url)
-
-
-def _renamed(
-    streams: Iterator[ByteStream | TracekitError], copy: str, url: str
-) -> Iterator[ByteStream | TracekitError]:
-    """The streams under the names that the user knows."""
-    try:
-        for each in streams:
-            if isinstance(each, TracekitError):
-                yield TracekitError(str(each).replace(copy, url))
-                continue
-            each.path = each.path.replace(copy, url)
-            yield each
-    except TracekitError as error:
-        raise TracekitError(str(error).replace(copy, url)) from error
+        yield open_streams(str(copy), temp_dir=temp_dir, name=source.url)

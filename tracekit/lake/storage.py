@@ -14,12 +14,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tracekit.errors import TracekitError
 from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, TABLES, is_url
 
-# Begins the name of a file that is not whole yet.
+# Prefix of the names of unfinished files.
 HIDDEN = ".writing-"
 # How often a file is written before a missing folder counts as an error.
 _ATTEMPTS = 20
@@ -30,9 +30,9 @@ class StorageError(TracekitError, OSError):
 
 
 @contextmanager
-def reached(root: str) -> Iterator[None]:
-    """Turns what a file system or its library raises in the block into a StorageError; that there
-    is no such file stays as it is."""
+def translated_errors(root: str) -> Iterator[None]:
+    """Turns the errors of a file system or its library into StorageErrors, except
+    FileNotFoundError."""
     try:
         yield
     except (FileNotFoundError, TracekitError):
@@ -54,41 +54,8 @@ class StoredFile(NamedTuple):
     age_s: float
 
 
-class Storage(Protocol):
-    """Files by their paths in a lake. A file appears whole, or not at all."""
-
-    root: str
-
-    def read(self, path: str) -> bytes | None:
-        """The content of a small file; None: there is none."""
-
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        """The contents of all small files ending in .json below a folder."""
-
-    def write(self, path: str, data: bytes) -> None:
-        """Writes a small file, replacing an older one."""
-
-    def create(self, path: str, data: bytes) -> bool:
-        """Writes a small file unless there is one; returns whether it did."""
-
-    def put(self, local: Path, path: str) -> None:
-        """Copies a local file."""
-
-    def listed(self, folder: str) -> Iterator[StoredFile]:
-        """All files below a folder, unfinished ones included, but no links and nothing behind
-        them."""
-
-    def remove(self, paths: Iterable[str]) -> None: ...
-
-    def uri(self, path: str) -> str:
-        """The name by which DuckDB opens a file."""
-
-    def holds(self, url: str) -> bool:
-        """Whether a file's path or URL is inside."""
-
-
 class LocalStorage:
-    """A folder."""
+    """Files by their paths in a lake that is a folder. A file appears whole, or not at all."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -100,40 +67,45 @@ class LocalStorage:
             )
 
     def read(self, path: str) -> bytes | None:
-        with reached(self.root), suppress(FileNotFoundError, NotADirectoryError):
+        """The content of a small file; None: there is none."""
+        with translated_errors(self.root), suppress(FileNotFoundError, NotADirectoryError):
             return (self._folder / path).read_bytes()
         return None
 
     def read_all(self, folder: str) -> dict[str, bytes]:
+        """The contents of all small files ending in .json below a folder."""
         found = {}
-        with reached(self.root):
+        with translated_errors(self.root):
             for each in sorted(self.local_paths(folder)):
                 if each.endswith(".json") and not Path(each).name.startswith(HIDDEN):
-                    # A manifest may be replaced or removed meanwhile.
+                    # Another process may replace or remove a manifest at any time.
                     with suppress(FileNotFoundError):
                         found[self._inside(each)] = Path(each).read_bytes()
         return found
 
     def write(self, path: str, data: bytes) -> None:
-        self._written(path, lambda beside: beside.write_bytes(data), Path.replace)
+        """Writes a small file, replacing an older one."""
+        self._put_in_place(path, lambda beside: beside.write_bytes(data), Path.replace)
 
     def create(self, path: str, data: bytes) -> bool:
+        """Writes a small file unless there is one; returns whether it did."""
         try:
-            self._written(path, lambda beside: beside.write_bytes(data), _linked)
-        except _Taken:
+            self._put_in_place(path, lambda beside: beside.write_bytes(data), _link)
+        except _Exists:
             return False
         return True
 
     def put(self, local: Path, path: str) -> None:
-        self._written(path, lambda beside: shutil.copyfile(local, beside), Path.replace)
+        """Copies a local file."""
+        self._put_in_place(path, lambda beside: shutil.copyfile(local, beside), Path.replace)
 
-    def _written(
+    def _put_in_place(
         self, path: str, fill: Callable[[Path], object], move: Callable[[Path, Path], object]
     ) -> None:
-        """Fills a file beside the one at `path`, and moves it there."""
+        """Fills a hidden file in the same folder, and moves it to `path`."""
         target = self._folder / path
         beside = target.with_name(f"{HIDDEN}{uuid.uuid4().hex}")
-        with reached(self.root):
+        with translated_errors(self.root):
             for left in reversed(range(_ATTEMPTS)):
                 try:
                     target.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +120,8 @@ class LocalStorage:
                     with suppress(OSError):
                         beside.unlink(missing_ok=True)
 
-    def listed(self, folder: str) -> Iterator[StoredFile]:
+    def list_files(self, folder: str) -> Iterator[StoredFile]:
+        """All files below a folder, unfinished ones included; no links are followed or listed."""
         now = time.time()
         for each in [] if (self._folder / folder).is_symlink() else self.local_paths(folder):
             with suppress(FileNotFoundError):
@@ -159,7 +132,7 @@ class LocalStorage:
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
             each = self._folder / path
-            with reached(self.root):
+            with translated_errors(self.root):
                 each.unlink(missing_ok=True)
             for parent in each.parents:
                 if parent == self._folder:
@@ -170,9 +143,11 @@ class LocalStorage:
                     break
 
     def uri(self, path: str) -> str:
+        """The name by which DuckDB opens a file."""
         return f"{self._folder}/{path}"
 
     def holds(self, url: str) -> bool:
+        """Whether a file's path or URL is inside."""
         return not is_url(url) and Path(url).is_relative_to(self._folder)
 
     def local_paths(self, folder: str) -> Iterator[str]:
@@ -185,34 +160,32 @@ class LocalStorage:
 
 
 class RemoteStorage:
-    """A folder of a file system that fsspec knows. Object stores write an object whole or not."""
+    """The same in a folder of a file system that fsspec knows. Object stores write an object whole
+    or not at all."""
 
     def __init__(self, url: str) -> None:
         self.root = url
         self.fs, self.folder = filesystem(url)
 
     def read(self, path: str) -> bytes | None:
-        with reached(self.root), suppress(FileNotFoundError):
+        with translated_errors(self.root), suppress(FileNotFoundError):
             return bytes(self.fs.cat_file(self._full(path)))
         return None
 
     def read_all(self, folder: str) -> dict[str, bytes]:
         paths = sorted(path for path in self._find(folder) if path.endswith(".json"))
-        with reached(self.root):
+        with translated_errors(self.root):
             contents = self.fs.cat(paths, on_error="omit") if paths else {}
         if isinstance(contents, bytes):
             contents = {paths[0]: contents}
         return {self._inside(path): bytes(data) for path, data in contents.items()}
 
     def write(self, path: str, data: bytes) -> None:
-        with reached(self.root):
-            self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
-            self.fs.pipe_file(self._full(path), data)
+        with self._writing(path) as full:
+            self.fs.pipe_file(full, data)
 
     def create(self, path: str, data: bytes) -> bool:
-        full = self._full(path)
-        with reached(self.root):
-            self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+        with self._writing(path) as full:
             try:
                 self.fs.pipe_file(full, data, mode="create")
             except (OSError, TypeError, NotImplementedError) as error:
@@ -225,11 +198,10 @@ class RemoteStorage:
         return True
 
     def put(self, local: Path, path: str) -> None:
-        with reached(self.root):
-            self.fs.makedirs(self._full(path).rpartition("/")[0], exist_ok=True)
-            self.fs.put_file(str(local), self._full(path))
+        with self._writing(path) as full:
+            self.fs.put_file(str(local), full)
 
-    def listed(self, folder: str) -> Iterator[StoredFile]:
+    def list_files(self, folder: str) -> Iterator[StoredFile]:
         now = time.time()
         for path, info in self._find(folder).items():
             written = info.get("LastModified") or info.get("mtime") or info.get("created") or now
@@ -238,7 +210,7 @@ class RemoteStorage:
 
     def remove(self, paths: Iterable[str]) -> None:
         if full := [self._full(path) for path in paths]:
-            with reached(self.root):
+            with translated_errors(self.root):
                 self.fs.rm(full)
 
     def uri(self, path: str) -> str:
@@ -246,6 +218,13 @@ class RemoteStorage:
 
     def holds(self, url: str) -> bool:
         return url.startswith(self.root.rstrip("/") + "/")
+
+    @contextmanager
+    def _writing(self, path: str) -> Iterator[str]:
+        full = self._full(path)
+        with translated_errors(self.root):
+            self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+            yield full
 
     def _full(self, path: str) -> str:
         return f"{self.folder}/{path}"
@@ -255,11 +234,14 @@ class RemoteStorage:
 
     def _find(self, folder: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        with reached(self.root), suppress(FileNotFoundError):
-            # A listing may be kept from before another writer wrote.
+        with translated_errors(self.root), suppress(FileNotFoundError):
+            # The cached listing may be older than what another process wrote.
             self.fs.invalidate_cache()
             found = self.fs.find(self._full(folder), detail=True)
         return found
+
+
+Storage = LocalStorage | RemoteStorage
 
 
 def local_files(lake: Storage) -> Iterator[str]:
@@ -270,21 +252,21 @@ def local_files(lake: Storage) -> Iterator[str]:
             yield from lake.local_paths(folder)
 
 
-class _Taken(TracekitError):
+class _Exists(TracekitError):
     """There is a file of that name already."""
 
 
-def _linked(beside: Path, target: Path) -> None:
+def _link(beside: Path, target: Path) -> None:
     """Gives a file its second name.
 
     Raises:
-        _Taken: when another file has it.
+        _Exists: when another file has it.
     """
     try:
         target.hardlink_to(beside)
     except (OSError, NotImplementedError) as error:
         if target.exists():
-            raise _Taken(str(target)) from error
+            raise _Exists(str(target)) from error
         if isinstance(error, FileNotFoundError):
             raise
         # The file system has no such links.

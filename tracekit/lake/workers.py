@@ -1,8 +1,7 @@
 """The work on many files or ranks: on the processes of this machine, or as tasks of a Ray cluster.
 
-Ray schedules the tasks, by the memory and cores that they declare, and runs them again when a
-machine or a process dies. `Cluster` hands them over, a bounded number at a time, and says what was
-run again.
+Either gets a bounded number of tasks at a time. Ray schedules tasks by the memory and cores that
+they declare, and runs them again when a machine or a process dies.
 
 https://docs.ray.io/en/latest/ray-core/fault_tolerance/tasks.html
 https://docs.ray.io/en/latest/ray-core/patterns/limit-pending-tasks.html
@@ -19,33 +18,33 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import chain, count, islice
 from multiprocessing.connection import Connection
 from threading import Lock, Thread, main_thread
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.lake.storage import StorageError
 
 T = TypeVar("T")
 R = TypeVar("R")
+F = TypeVar("F")
 
-# Tasks handed to a pool beyond those that run.
+# Tasks given to a pool in addition to the running ones.
 _WAITING = 2
-# A worker that should end has this long to remove its files.
+# How long a worker may take to remove its files before it ends.
 _TO_END_S = 5
-# What schedulers, containers and closed terminals send to end a process.
+# Signals by which schedulers, containers and closed terminals end a process.
 _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-# Held by a worker while it works on a task.
+# A worker holds this while it works on a task.
 _WORKING = Lock()
-# Held by the thread that ends a worker.
+# The thread that ends a worker holds this.
 _ENDING = Lock()
 
 # Memory of a task unless the user says otherwise: enough for a trace of a gigabyte.
 TASK_MB = 2_000
 _RETRIES = 5
-# Tasks handed over per core of the cluster: one runs, the other waits beside it.
+# Tasks given to the cluster per core: one runs, and the next one waits.
 _TASKS_PER_CORE = 2
 _OBJECT_STORE_BYTES = 100 << 20
 _WAIT_S = 1.0
@@ -56,7 +55,39 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Processes(Generic[T, R]):
+class Workers(Protocol):
+    """Runs a function on many tasks, several at a time."""
+
+    def each(
+        self, function: Callable[[T], R], tasks: Iterable[T]
+    ) -> Iterator[tuple[T, R | Exception]]:
+        """Each task with its result, or with the error that ended it, in the order in which they
+        end.
+
+        Raises:
+            TracekitError: when the system ended a process.
+        """
+
+
+def _in_window(
+    tasks: Iterable[T],
+    room: Callable[[], int],
+    submit: Callable[[T], F],
+    wait_for_any: Callable[[list[F]], Iterable[F]],
+) -> Iterator[tuple[T, F]]:
+    """Each task with its future once that has ended; at most `room()` of them are handed over."""
+    rest = iter(tasks)
+    pending: dict[F, T] = {}
+    while True:
+        for task in islice(rest, max(0, room() - len(pending))):
+            pending[submit(task)] = task
+        if not pending:
+            return
+        for future in wait_for_any(list(pending)):
+            yield pending.pop(future), future
+
+
+class Processes:
     """A pool of processes; with one worker, this process does the work itself."""
 
     def __init__(self, workers: int | None = None) -> None:
@@ -67,18 +98,10 @@ class Processes(Generic[T, R]):
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T]
     ) -> Iterator[tuple[T, R | Exception]]:
-        """The result of the function for each task, as they come, or the error that it raised.
-
-        Raises:
-            TracekitError: when the system ended a process.
-        """
         rest = iter(tasks)
-        if self._workers == 1:
-            yield from ((task, _tried(function, task)) for task in rest)
-            return
         first = list(islice(rest, 2))
-        if len(first) < 2:
-            yield from ((task, _tried(function, task)) for task in first)
+        if self._workers == 1 or len(first) < 2:
+            yield from ((task, _try(function, task)) for task in chain(first, rest))
             return
         # A forked process would share DuckDB's threads and locks.
         context = multiprocessing.get_context("spawn")
@@ -89,17 +112,15 @@ class Processes(Generic[T, R]):
             ours,
             ProcessPoolExecutor(self._workers, context, _begin_worker, (theirs,)) as pool,
         ):
-            pending: dict[Future[R], T] = {
-                pool.submit(_work, function, task): task for task in first
-            }
             try:
-                while pending:
-                    for task in islice(rest, self._workers + _WAITING - len(pending)):
-                        pending[pool.submit(_work, function, task)] = task
-                    done, _ = wait(pending, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        found: R | Exception = _outcome(future)
-                        yield pending.pop(future), found
+                for task, future in _in_window(
+                    chain(first, rest),
+                    lambda: self._workers + _WAITING,
+                    lambda task: pool.submit(_work, function, task),
+                    lambda pending: wait(pending, return_when=FIRST_COMPLETED).done,
+                ):
+                    found: R | Exception = _outcome(future)
+                    yield task, found
             except BrokenProcessPool as error:
                 ours.close()
                 raise TracekitError(
@@ -112,7 +133,7 @@ class Processes(Generic[T, R]):
                 raise
 
 
-def _tried(function: Callable[[T], R], task: T) -> R | Exception:
+def _try(function: Callable[[T], R], task: T) -> R | Exception:
     try:
         return function(task)
     except Exception as error:
@@ -196,7 +217,7 @@ def _outcome(future: Future[R]) -> R | Exception:
     raise error
 
 
-class Cluster(Generic[T, R]):
+class Cluster:
     """A connection to a Ray cluster; as a context manager, it is closed after the block.
 
     `address` is `local` for a cluster on this machine alone, `auto` for the one that runs here, or
@@ -215,10 +236,10 @@ class Cluster(Generic[T, R]):
         memory_mb: int | None = None,
         on_retry: Callable[[str], object] | None = None,
     ) -> None:
-        # Read when Ray is imported: it would send what is used to its makers.
+        # Ray reads this at its import, and otherwise sends usage statistics to its makers.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address == "local":
-            # Elsewhere than on Windows and macOS, it would listen on all interfaces.
+            # Otherwise, Ray listens on all interfaces on Linux.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         try:
             import ray
@@ -227,19 +248,16 @@ class Cluster(Generic[T, R]):
         self._ray = ray
         self._memory_bytes = (memory_mb or TASK_MB) << 20
         self._on_retry = on_retry
-        quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+        settings = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+        if address == "local":
+            settings |= {
+                "num_cpus": workers,
+                "include_dashboard": False,
+                "object_store_memory": _OBJECT_STORE_BYTES,
+                "_node_ip_address": "127.0.0.1",
+            }
         try:
-            if address == "local":
-                ray.init(
-                    address="local",
-                    num_cpus=workers,
-                    include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE_BYTES,
-                    _node_ip_address="127.0.0.1",
-                    **quiet,
-                )
-            else:
-                ray.init(address=address, **quiet)
+            ray.init(address=address, **settings)
         except Exception as error:  # Ray raises Exception itself where a node does not start.
             reason = str(error).strip().partition("\n")[0]
             raise TracekitError(f"--ray {address}: cannot be reached: {reason}") from error
@@ -248,12 +266,7 @@ class Cluster(Generic[T, R]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ray.shutdown()
 
     def _require_memory(self, address: str) -> None:
@@ -270,48 +283,39 @@ class Cluster(Generic[T, R]):
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T]
     ) -> Iterator[tuple[T, R | Exception]]:
-        """The result of the function for each task, as they come, or the error that ended it after
-        all attempts."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ray = self._ray
-        # Beside the driver: a machine that dies does not take the counts along.
+        # On the driver's machine: a machine that dies does not take the counts along.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         starts = ray.remote(_Starts).options(num_cpus=0, scheduling_strategy=here).remote()
-        remote = ray.remote(_begun).options(
+        remote = ray.remote(_run_counted).options(
             num_cpus=1,
             memory=self._memory_bytes,
             max_retries=_RETRIES,
             retry_exceptions=[StorageError, ConnectionError],
             scheduling_strategy="SPREAD",
         )
-        rest = enumerate(tasks)
-        pending: dict[Any, tuple[int, T]] = {}
-        while True:
-            cores = int(ray.cluster_resources().get("CPU", 1))
-            # A cluster may have lost machines since it was given the last tasks.
-            room = max(0, max(1, cores * _TASKS_PER_CORE) - len(pending))
-            for number, task in islice(rest, room):
-                pending[remote.remote(function, task, number, starts)] = (number, task)
-            if not pending:
-                return
-            done, _ = ray.wait(list(pending), num_returns=1, timeout=_WAIT_S)
-            for reference in done:
-                _, task = pending.pop(reference)
-                found, attempts = self._result(reference)
-                if attempts > 1 and self._on_retry is not None:
-                    self._on_retry(f"was begun {attempts} times: {_shown(task)}")
-                yield task, found
+        numbers = count()
+        for task, reference in _in_window(
+            tasks,
+            # Asked each time: a cluster may lose machines.
+            lambda: max(1, int(ray.cluster_resources().get("CPU", 1)) * _TASKS_PER_CORE),
+            lambda task: remote.remote(function, task, next(numbers), starts),
+            lambda pending: ray.wait(pending, num_returns=1, timeout=_WAIT_S)[0],
+        ):
+            found: R | Exception
+            found, attempts = self._result(reference)
+            if attempts > 1 and self._on_retry is not None:
+                self._on_retry(f"was begun {attempts} times: {_task_name(task)}")
+            yield task, found
 
-    def _result(self, reference: Any) -> tuple[R | Exception, int]:
-        exceptions = self._ray.exceptions
+    def _result(self, reference: Any) -> tuple[Any, int]:
         try:
             found, attempts = self._ray.get(reference)
-        except exceptions.RayTaskError as error:
-            cause = error.cause if isinstance(error.cause, Exception) else error
-            return cause, 1
-        except exceptions.RayError as error:
-            return error, 1
+        except self._ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            return cause if isinstance(cause, Exception) else error, 1
         return found, attempts
 
 
@@ -326,7 +330,7 @@ class _Starts:
         return self._begun[number]
 
 
-def _begun(function: Callable[[T], R], task: T, number: int, starts: Any) -> tuple[R, int]:
+def _run_counted(function: Callable[[T], R], task: T, number: int, starts: Any) -> tuple[R, int]:
     """Runs a task on a machine of the cluster; returns the result, and which attempt this is."""
     import ray
 
@@ -337,6 +341,6 @@ def _begun(function: Callable[[T], R], task: T, number: int, starts: Any) -> tup
     return function(task), attempts
 
 
-def _shown(task: object) -> str:
+def _task_name(task: object) -> str:
     source = getattr(task, "source", None)
     return str(getattr(source, "url", task))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from tracekit.database import catalog, facts
+from tracekit.database import catalog
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.examine import examine
@@ -20,29 +20,27 @@ from tracekit.files import work_folder
 from tracekit.ingest.load import alone
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS, record_verdicts
-from tracekit.lake import summaries
 from tracekit.lake.layout import (
+    PARTITION,
     Archive,
     Rank,
     Source,
     archive_path,
-    named,
     rank_in_name,
     read_manifest,
+    stored_tables,
+    summaries,
     trace_id_of,
+    valid_name,
 )
-from tracekit.lake.sources import WORK_PREFIX, opened, run_of, stem
+from tracekit.lake.sources import WORK_PREFIX, open_source, run_of, stem
 from tracekit.lake.storage import Storage, StorageError, storage
 from tracekit.trace.source import ByteStream
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.rows import rows_of
 
-# Tables that a lake does not store: the reader makes them.
-NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
-# Numbers that are unique over all traces of a database: the trace's number stands in the high bits.
+# Numbers that are unique in a database: their high bits hold the trace's number.
 _HIGH_BITS = {"label_id": LABEL_BITS, "segment": 32, "thread": 24}
-# Columns of the partition: the path has them.
-PARTITION = ("trace_id", "run", "rank")
 _LEAST_QUERY_MB = 2_000
 
 
@@ -89,7 +87,7 @@ def add(task: Task) -> list[Outcome]:
     temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
     outcomes: list[Outcome] = []
     try:
-        with opened(task.source, temp_dir) as streams:
+        with open_source(task.source, temp_dir) as streams:
             for stream in streams:
                 if isinstance(stream, TracekitError):
                     outcomes.append(_failed(task.source, stream))
@@ -126,22 +124,22 @@ def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
         sha256 = stream.stored_sha256()
         before = next((each for each in task.known if each.source.member == member), None)
         if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT) and not task.salt:
-            # The same bytes, only written anew.
-            if _held(lake.read(before.key), before.key) == before:
+            # The file was written again with the same bytes.
+            if _current(lake.read(before.key), before.key) == before:
                 lake.write(before.key, replace(before, source=source).as_json())
             return Outcome("unchanged", source, before.run, before.name, before.events)
         with work_folder(temp_dir, WORK_PREFIX) as folder:
             database = folder / "trace.duckdb"
             with alone(stream, database, task.resources) as connection:
                 rank = _identity(connection, task, source, sha256)
-                kept = _held(lake.read(rank.key), rank.key)
+                kept = _current(lake.read(rank.key), rank.key)
                 if not _needs_writing(rank, kept, task):
                     return Outcome("unchanged", source, rank.run, rank.name, rank.events)
-                rank = _written(connection, rank, stream.path, lake, folder, task)
+                rank = _write_files(connection, rank, stream.path, lake, folder, task)
         took_s = time.monotonic() - start
-        status = _made_visible(lake, rank, task)
+        status = _publish(lake, rank, task)
         if before and before.key != rank.key:
-            # The file's trace belongs to another rank now.
+            # The file's trace now belongs to another rank.
             lake.remove([before.key])
         if before and status == "added":
             status = "replaced"
@@ -152,7 +150,7 @@ def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
         return _failed(source, error)
 
 
-def _made_visible(lake: Storage, rank: Rank, task: Task) -> str:
+def _publish(lake: Storage, rank: Rank, task: Task) -> str:
     """Writes the manifest of a rank whose files are written, and tells what became of the rank:
     `added`, `replaced`, or `unchanged` where another process has added the same trace meanwhile.
     Then, or when it is refused, its files are removed.
@@ -163,7 +161,7 @@ def _made_visible(lake: Storage, rank: Rank, task: Task) -> str:
     try:
         while True:
             text = lake.read(rank.key)
-            kept = _held(text, rank.key)
+            kept = _current(text, rank.key)
             if kept is not None and kept.token == rank.token:
                 return "added"
             if not _needs_writing(rank, kept, task):
@@ -195,8 +193,8 @@ def _needs_writing(rank: Rank, kept: Rank | None, task: Task) -> bool:
         return False
     if not task.replace and not _same_file(kept.source, rank.source):
         raise TracekitError(
-            f"{_shown(rank.source)}: run {rank.run!r} holds {rank.name} from "
-            f"{_shown(kept.source)} already: give this one another run (--run), or let it take "
+            f"{_name_of(rank.source)}: run {rank.run!r} holds {rank.name} from "
+            f"{_name_of(kept.source)} already: give this one another run (--run), or let it take "
             "that one's place (--replace)"
         )
     return True
@@ -212,11 +210,11 @@ def _same_file(a: Source, b: Source) -> bool:
     return (a.url, a.member) == (b.url, b.member)
 
 
-def _shown(source: Source) -> str:
+def _name_of(source: Source) -> str:
     return source.url if source.member is None else f"{source.url}/{source.member}"
 
 
-def _held(text: bytes | None, path: str) -> Rank | None:
+def _current(text: bytes | None, path: str) -> Rank | None:
     """The rank of a manifest; None: there is none, or another version wrote it."""
     if text is None:
         return None
@@ -235,14 +233,14 @@ def _identity(
     file_name = (source.member or source.url).rpartition("/")[2]
     if rank is None or rank < 0:
         rank = rank_in_name(file_name)
-    name = f"file={named(stem(file_name))}" if rank is None else f"rank={rank}"
-    run = named(task.run) if task.run is not None else run_of(source)
+    name = f"file={valid_name(stem(file_name))}" if rank is None else f"rank={rank}"
+    run = valid_name(task.run) if task.run is not None else run_of(source)
     trace_id = trace_id_of(run, name, sha256, task.salt)
     token = uuid.uuid4().hex
     return Rank(run, name, rank, trace_id, token, catalog.FORMAT, sha256, events, source, {})
 
 
-def _written(
+def _write_files(
     connection: duckdb.DuckDBPyConnection,
     rank: Rank,
     path: str,
@@ -254,43 +252,34 @@ def _written(
     query_mb = max(_LEAST_QUERY_MB, task.resources.memory_mb or 0)
     connection.execute(f"SET memory_limit = '{query_mb}MB'")
     files = {}
-    for table, local in _exported(connection, rank, path, folder, task.verdicts):
+    for table, local in _export(connection, rank, path, folder, task.verdicts):
         lake.put(local, rank.path(table))
         files[table] = local.stat().st_size
         local.unlink()
     return replace(rank, files=files)
 
 
-def _exported(
+def _export(
     connection: duckdb.DuckDBPyConnection, rank: Rank, path: str, folder: Path, judges: bool
 ) -> Iterator[tuple[str, Path]]:
     """A Parquet file for each table that has rows, and for each summary."""
     if judges:
         record_verdicts(connection, rows_of(_verdict(connection, rank, path)))
     for table, columns in stored_tables(connection).items():
-        moved = ", ".join(_moved(each, rank.trace_id) for each in columns if each not in PARTITION)
+        moved = ", ".join(
+            _lake_column(each, rank.trace_id) for each in columns if each not in PARTITION
+        )
         local = folder / f"{table}.parquet"
         if _copy(connection, f"SELECT {moved} FROM {table}", local):
             yield table, local
-    for table, sql in summaries.stored().items():
+    for table, sql in summaries().items():
         local = folder / f"{table}.parquet"
         chosen = f"COLUMNS(lambda name: name NOT IN {PARTITION})"
         _copy(connection, f"SELECT {chosen} FROM ({sql})", local)
         yield table, local
 
 
-def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    """The columns of each table of a database that a lake stores."""
-    rows = connection.execute(
-        "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
-        "JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
-        "WHERE database_name = current_database() AND schema_name = 'main' "
-        "GROUP BY ALL ORDER BY ALL"
-    ).fetchall()
-    return {name: columns for name, columns in rows if name not in NOT_STORED}
-
-
-def _moved(column: str, trace_id: int) -> str:
+def _lake_column(column: str, trace_id: int) -> str:
     """A column's values as they are in the lake, where several traces are together."""
     if column not in _HIGH_BITS:
         return f'"{column}"'

@@ -1,4 +1,4 @@
-"""A trace with tracekit's tracks beside its own events."""
+"""Adds tracekit's tracks to a trace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.resources import Resources
 
 _ROWS_AT_ONCE = 20_000
-# Numbers of arrows that a trace has for itself in a file of several.
+# In a file of several traces, each has this many numbers for its arrows.
 _FLOWS = 1 << 20
 
 
@@ -47,35 +47,27 @@ def annotate(
     with open_any(name, resources) as database:
         trace_ids = database.trace_ids()
         if len(trace_ids) > 1 or is_database(name):
-            return _joined(database, output), len(trace_ids)
+            return _join(database, output), len(trace_ids)
         process = Process("tracekit")
         draw(database, trace_ids[0], process)
     with written_whole(output, database.inputs) as beside, opened(beside) as sink:
-        _spliced(name, block(process.events), sink)
+        _splice(name, block(process.events), sink)
     return len(process.events), 1
 
 
-def _spliced(path: str, added: bytes, sink: BinaryIO) -> None:
+def _splice(path: str, added: bytes, sink: BinaryIO) -> None:
     """Writes the trace's text with a block put before its first event."""
     with _stream(path) as stream:
         begin, own = TraceReader(stream).events_begin()
-    skipped = 0
+    at = 0
     with _stream(path) as stream:
-        left = begin
         for chunk in iter(stream.read, b""):
-            taken = 0
-            if left:
-                taken = min(left, len(chunk))
-                sink.write(chunk[:taken])
-                left -= taken
-                if left:
-                    continue
+            end = at + len(chunk)
+            sink.write(chunk[: max(0, begin - at)])
+            if at < begin <= end:
                 sink.write(added)
-                skipped = own - begin
-            if skipped:
-                more = min(skipped, len(chunk) - taken)
-                taken, skipped = taken + more, skipped - more
-            sink.write(chunk[taken:])
+            sink.write(chunk[max(0, own - at) :])
+            at = end
 
 
 def _stream(path: str) -> ByteStream:
@@ -87,9 +79,9 @@ def _stream(path: str) -> ByteStream:
     raise TracekitError(f"{path}: contains no trace")
 
 
-def _joined(database: Session, output: str | Path) -> int:
+def _join(database: Session, output: str | Path) -> int:
     """Writes all traces of a database into one file; returns how many events were added."""
-    given = _places(database)
+    given = _joined_traces(database)
     added: list[bytes] = []
     with database.sharing():
         for each in given:
@@ -106,15 +98,15 @@ def _joined(database: Session, output: str | Path) -> int:
         sink.write(b'{"traceEvents": [' + block(added))
         before = b""
         for each in given:
-            for text in _texts(database, each):
+            for text in _event_texts(database, each):
                 sink.write(before + text)
                 before = b",\n"
         sink.write(b"\n]}\n")
     return len(added)
 
 
-class _Place(NamedTuple):
-    """What tells a trace apart in one file: the variables of write_joined_events.sql."""
+class _JoinedTrace(NamedTuple):
+    """One of several traces in a file: the variables of write_joined_events.sql."""
 
     trace: int
     label: str
@@ -123,14 +115,14 @@ class _Place(NamedTuple):
     traces: int
 
 
-def _places(database: Session) -> list[_Place]:
+def _joined_traces(database: Session) -> list[_JoinedTrace]:
     rows = database.ask("overview")
     ahead = {row["trace_id"]: row["offset_ns"] for row in database.ask("rank_clocks")}
-    # Only clocks of one job can be compared; others are as their traces tell.
+    # Only clocks of one job can be compared; the others stay as recorded.
     bases = dict(database.fetch(catalog.schema("read_bases"))[1])
     first = min((base for base in bases.values()), default=0)
     return [
-        _Place(
+        _JoinedTrace(
             trace=row["trace_id"],
             label=Path(row["path"]).name if row["rank"] is None else f"rank {row['rank']}",
             ahead_ns=bases[row["trace_id"]] - first - ahead.get(row["trace_id"], 0),
@@ -141,12 +133,12 @@ def _places(database: Session) -> list[_Place]:
     ]
 
 
-def _pids(database: Session, place: _Place) -> dict[int, int]:
+def _pids(database: Session, place: _JoinedTrace) -> dict[int, int]:
     _, rows = database.fetch(catalog.schema("joined_processes"), place._asdict())
     return dict(rows)
 
 
-def _texts(database: Session, place: _Place) -> Iterator[bytes]:
+def _event_texts(database: Session, place: _JoinedTrace) -> Iterator[bytes]:
     sql = catalog.filled("write_joined_events", processes=catalog.schema("joined_processes"))
     for batch in database.batches(sql, place._asdict(), _ROWS_AT_ONCE):
         yield from (row[0].encode() for row in batch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tracekit.advice.model import Advice
     from tracekit.database.session import Session
     from tracekit.replay.changes import Remedies
-    from tracekit.replay.whatif import Replay
+    from tracekit.replay.replay import Replay
 
 # Viewers stay quick with so many slices of a track; the longest are kept.
 MOST_GAPS = 2_000
@@ -62,22 +62,30 @@ def draw(database: Session, trace_id: int, process: Process) -> None:
             _mark(each, found.gains.replay.remedies, process)
 
 
+# Counters over intervals: the question, the unit, the counter's name, the column of its value, and
+# how many digits to keep.
+_LEVELS = (
+    ("busy_over_time", "share", "busy share, device {device_id}", "busy_share", 6),
+    ("queue_depth", "launches", "queue depth, device {device_id} stream {stream}", "depth", None),
+    (
+        "bandwidth_over_time", "bytes_per_s", "memory bandwidth by shapes, device {device_id}",
+        "bytes_per_s", None,
+    ),
+)  # fmt: skip
+
+
 def _counters(database: Session, trace_id: int, process: Process) -> None:
-    busy = Level(process, "share")
-    for row in database.ask("busy_over_time", trace=trace_id):
-        name = f"busy share, device {row['device_id']}"
-        busy.add(name, row["start_ns"], row["end_ns"], round(row["busy_share"], 6))
-    busy.end()
-    queue = Level(process, "launches")
-    for row in database.ask("queue_depth", trace=trace_id):
-        name = f"queue depth, device {row['device_id']} stream {row['stream']}"
-        queue.add(name, row["start_ns"], row["end_ns"], row["depth"])
-    queue.end()
-    memory = Level(process, "bytes_per_s")
-    for row in database.ask("bandwidth_over_time", trace=trace_id):
-        name = f"memory bandwidth by shapes, device {row['device_id']}"
-        memory.add(name, row["start_ns"], row["end_ns"], round(row["bytes_per_s"]))
-    memory.end()
+    for question, unit, shown, column, digits in _LEVELS:
+        # Between the intervals, which are in order of time, a counter is 0.
+        ends: dict[str, int] = {}
+        for row in database.ask(question, trace=trace_id):
+            name, start_ns = shown.format_map(row), row["start_ns"]
+            if ends.get(name, start_ns) != start_ns:
+                process.counter(name, ends[name], **{unit: 0})
+            process.counter(name, start_ns, **{unit: round(row[column], digits)})
+            ends[name] = row["end_ns"]
+        for name, end_ns in ends.items():
+            process.counter(name, end_ns, **{unit: 0})
     for row in database.ask("copy_bandwidth", trace=trace_id):
         name = f"copy bandwidth, device {row['device_id']} {row['copy_kind']}"
         process.counter(name, row["at_ns"], bytes_per_s=round(row["bytes_per_s"]))
@@ -115,7 +123,7 @@ def _critical_path(replay: Replay, database: Session, process: Process) -> None:
         )
         if ns > 0
     ]  # fmt: skip
-    joined = list(_joined(sorted(pieces)))
+    joined = _merge_neighbours(sorted(pieces))
     least_ns = 0
     if len(joined) > MOST_PIECES:
         least_ns = np.partition([ns for _, ns, *_ in joined], -MOST_PIECES)[-MOST_PIECES]
@@ -139,18 +147,16 @@ def _critical_path(replay: Replay, database: Session, process: Process) -> None:
 _Piece = tuple[int, int, int, int, int]
 
 
-def _joined(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
-    """Neighbours of one cause and event are one piece."""
-    last: _Piece | None = None
+def _merge_neighbours(pieces: Iterable[_Piece]) -> list[_Piece]:
+    """The pieces, with neighbours of one cause and event as one."""
+    found: list[_Piece] = []
     for each in pieces:
-        if last is not None and last[0] + last[1] == each[0] and last[2:] == each[2:]:
-            last = (last[0], last[1] + each[1], *each[2:])
-            continue
-        if last is not None:
-            yield last
-        last = each
-    if last is not None:
-        yield last
+        start, ns, *same = each
+        if found and found[-1][0] + found[-1][1] == start and list(found[-1][2:]) == same:
+            found[-1] = (found[-1][0], found[-1][1] + ns, *each[2:])
+        else:
+            found.append(each)
+    return found
 
 
 def _slices_of(
@@ -181,20 +187,16 @@ def _mark(advice: Advice, remedies: Remedies, process: Process) -> None:
         process.slice(f"fix list, {advice.remedy}", name, start_ns, dur_ns, **args)
 
 
-def _union(intervals: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Slices of a track may not overlap."""
-    begin: int | None = None
-    end = 0
+def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of the intervals, since slices of a track may not overlap."""
+    found: list[tuple[int, int]] = []
     for start_ns, dur_ns in sorted(intervals):
-        if begin is None:
-            begin, end = start_ns, start_ns + dur_ns
-        elif start_ns <= end:
-            end = max(end, start_ns + dur_ns)
+        if found and start_ns <= sum(found[-1]):
+            begin_ns, before_ns = found[-1]
+            found[-1] = begin_ns, max(before_ns, start_ns + dur_ns - begin_ns)
         else:
-            yield begin, end - begin
-            begin, end = start_ns, start_ns + dur_ns
-    if begin is not None:
-        yield begin, end - begin
+            found.append((start_ns, dur_ns))
+    return found
 
 
 def _longest(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -262,25 +264,6 @@ class Process:
     def _add(self, phase: str, name: str, tid: int, at_ns: int, **more: Any) -> None:
         fields = {"ph": phase, "cat": CATEGORY, "name": name, "pid": self.pid, "tid": tid}
         self.events.append(_text(fields | {"ts": _Us(at_ns + self.ahead_ns)} | more))
-
-
-class Level:
-    """Counters that are known for intervals, in order of time, and are 0 between them."""
-
-    def __init__(self, process: Process, unit: str) -> None:
-        self._process = process
-        self._unit = unit
-        self._ends: dict[str, int] = {}
-
-    def add(self, name: str, start_ns: int, end_ns: int, value: float) -> None:
-        if self._ends.get(name, start_ns) != start_ns:
-            self._process.counter(name, self._ends[name], **{self._unit: 0})
-        self._process.counter(name, start_ns, **{self._unit: value})
-        self._ends[name] = end_ns
-
-    def end(self) -> None:
-        for name, end_ns in self._ends.items():
-            self._process.counter(name, end_ns, **{self._unit: 0})
 
 
 def as_read(at_ns: int) -> int:

@@ -15,7 +15,7 @@ The target `cuda-graph` is no part: it stands for the change of that name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,14 +55,7 @@ _TARGET = f"(list_position({list(TARGETS)}, target) - 1)::TINYINT AS target"
 _QUERIES_AT_ONCE = 2
 
 
-def apply(
-    change: Change,
-    scale: Scale,
-    graph: Graph,
-    database: Session,
-    trace_id: int,
-    remedies: Remedies,
-) -> None:
+def apply(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> None:
     """Applies a change to `scale`, which a replay of `graph` takes.
 
     Raises:
@@ -77,9 +70,9 @@ def apply(
             else:
                 part.apply(scale, graph)
     elif change.what == "fuse":
-        _fuse(change, scale, graph, database, trace_id)
+        _fuse(change, scale, graph, remedies)
     elif change.pattern is not None:
-        _scale_named(change, scale, graph, database, trace_id)
+        _scale_named(change, scale, graph, remedies)
     else:
         scale_cause(change.what, change.factor, scale, graph)
 
@@ -129,14 +122,12 @@ def _staging(graph: Graph) -> Flags:
     return called
 
 
-def _scale_named(
-    change: Change, scale: Scale, graph: Graph, database: Session, trace_id: int
-) -> None:
+def _scale_named(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> None:
     pattern = change.pattern if change.what == "class" else _glob(change)
     question = PATTERNS[change.what]
     # DuckDB would need pandas for arrays of an enumeration, such as a kernel's class.
     columns = [each.name for each in catalog.query(question).columns if each.unit != "text"]
-    rows = database.arrays(question, columns, trace=trace_id, pattern=pattern)
+    rows = remedies.arrays(question, columns, pattern=pattern)
     if not len(rows["event_id"]):
         raise TracekitError(f"{change.text!r} names nothing in this trace")
     ChangedParts.of(rows, _TARGETS[change.what], change.factor).apply(scale, graph)
@@ -208,8 +199,8 @@ def _groups(graph: Graph) -> Ints:
     return np.array([first_of(each) for each in first], np.int64)
 
 
-def _fuse(change: Change, scale: Scale, graph: Graph, database: Session, trace_id: int) -> None:
-    rows = database.arrays("fused_ops", trace=trace_id, pattern=_glob(change))
+def _fuse(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> None:
+    rows = remedies.arrays("fused_ops", pattern=_glob(change))
     if not len(rows["event_id"]):
         raise TracekitError(
             f"{change.text!r}: no neighbouring operators whose intermediates the shapes tell"
@@ -253,16 +244,16 @@ class Remedies:
         if catalog.query(query_of(remedy)).topic != "remedies":
             raise TracekitError(f"no remedy is named {remedy!r}")
         columns = [_TARGET if each == "target" else each for each in COLUMNS]
-        found = self._database.arrays(
-            query_of(remedy),
-            [*columns, "place", "detail"],
-            in_order=not self._database.is_large,
-            trace=self._trace_id,
-        )
+        columns += ["place", "detail"]
+        found = self.arrays(query_of(remedy), columns, in_order=not self._database.is_large)
         found["target"] = np.array(TARGETS, object)[np.ma.filled(found["target"], 0)]
         for name in ("place", "detail"):
             found[name] = np.ma.filled(found[name].astype(object), "")
         return found
+
+    def arrays(self, question: str, columns: Sequence[str] = (), **given: Any) -> Rows:
+        """The columns of a question about the trace."""
+        return self._database.arrays(question, columns, trace=self._trace_id, **given)
 
     def parts(self, change: Change) -> list[ChangedParts]:
         """The parts that `remedy:NAME` or `remedy:NAME:PLACE` changes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,12 @@ class Path:
     """The path's time in ns by cause, longest first; the sum is the window's length."""
     links: list[Link]
     """The longest links, longest first."""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The causes' shares of the path."""
+        total = sum(self.by_cause.values())
+        return {cause: ns / total for cause, ns in self.by_cause.items()} if total else {}
 
 
 @dataclass(frozen=True)
@@ -268,3 +274,58 @@ def _pieces(
         np.full(n, -1, np.int64) if event is None else event.astype(np.int64, copy=False),
         np.broadcast_to(on_device, n).astype(np.bool_),
     )
+
+
+@dataclass(frozen=True)
+class PathPiece:
+    """A stretch of the path with one cause, on one side; on the trace's clock."""
+
+    start_ns: int
+    dur_ns: int
+    cause: str
+    side: str
+    """host or device."""
+
+
+def path_between(
+    path: Iterable[Pieces], graph: Graph, from_ns: int, to_ns: int, parts: int
+) -> list[PathPiece]:
+    """The pieces of a path between two instants, which count from the trace's base time.
+
+    Neighbours of one cause and side are one piece. Pieces shorter than one of `parts` equal parts
+    of the interval are summed up by cause inside their part, and lie side by side there.
+    """
+    origin = graph.host.origin_ns
+    since, until = from_ns - origin, to_ns - origin
+    blocks = [kept for block in path if len((kept := block.between(since, until)).ns)]
+    if not blocks:
+        return []
+    start, ns, cause, on_device = (
+        np.concatenate([getattr(block, name) for block in blocks])
+        for name in ("start", "ns", "cause", "on_device")
+    )
+    order = np.argsort(start, kind="stable")
+    start, ns, kind = start[order], ns[order], 2 * cause[order].astype(np.int64) + on_device[order]
+    # Neighbours of one kind are one piece.
+    first = np.flatnonzero(np.append(True, np.diff(kind) != 0))
+    start, ns, kind = start[first], np.add.reduceat(ns, first), kind[first]
+    part_ns = max(1, -(-(until - since) // parts))
+    part = np.where(ns < part_ns, (start - since) // part_ns, -1 - np.arange(len(ns)))
+    order = np.lexsort((start, kind, part))
+    start, ns, kind, part = start[order], ns[order], kind[order], part[order]
+    first = np.flatnonzero(np.append(True, (np.diff(kind) != 0) | (np.diff(part) != 0)))
+    found = zip(
+        np.minimum.reduceat(start, first).tolist(),
+        np.add.reduceat(ns, first).tolist(),
+        kind[first].tolist(),
+        part[first].tolist(),
+        strict=True,
+    )
+    pieces: list[PathPiece] = []
+    end_of: dict[int, int] = {}
+    for begin, length, which, at in sorted(found):
+        begin = max(begin, end_of.get(at, begin))
+        end_of[at] = begin + length
+        name = graph.causes[which // 2]
+        pieces.append(PathPiece(begin + origin, length, name, "device" if which % 2 else "host"))
+    return pieces

@@ -1,7 +1,7 @@
 """What happened once in a run: found by a query, priced by the graph, taken out of replays.
 
 A verdict is on the steady state, so replays take the excess of one-offs out: what lies in such an
-event takes no longer than its like usually does (queries/time/one_offs.sql).
+event takes no longer than its like usually does (queries/replay/one_off_candidates.sql).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OneOff:
     """An event that happened once, or took far longer than its like."""
 
     kind: str
-    """As in queries/time/one_offs.sql, `step`, or `start` (of a run without steps)."""
+    """As in queries/replay/one_off_candidates.sql, `step`, or `start` (of a run without steps)."""
     event_id: int | None
     start_ns: int
     """On the trace's clock."""
@@ -45,6 +45,8 @@ class OneOff:
     """Keys of the host; 0 for ops."""
     ops: frozenset[int] = frozenset()
     """The indices of the ops that take long; empty: it is on the host."""
+    pid: int | None = None
+    tid: int | None = None
 
     @property
     def on_host(self) -> bool:
@@ -77,6 +79,7 @@ def _one_off(
     """The one-off of a row, which gives its kind, event, times, cause and name."""
     given = {key: row[key] for key in ("kind", "event_id", "start_ns", "dur_ns", "cause", "name")}
     given |= {"usual_ns": usual_ns, "excess_ns": work_ns - usual_ns}
+    given |= {key: row.get(key) for key in ("pid", "tid")}
     return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
 
 
@@ -117,7 +120,7 @@ def _holds(outer: OneOff, inner: OneOff) -> bool:
 def _priced(replay: Recorded) -> list[OneOff]:
     """The candidates with the excess of their work; those without any are left out."""
     graph, worked = replay.graph, _HostWork.of(replay.graph)
-    rows = replay.database.ask("one_offs", trace=replay.trace_id)
+    rows = replay.database.ask("one_off_candidates", trace=replay.trace_id)
     number = {each: i for i, each in enumerate(graph.host.threads)}
     index = {}
     if any(row["kind"] == "op" for row in rows):
@@ -337,7 +340,7 @@ def _slow_start(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     least = thresholds.one_range_ratio
     slow = [len(part) > 0 and float(np.median(ratio[part])) >= least for part in parts]
     first = slow.index(False) if False in slow else len(slow)
-    if not 0 < first <= thresholds.start_share * len(parts) or any(slow[first:]):
+    if not 0 < first <= thresholds.slow_start_max_share * len(parts) or any(slow[first:]):
         return []
     start = np.concatenate(parts[:first])
     since, until = int(time[start].min()), int(time[start].max())

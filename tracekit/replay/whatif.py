@@ -1,40 +1,26 @@
-"""How long a run would have taken if something had been faster: its graph replayed with changes."""
+"""How long a run would have taken if something had been faster: its graph replayed with changes,
+or, of a run of several ranks, the graphs of all ranks together."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tracekit.replay.changes import Remedies, apply
-from tracekit.replay.grammar import STEADY, Change, parse
-from tracekit.replay.graph.arrays import Ints
-from tracekit.replay.graph.build import build
-from tracekit.replay.one_offs import OneOff, one_offs_of, without
-from tracekit.replay.simulator import Run, Scale, Simulator
-from tracekit.replay.windows import (
-    Bounds,
-    Marked,
-    gpu_active,
-    range_of,
-    ranges_of,
-    steps_of,
-    typical,
-    whole,
-)
+from tracekit.errors import TracekitError
+from tracekit.records import Record
+from tracekit.replay.prices import price
+from tracekit.replay.replay import Replay
+from tracekit.replay.windows import range_of
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
+    from tracekit.replay.graph.arrays import Ints
+    from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 
 SCHEMA = "tracekit/whatif/1"
-_M_MMAP_THRESHOLD = -3
-_LARGE_BYTES = 2 << 20
+RUN_SCHEMA = "tracekit/whatif-run/1"
 
 
 @dataclass(frozen=True)
@@ -48,7 +34,7 @@ class StepLength:
 
 
 @dataclass(frozen=True)
-class WhatIf:
+class WhatIf(Record, form=SCHEMA):
     """A window of a run as recorded, and as predicted with the changes."""
 
     trace: str
@@ -59,6 +45,8 @@ class WhatIf:
     window_ns: int
     predicted_ns: int
     speedup: float
+    saves_ns: int
+    """What the changes save in the window, one-offs aside: the price of `tracekit advise`."""
     bound_by: dict[str, float]
     """The changed window's critical path by cause: shares of `predicted_ns`."""
     unknown_ns: int
@@ -69,116 +57,40 @@ class WhatIf:
     doubts: list[str]
     """Problems of the trace that make the prediction doubtful."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA} | asdict(self)
+
+@dataclass(frozen=True)
+class RankWhatIf:
+    """What a rank waits for others in collectives, as recorded and as predicted, in ns."""
+
+    rank: int
+    waited_ns: int
+    """As recorded."""
+    predicted_waited_ns: int
+    """As predicted."""
 
 
-class Replay:
-    """The graph of one trace, which can be replayed with changes."""
+@dataclass(frozen=True)
+class RunWhatIf(Record, form=RUN_SCHEMA):
+    """A run as recorded, and as predicted with changes: all ranks replayed together."""
 
-    def __init__(
-        self,
-        database: Session,
-        trace_id: int,
-        thresholds: Thresholds | None = None,
-        ranges: str | None = None,
-    ) -> None:
-        self.database = database
-        self.trace_id = trace_id
-        self.thresholds = thresholds or Thresholds()
-        _return_freed_arrays()
-        self.graph = database.once(
-            ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
-        )
-        self.steps: Marked = steps_of(database, trace_id, self.graph)
-        self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
-        """The annotated ranges that can be windows."""
-        ends = whole(self.graph)
-        watched = [ends.first_keys, ends.last_keys, self.steps.instants]
-        if self.ranges is not None:
-            watched.append(self.ranges.instants)
-        self.watched: Ints = np.concatenate(watched)
-        """The instants of the host whose times windows need."""
-        self.remedies = Remedies(database, trace_id)
-
-    @cached_property
-    def simulator(self) -> Simulator:
-        return Simulator(self.graph, self.watched)
-
-    def measured(self) -> Run:
-        """The replay without changes. It is large, so it is not cached."""
-        return self.simulator.run()
-
-    @cached_property
-    def one_offs(self) -> list[OneOff]:
-        """What happened once; the change `steady` takes it out."""
-        return one_offs_of(self)
-
-    def scale(self, *, steady: bool) -> Scale:
-        """The scale of the replay without changes; if `steady`, of the one without one-offs."""
-        return self._steady.copy() if steady else Scale.of(self.graph)
-
-    @cached_property
-    def _steady(self) -> Scale:
-        return without(self.one_offs, self.graph)
-
-    def run(self, *changes: str, steady: bool = False) -> Run:
-        """The replay with these changes.
-
-        Raises:
-            TracekitError: a text is not a change, or matches nothing in the trace.
-        """
-        parsed = [parse(text, self.graph.causes) for text in changes]
-        scale = self.scale(steady=steady or any(each.what == STEADY for each in parsed))
-        for change in parsed:
-            self._apply(change, scale)
-        return self.simulator.run(scale)
-
-    def change(self, scale: Scale, text: str) -> None:
-        """Applies a change to a scale, after those that it holds already.
-
-        Raises:
-            TracekitError: the text is not a change, or matches nothing in the trace.
-        """
-        self._apply(parse(text, self.graph.causes), scale)
-
-    def _apply(self, change: Change, scale: Scale) -> None:
-        if change.what != STEADY:
-            apply(change, scale, self.graph, self.database, self.trace_id, self.remedies)
-
-    def typical_step(self) -> int | None:
-        """The number of the profiler's step of median length, one-offs aside; None if no step gives
-        the device work. Steps that hold hardly any one-offs come before those that do."""
-        steps = self.steps
-        if not steps.are_steps:
-            return None
-        recorded = steps.lengths(self.measured())
-        lengths = steps.lengths(self.run(steady=True)) if self.one_offs else recorded
-        working = [each for each in range(len(steps)) if lengths[each] > 0 and len(steps.ops(each))]
-        most = 1 + self.thresholds.close_margin
-        usual = [each for each in working if recorded[each] <= most * lengths[each]] or working
-        return usual[typical([int(lengths[each]) for each in usual])] if usual else None
-
-    def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
-        """The GPU-active span of a device (by default the main one), or the whole trace."""
-        graph = self.graph
-        if window == "trace" or not graph.ops:
-            return whole(graph)
-        if device_id is None:
-            device_id = self._main_device()
-        return gpu_active(graph, device_id)
-
-    def _main_device(self) -> int:
-        query = "SELECT device_id FROM main_device WHERE trace_id = getvariable('trace')"
-        return int(self.database.fetch(query, {"trace": self.trace_id})[1][0][0])
-
-
-def _return_freed_arrays() -> None:
-    """Makes glibc return the memory of freed arrays to the system; by default it may keep that of
-    arrays of up to 32 MiB. https://man7.org/linux/man-pages/man3/mallopt.3.html"""
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+    traces: str
+    """What was given."""
+    changes: list[str]
+    window: str
+    """The window's name."""
+    window_ns: int
+    predicted_ns: int
+    speedup: float
+    waited_ns: int
+    """What all ranks together wait for each other in collectives."""
+    predicted_waited_ns: int
+    """The same as predicted."""
+    steps: list[StepLength]
+    """The steps that all ranks recorded."""
+    ranks: list[RankWhatIf]
+    """What each rank waits."""
+    doubts: list[str]
+    """What makes the prediction doubtful."""
 
 
 def what_if(
@@ -201,55 +113,90 @@ def what_if(
     """
     judging = thresholds or Thresholds()
     with database.judging(judging):
-        return _what_if(database, changes, trace_id, window, judging)
+        ranges, at = (window and range_of(database, trace_id, window)) or (None, None)
+        replay = Replay(database, trace_id, judging, ranges)
+        chosen = replay.window(*replay.place(window, at))
+        before, after = replay.measured(), replay.run(*changes)
+        path = chosen.path(after)
+        return WhatIf(
+            trace=database.ask("overview", trace=trace_id)[0]["path"],
+            window=chosen.name,
+            changes=list(changes),
+            **_lengths(chosen.length(before), chosen.length(after)),
+            saves_ns=price(replay, chosen, changes),
+            bound_by=path.shares,
+            unknown_ns=path.by_cause.get("unknown", 0),
+            steps=_steps(
+                replay.steps.names, replay.steps.lengths(before), replay.steps.lengths(after)
+            ),
+            doubts=[
+                f"{row['severity']}: {row['message']}"
+                for row in database.doubts("device_work", trace_id)
+                if row["severity"] in ("error", "warning")
+            ],
+        )
 
 
-def _what_if(
-    database: Session,
-    changes: Sequence[str],
-    trace_id: int,
-    window: str | None,
-    thresholds: Thresholds,
-) -> WhatIf:
-    meant = None if window is None else range_of(database, trace_id, window)
-    ranges, at = meant or (None, None)
-    replay = Replay(database, trace_id, thresholds, ranges)
-    before, after = replay.measured(), replay.run(*changes)
-    steps = replay.steps
-    old, new = steps.lengths(before), steps.lengths(after)
-    number = replay.typical_step() if window is None and replay.graph.ops else None
-    if window in ("gpu_active", "trace") or (window is None and number is None):
-        bounds = replay.bounds(window)
-        name, window_ns, predicted_ns = bounds.name, bounds.length(before), bounds.length(after)
-        path = bounds.path(after)
-    elif replay.ranges is None:
-        if number is None:
-            number = steps.names.index(window or "")
-        name, window_ns, predicted_ns = steps.names[number], int(old[number]), int(new[number])
-        path = steps.path(after, number)
-    else:
-        lengths = replay.ranges.lengths(before)
-        number = typical(replay.ranges.lengths(replay.run(steady=True)).tolist(), at)
-        name, window_ns = replay.ranges.names[number], int(lengths[number])
-        predicted_ns = int(replay.ranges.lengths(after)[number])
-        path = replay.ranges.path(after, number)
-    totals = path.by_cause
-    return WhatIf(
-        trace=database.ask("overview", trace=trace_id)[0]["path"],
-        window=name,
+def _lengths(window_ns: int, predicted_ns: int) -> dict[str, Any]:
+    speedup = window_ns / predicted_ns if predicted_ns else 1.0
+    return {"window_ns": window_ns, "predicted_ns": predicted_ns, "speedup": speedup}
+
+
+def _steps(names: Sequence[str], before: Ints, after: Ints) -> list[StepLength]:
+    lengths = zip(names, before.tolist(), after.tolist(), strict=True)
+    return [StepLength(*each) for each in lengths]
+
+
+def what_if_run(
+    database: Session, changes: Sequence[str], thresholds: Thresholds | None = None
+) -> RunWhatIf:
+    """How long a run would have taken with changes such as `rank:6:host*0.5` or `straggler*0`.
+
+    The window lasts from when the last rank begins the first step until all have completed the last
+    one. `tracekit.replay.grammar.HELP` lists the changes. Lengths are in ns.
+
+    Raises:
+        TracekitError: the traces are not the ranks of one run, or do not tell who waits for whom; a
+            text is not a change or matches nothing.
+    """
+    from tracekit.replay.ranks.prices import Pricing
+    from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
+
+    if reason := not_one_run(database):
+        raise TracekitError(
+            f"{database.name}: choose a trace (--trace-id): they are not a run, because {reason}"
+        )
+    with database.judging(thresholds or Thresholds()), database.sharing():
+        joined = RankReplay(database, replayable(database), thresholds)
+        if joined.doubt:
+            raise TracekitError(f"{database.name}: the ranks cannot be replayed: {joined.doubt}")
+        if not len(joined.members):
+            raise TracekitError(f"{database.name}: no collective is matched between the ranks")
+        before, after = joined.measured, Pricing(joined).changed(changes)
+        traces = {row["trace_id"]: row for row in database.ask("overview")}
+    rows = [traces[each] for each in joined.trace_ids]
+    names = joined.step_names or ["the run"]
+    old, new = _waited(joined, before), _waited(joined, after)
+    world = max(row["world_size"] or 0 for row in rows)
+    missing = [f"warning: only {len(rows)} of {world:,} ranks are here"] * (world > len(rows))
+    return RunWhatIf(
+        traces=database.name,
         changes=list(changes),
-        window_ns=window_ns,
-        predicted_ns=predicted_ns,
-        speedup=window_ns / predicted_ns if predicted_ns else 1.0,
-        bound_by={each: ns / predicted_ns for each, ns in totals.items()} if predicted_ns else {},
-        unknown_ns=totals.get("unknown", 0),
-        steps=[
-            StepLength(each, int(a), int(b))
-            for each, a, b in zip(steps.names, old, new, strict=True)
-        ],
-        doubts=[
-            f"{row['severity']}: {row['message']}"
-            for row in database.doubts("device_work", trace_id)
-            if row["severity"] in ("error", "warning")
-        ],
+        window=f"{len(names)} steps of the run" if len(names) > 1 else names[0],
+        **_lengths(before.span_ns, after.span_ns),
+        waited_ns=sum(old),
+        predicted_waited_ns=sum(new),
+        steps=_steps(names, before.lengths, after.lengths),
+        ranks=[RankWhatIf(r["rank"], a, b) for r, a, b in zip(rows, old, new, strict=True)],
+        doubts=missing,
     )
+
+
+def _waited(joined: RankReplay, run: RanksRun) -> list[int]:
+    """What each rank waits in collectives."""
+    members = run.of.members
+    collective = ~members.is_exchange
+    return [
+        int(run.wait_ns[collective & (run.of.rank == number)].sum())
+        for number in range(len(joined.trace_ids))
+    ]

@@ -26,8 +26,7 @@ _EVERY = -1
 class Bounds:
     """A window of a run: from the earliest begin of its GPU ops and threads to their latest end."""
 
-    kind: str
-    name: str
+    names: tuple[str]
     ops: slice
     first_keys: Ints
     last_keys: Ints
@@ -66,23 +65,22 @@ def gpu_active(graph: Graph, device_id: int) -> Bounds:
     """The window from the start of a device's first op to the end of its last."""
     # Ops are in order of their devices.
     first, stop = np.searchsorted(graph.device.device_id, [device_id, device_id + 1]).tolist()
-    return Bounds("gpu_active", "GPU-active span", slice(first, stop), _NONE, _NONE)
+    return Bounds(("GPU-active span",), slice(first, stop), _NONE, _NONE)
 
 
-def gpu_active_lengths(run: Run) -> dict[int, int]:
-    """The length in ns of each device's GPU-active span."""
+def gpu_active_lengths(run: Run) -> Ints:
+    """The length in ns of each device's GPU-active span, in order of the devices."""
     if not run.graph.ops:
-        return {}
-    device, first = np.unique(run.graph.device.device_id, return_index=True)
-    every = slice(None)
+        return _NONE
+    first, every = np.unique(run.graph.device.device_id, return_index=True)[1], slice(None)
     start = np.minimum.reduceat(run.op_start(every), first)
-    end = np.maximum.reduceat(run.op_end(every), first)
-    return dict(zip(device.tolist(), (end - start).tolist(), strict=True))
+    end: Ints = np.maximum.reduceat(run.op_end(every), first)
+    return end - start
 
 
 def whole(graph: Graph) -> Bounds:
     """The window from the first event of the trace to its last."""
-    return Bounds("trace", "whole trace", slice(0, graph.ops), graph.first_keys, graph.last_keys)
+    return Bounds(("whole trace",), slice(0, graph.ops), graph.first_keys, graph.last_keys)
 
 
 @dataclass(frozen=True)
@@ -150,6 +148,24 @@ class Marked:
         """The critical path through a window."""
         begin = int(self.spans(run)[0][number])
         return critical_path(run, begin, last_of(run, self.ops(number), self.end[[number]]))
+
+
+@dataclass(frozen=True)
+class ReplayedWindow:
+    """One window, with its length and critical path in any replay."""
+
+    of: Bounds | Marked
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.of.names[self.number]
+
+    def length(self, run: Run) -> int:
+        return int(self.of.lengths(run)[self.number])
+
+    def path(self, run: Run) -> Path:
+        return self.of.path(run, self.number)
 
 
 def steps_of(database: Session, trace_id: int, graph: Graph) -> Marked:

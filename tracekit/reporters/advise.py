@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.advice.catalogue import Remedy
-from tracekit.advice.model import Advice, AdvisedPlace, FixList, Together
+from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
 from tracekit.reporters.page import clipped, console, section
 from tracekit.reporters.parts import is_of_recording, lists_of
 from tracekit.text import duration, percent, printable
@@ -135,7 +135,7 @@ def _end(where: str, width: int = _PLACE) -> str:
     return text if len(text) <= width else "..." + text[3 - width :]
 
 
-def _together(out: Console, together: Together) -> None:
+def _together(out: Console, together: BestCombination) -> None:
     if len(together.additions) == 1:
         section(out, "With the best of them")
     else:
@@ -157,7 +157,7 @@ def _together(out: Console, together: Together) -> None:
     out.print(_bound_then(together))
 
 
-def _bound_then(together: Together) -> str:
+def _bound_then(together: BestCombination) -> str:
     """What bounds the run after the changes."""
     thresholds = Thresholds()
     if (unknown := together.bound_by.get("unknown", 0.0)) >= thresholds.unknown_share:

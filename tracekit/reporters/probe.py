@@ -6,9 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.experiments.applying import Applied, AppliedAdvice
-from tracekit.experiments.predicting import Moved
-from tracekit.experiments.probing import Experiment, Probe
+from tracekit.experiments.probing import Applied, AppliedAdvice, Experiment, Probe
+from tracekit.experiments.timing import StepRatio
 from tracekit.reporters import colours
 from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
@@ -112,7 +111,7 @@ def _add(table: Table, each: Experiment) -> None:
         table.add_row(what, duration(each.given_ns), "", _error(each.given_error), "")
 
 
-def _ratio(moved: Moved | None) -> str:
+def _ratio(moved: StepRatio | None) -> str:
     return f"{moved.ratio:.2f} ({moved.low:.2f} to {moved.high:.2f})" if moved else "-"
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.replay.ranks.whatif import RunWhatIf
-from tracekit.replay.whatif import StepLength, WhatIf
+from tracekit.replay.whatif import RunWhatIf, StepLength, WhatIf
 from tracekit.reporters.page import console, section
 from tracekit.text import duration, printable, share
 
@@ -23,6 +22,9 @@ def render(found: WhatIf) -> None:
     )
     out.print(line)
     out.print(Text(printable(f"{found.trace}, with {', '.join(found.changes)}"), "dim"))
+    if found.saves_ns > 0 and found.saves_ns != found.window_ns - found.predicted_ns:
+        price = duration(found.saves_ns)
+        out.print(f"Its price, as `tracekit advise` counts it: {price}.")
     section(out, "What would bound it then (shares of the critical path)")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tracekit.advice import model as advice
 from tracekit.advice.catalogue import EFFORTS
 from tracekit.compare import crosscheck, diff
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.experiments import applying, points, probing
+from tracekit.experiments import points, probing
 from tracekit.lake import comparing
+from tracekit.records import Record, Schema, Schemas, closed
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
-from tracekit.replay.model import Causal, Gains
-from tracekit.replay.ranks import whatif as run_whatif
-from tracekit.schemas.classes import Classes, Schema, closed
 from tracekit.schemas.rows import columns_of, row_schema
 from tracekit.verdict import model as analysis
 from tracekit.verdict.confidence import LEVELS
@@ -24,17 +21,9 @@ from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.verdict.run_model import RunVerdict
 from tracekit.version import __version__
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+Made = Callable[[Schemas], Schema]
 
-# Fields that hold the rows of a question.
-_ROWS = {
-    ("Analysis", "top_kernels"): "top_kernels",
-    ("Analysis", "memory_traffic"): "memory_traffic",
-    ("Collectives", "bandwidth"): "link_bandwidth",
-} | {
-    ("Diff", name): f"diff_{name}"
-    for name in ("summary", "waterfall", "classes", "kernels", "operators", "modules")
-}
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 # Classes whose fields are columns of a question, which describes them.
 _QUESTIONS = {
@@ -51,16 +40,6 @@ _REGIMES = (OVERHEAD, COMPUTE, UNKNOWN)
 # A verdict that is unknown has no confidence.
 _CONFIDENCE = (*LEVELS, "none")
 _SEVERITIES = ("error", "warning", "info")
-_CHOICES = {
-    ("Verdict", "regime"): _REGIMES,
-    ("Period", "regime"): _REGIMES,
-    ("Probe", "regime"): _REGIMES,
-    ("Verdict", "confidence"): _CONFIDENCE,
-    ("Probe", "confidence"): _CONFIDENCE,
-    ("Finding", "severity"): _SEVERITIES,
-    ("Advice", "effort"): EFFORTS,
-}
-
 _FINDING_ROW = closed(
     {
         name: {"type": kind, "description": text}
@@ -84,20 +63,44 @@ _SITE = {
     name: {"type": ["string", "null"], "description": columns_of("event_sites")[name]}
     for name in ("name", "cpu_op", "module", "python_line")
 }
-# Fields whose types do not tell what they hold: a schema, or the class of a list's items with what
-# its JSON has, too.
-_OTHERS: dict[tuple[str, str], Schema | tuple[type, Schema]] = {
-    ("Causal", "links"): (Link, _SITE),
-    ("Diff", "doubts"): {"type": "array", "items": _FINDING_ROW},
-    ("RunFigures", "figures"): closed(_FIGURES, "Medians over the ranks."),
+
+
+def _rows(question: str) -> Made:
+    return lambda made: {"type": "array", "items": _row(made, question)}
+
+
+def _row(made: Schemas, question: str) -> Schema:
+    """A reference to the schema of a question's rows."""
+    return made.refer(f"row_of_{question}", lambda: row_schema(question))
+
+
+def _one_of(*values: str) -> Made:
+    return lambda made: {"enum": list(values)}
+
+
+# Fields whose types do not tell what they hold.
+_GIVEN: dict[tuple[str, str], Made] = {
+    ("Analysis", "top_kernels"): _rows("top_kernels"),
+    ("Analysis", "memory_traffic"): _rows("memory_traffic"),
+    ("Collectives", "bandwidth"): _rows("link_bandwidth"),
+    ("Causal", "links"): lambda made: {"type": "array", "items": made.of(Link, _SITE)},
+    ("Diff", "doubts"): lambda made: {"type": "array", "items": _FINDING_ROW},
+    ("RunFigures", "figures"): lambda made: closed(_FIGURES, "Medians over the ranks."),
+    ("Verdict", "regime"): _one_of(*_REGIMES),
+    ("Period", "regime"): _one_of(*_REGIMES),
+    ("Probe", "regime"): _one_of(*_REGIMES),
+    ("Verdict", "confidence"): _one_of(*_CONFIDENCE),
+    ("Probe", "confidence"): _one_of(*_CONFIDENCE),
+    ("Finding", "severity"): _one_of(*_SEVERITIES),
+    ("Advice", "effort"): _one_of(*EFFORTS),
+} | {
+    ("Diff", name): _rows(f"diff_{name}")
+    for name in ("summary", "waterfall", "classes", "kernels", "operators", "modules")
 }
-# Names in annotations that are imported for type checkers alone.
-_NAMES = {
-    "Advice": advice.Advice,
-    "Causal": Causal,
-    "Gains": Gains,
-    "Rows": list[dict[str, Any]],
-}
+
+
+def _texts(kind: type) -> dict[str, str]:
+    return columns_of(_QUESTIONS.get(kind.__name__))
 
 
 def commands() -> dict[str, str]:
@@ -118,7 +121,7 @@ def schema(command: str, question: str | None = None) -> Schema:
         )
     if question is not None and command not in ("query", "lake ask"):
         raise TracekitError(f"{command} takes no question: give it to query, or to lake ask")
-    made = Classes(_ROWS, _QUESTIONS, _CHOICES, _OTHERS, _NAMES)
+    made = Schemas(_GIVEN, _texts)
     output = _of_rows(question) if command in _OF_ROWS else _OUTPUTS[command](made)
     name = " ".join(filter(None, ("tracekit", command, question)))
     head = {
@@ -143,23 +146,23 @@ def _of_rows(question: str | None) -> Schema:
     return {"description": told, "type": "array", "items": rows}
 
 
-def _one(kind: type, mark: str, **more: Schema) -> Callable[[Classes], Schema]:
-    """The output that one class defines; `mark` is its `schema`, `more` what its JSON adds."""
-    return lambda made: made.of(kind, _marked(mark) | more)
+def _one(kind: type[Record], **more: Schema) -> Made:
+    """The output that one class defines; `more` is what its JSON adds."""
+    return lambda made: made.of(kind, _marked(kind.form) | more)
 
 
 def _marked(mark: str) -> Schema:
     return {"schema": {"const": mark, "description": "The name and version of this form."}}
 
 
-def _either(*outputs: Callable[[Classes], Schema]) -> Callable[[Classes], Schema]:
+def _either(*outputs: Made) -> Made:
     return lambda made: {"oneOf": [each(made) for each in outputs]}
 
 
-_analysis = _one(analysis.Analysis, analysis.SCHEMA)
+_analysis = _one(analysis.Analysis)
 
 
-def _analyses(made: Classes) -> Schema:
+def _analyses(made: Schemas) -> Schema:
     run = made.of(RunVerdict)
     listed = closed(
         {
@@ -179,30 +182,25 @@ def _analyses(made: Classes) -> Schema:
         "The analyses of several traces.",
         optional=("no_run",),
     )
-    made.definitions["Analyses"] = listed
-    return {"$ref": "#/$defs/Analyses"}
+    return made.refer("Analyses", lambda: listed)
 
 
-def _any_rows(_: Classes) -> Schema:
+def _any_rows(_: Schemas) -> Schema:
     return _of_rows(None)
 
 
 _AGREES = {"type": "boolean", "description": "Whether all figures of HTA equal those by its rules."}
 _OF_ROWS = ("query", "sql", "lake ask")
-_OUTPUTS: Mapping[str, Callable[[Classes], Schema]] = {
+_OUTPUTS: Mapping[str, Made] = {
     "analyze": _either(_analysis, _analyses),
-    "advise": _one(advice.FixList, advice.SCHEMA),
-    "whatif": _either(
-        _one(whatif.WhatIf, whatif.SCHEMA), _one(run_whatif.RunWhatIf, run_whatif.SCHEMA)
-    ),
-    "diff": _one(diff.Diff, diff.SCHEMA),
-    "history": _one(comparing.History, comparing.SCHEMA),
+    "advise": _one(advice.FixList),
+    "whatif": _either(_one(whatif.WhatIf), _one(whatif.RunWhatIf)),
+    "diff": _one(diff.Diff),
+    "history": _one(comparing.History),
     "query": _any_rows,
     "sql": _any_rows,
     "lake ask": _any_rows,
-    "sweep": _one(points.Sweep, points.SCHEMA),
-    "probe": _either(
-        _one(probing.Probe, probing.SCHEMA), _one(applying.AppliedAdvice, applying.SCHEMA)
-    ),
-    "crosscheck": _one(crosscheck.Report, crosscheck.SCHEMA, agrees=_AGREES),
+    "sweep": _one(points.Sweep),
+    "probe": _either(_one(probing.Probe), _one(probing.AppliedAdvice)),
+    "crosscheck": _one(crosscheck.Report, agrees=_AGREES),
 }

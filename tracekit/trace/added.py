@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# The process that annotations are shown under. Profilers use the system's numbers, far below it.
+# Annotations appear under this process. Profilers use the system's numbers, far below it.
 PID = 2_000_000_000
 _DIGITS = 12
 _HEAD = (

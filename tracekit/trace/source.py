@@ -230,8 +230,10 @@ def open_streams(
     path: str,
     progress: Callable[[int], object] = int,
     temp_dir: str | Path | None = None,
+    name: str | None = None,
 ) -> Iterator[ByteStream | TracekitError]:
-    """The trace at `path` (- is standard input), or each trace of a tar archive, in order.
+    """The trace at `path` (- is standard input), or each trace of a tar archive, in order. `name`
+    is what the user calls a file that was copied to `path`.
 
     The caller closes each stream. An error takes the place of an archive member that cannot be
     read. Input from a pipe and members of archives are copied, to `temp_dir` (default: the system's
@@ -242,7 +244,7 @@ def open_streams(
             traces that can be read.
     """
     folder = str(temp_dir or tempfile.gettempdir())
-    stream = ByteStream(path, _seekable(path, folder), progress)
+    stream = ByteStream(name or path, _seekable(path, folder), progress)
     if not is_archive(stream.read(HEAD_BYTES)):
         stream.rewind()
         yield stream

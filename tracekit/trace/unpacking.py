@@ -1,4 +1,4 @@
-"""Compressed files and tar archives -> text and the traces in them, as far as they are readable.
+"""Compressed files and tar archives -> their readable text and traces.
 
 tarfile parses the headers of archives. This module walks from one header to the next, because
 tarfile's own walk follows what headers claim (sizes, sparse maps, chains of long names) without

@@ -12,9 +12,9 @@ from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import UNKNOWN
 
 if TYPE_CHECKING:
-    from tracekit.advice.model import FixList, Judged
+    from tracekit.advice.model import AdvisedWindow, FixList
     from tracekit.database.session import Session
-    from tracekit.replay.gains import WindowGains
+    from tracekit.replay.prices import WindowGains
 
 NEXT = {
     "launch": "Launch less: capture the step as a CUDA graph "
@@ -82,7 +82,7 @@ def waits_for_workers(host: HostThread) -> bool:
 
 def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
     """Whether most GPU ops run in CUDA graphs."""
-    return launch is not None and launch.graph_share > thresholds.most_share
+    return launch is not None and launch.graph_share > thresholds.captured_majority
 
 
 def next_step(
@@ -94,13 +94,18 @@ def next_step(
     if is_captured(launch, thresholds) and bottleneck in _CAPTURED:
         return _CAPTURED[bottleneck]
     compiled = launch.compiled_share if launch is not None else None
-    if compiled is not None and compiled > thresholds.most_share and bottleneck in _COMPILED:
+    if compiled is not None and compiled > thresholds.captured_majority and bottleneck in _COMPILED:
         return _COMPILED[bottleneck]
     return NEXT[bottleneck]
 
 
 def fix_list(
-    gains: WindowGains, judged: Judged, trace: Trace, thresholds: Thresholds, *, combine: bool
+    gains: WindowGains,
+    judged: AdvisedWindow,
+    trace: Trace,
+    thresholds: Thresholds,
+    *,
+    combine: bool,
 ) -> FixList:
     """What could be changed in the window that is judged."""
     from tracekit.advice.find import find

@@ -262,7 +262,7 @@ def _unknown_limits_ns(cause: str, gains: Gains) -> int | None:
 
 def _limit_sentences(gains: Gains, regime: str, thresholds: Thresholds) -> list[str]:
     """A sentence that prices math and memory as ranges, if the device bounds the window and the
-    doubt matters (tracekit/replay/gains.py, `removed_at_most`)."""
+    doubt matters (tracekit/replay/prices.py, `removed_at_most`)."""
     doubtful = gains.removed.get(UNKNOWN_LIMIT, 0.0)
     if regime == OVERHEAD or doubtful < thresholds.named_gain:
         return []

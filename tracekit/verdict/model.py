@@ -5,10 +5,10 @@ The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
+from tracekit.advice.model import Advice
 from tracekit.evidence.model import (
     Gpu,
     HostThread,
@@ -20,11 +20,8 @@ from tracekit.evidence.model import (
     Trace,
     Window,
 )
+from tracekit.replay.model import Causal
 from tracekit.shown import Shown
-
-if TYPE_CHECKING:
-    from tracekit.advice.model import Advice
-    from tracekit.replay.model import Causal
 
 SCHEMA = "tracekit/analysis/1"
 
@@ -86,7 +83,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Analysis(Shown):
+class Analysis(Shown, form=SCHEMA):
     """Everything `analyze` reports about one trace."""
 
     trace: Trace
@@ -116,25 +113,3 @@ class Analysis(Shown):
     memory_traffic: list[dict[str, Any]]
     advice: list[Advice]
     """What to change, most worth first."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {"schema": SCHEMA, **_plain(self)}
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses as dictionaries, however deep, as of `dataclasses.asdict`. That also copies each
-    number and text, which takes most of its time: a run may have thousands of steps."""
-    kind: type = type(value)
-    if names := _names(kind):
-        return {name: _plain(getattr(value, name)) for name in names}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return value
-
-
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.evidence.model import Gpu, Idle
-    from tracekit.replay.gains import Speed, WindowGains
     from tracekit.replay.model import Gains
+    from tracekit.replay.prices import Speed, WindowGains
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from tracekit.database import packaged
 from tracekit.evidence.model import Period, Window
-from tracekit.records import parsed, record
+from tracekit.records import parsed, plain, record
 from tracekit.verdict.model import Analysis
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -30,20 +33,39 @@ _OF_LAUNCHES = {
 _REPLAYED = "the window's replayed length without one-offs"
 
 
+# What a verdict follows from, besides the tables: packages and modules of tracekit.
+_RULES = ("advice", "evidence", "replay", "verdict", "causes.py", "examine.py", "thresholds.py")
+
+
+@cache
+def rules() -> str:
+    """A digest of the Python and SQL that judge; what others judged is judged anew."""
+    root = Path(__file__).parents[1]
+    found = [
+        file
+        for each in _RULES
+        for file in sorted((root / each).rglob("*.py") if "." not in each else [root / each])
+    ]
+    digest = hashlib.sha256(repr(sorted(packaged.texts().items())).encode())
+    for file in found:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def rows_of(analysis: Analysis) -> Rows:
     """The rows by table. The `analysis` of its window's verdict is the object that `analyze --json`
     prints."""
     trace_id = analysis.trace.trace_id
     advice = []
     for number, each in enumerate(analysis.advice, 1):
-        told = asdict(each)
+        told = plain(each)
         place = told.pop("where")
         del told["needs"], told["doubts"], told["places"]
         advice.append({"number": number, "place": place} | told)
     tables: Rows = {
         "verdict": list(_verdicts(analysis)),
         "evidence": list(_evidence(analysis)),
-        "one_off": [asdict(each) for each in analysis.one_offs],
+        "one_off": [plain(each) for each in analysis.one_offs],
         "advice": advice,
     }
     return {table: [{"trace_id": trace_id} | row for row in rows] for table, rows in tables.items()}
@@ -78,6 +100,7 @@ def _window(window: Window) -> dict[str, Any]:
         "name": window.name,
         "start_ns": window.start_ns,
         "end_ns": window.end_ns,
+        "judged_by": rules(),
     }
 
 
@@ -95,7 +118,7 @@ def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
 
 def _numbers(window: Window, parts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for part, found in parts.items():
-        for name, value in (asdict(found) if found is not None else {}).items():
+        for name, value in (plain(found) if found is not None else {}).items():
             if name in ("device_id", "work_ns"):
                 continue
             inner = value if isinstance(value, dict) else {"": value}
@@ -134,10 +157,6 @@ def read(text: object) -> Analysis:
     Raises:
         ValueError: when the text is not one of this version.
     """
-    # Imported for type checkers alone where the annotations stand.
-    from tracekit.advice.model import Advice
-    from tracekit.replay.model import Causal
-
     if not isinstance(text, str):
         raise ValueError("no text")
-    return record(Analysis, parsed(text), Advice=Advice, Causal=Causal)
+    return record(Analysis, parsed(text))

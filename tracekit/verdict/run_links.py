@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracekit.replay.ranks.whatif import Pricing
+from tracekit.replay.ranks.prices import Pricing
 from tracekit.text import size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_model import SlowLink

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from tracekit.records import Record
 
 # The queries whose answers the verdict of a run holds; `--explain` prints them.
 RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
@@ -148,7 +150,7 @@ class RunSaving:
 
 
 @dataclass(frozen=True)
-class RunVerdict:
+class RunVerdict(Record):
     """The verdict of a run: one for all its ranks."""
 
     ranks: list[int | None]
@@ -184,7 +186,3 @@ class RunVerdict:
     """The reasons, as sentences."""
     unknown: list[str]
     """What the traces do not tell, and why."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object of `run` in what `--json` prints."""
-        return asdict(self)

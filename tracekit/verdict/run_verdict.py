@@ -12,9 +12,9 @@ import numpy as np
 
 from tracekit.errors import TracekitError
 from tracekit.evidence.sites import places_of
-from tracekit.replay.ranks.joined import Joined, JoinedRun, not_one_run, replayable
-from tracekit.replay.ranks.stragglers import DEVICE, HOST, Alike, held_up
-from tracekit.replay.ranks.whatif import COMMUNICATION, Pricing
+from tracekit.replay.ranks.prices import COMMUNICATION, Pricing
+from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
+from tracekit.replay.ranks.stragglers import DEVICE, HOST, PeerRanks, blamed_wait_ns
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_links import slow_links, told
 from tracekit.verdict.run_model import (
@@ -77,9 +77,11 @@ class _Judge:
         given = sorted(analyses, key=lambda each: each.trace.rank or 0)
         self.analyses = [each for each in given if each.trace.trace_id in usable]
         self.left_out = [each.trace.rank for each in given if each.trace.trace_id not in usable]
-        self.joined = Joined(database, [each.trace.trace_id for each in self.analyses], thresholds)
+        self.joined = RankReplay(
+            database, [each.trace.trace_id for each in self.analyses], thresholds
+        )
         self.pricing = Pricing(self.joined)
-        self.alike: Alike = self.pricing.alike
+        self.peers: PeerRanks = self.pricing.peers
         self.unknown: list[str] = []
         members = self.joined.members
         collective = ~members.is_exchange
@@ -98,7 +100,7 @@ class _Judge:
         known = len(joined.members) > 0 and not self.doubt
         run = joined.measured if known else None
         self.slow = slow_links(self.pricing, self.bandwidth, self.thresholds) if known else []
-        late = self._late(held_up(joined) if known else {})
+        late = self._late(blamed_wait_ns(joined) if known else {})
         links = [
             replace(
                 each, excess_ns=round(each.excess_ns / steps), saves_ns=round(each.saves_ns / steps)
@@ -207,7 +209,7 @@ class _Judge:
         excess = {
             number: int(np.maximum(found, 0).sum())
             for number in range(len(self.analyses))
-            for found in [self.alike.excess(number)]
+            for found in [self.peers.excess(number)]
             if found is not None
         }
         number = max(excess, key=lambda each: excess[each], default=None)
@@ -240,7 +242,7 @@ class _Judge:
         begins = self._begins()
         others = [ns for other, ns in begins.items() if other != number]
         skew = begins[number] - int(median(others)) if number in begins and others else 0
-        excess = self.alike.excess(number)
+        excess = self.peers.excess(number)
         side, cause = 0, 0
         more = 0
         if excess is not None and excess.size:
@@ -262,13 +264,13 @@ class _Judge:
     def _place(self, number: int, side: int, cause: int) -> str | None:
         """The place of the program at which a rank spends most beyond one that is alike."""
         others = [each for each in range(len(self.analyses)) if each != number]
-        peers = self.alike.peers(number) or others
-        totals = {peer: int(self.alike.totals(peer)[side, :, cause].sum()) for peer in peers}
+        peers = self.peers.peers(number) or others
+        totals = {peer: int(self.peers.totals(peer)[side, :, cause].sum()) for peer in peers}
         middle = median_low(totals.values())
         peer = next(each for each, ns in totals.items() if ns == middle)
         spent: dict[str | None, int] = {}
         for sign, rank in ((1, number), (-1, peer)):
-            events = self.alike.events(rank, side, cause) if sign > 0 else self._all(peer, side)
+            events = self.peers.events(rank, side, cause) if sign > 0 else self._all(peer, side)
             most = sorted(events, key=lambda each: -events[each])[:_EVENTS]
             sites = places_of(most, self.database, self.joined.trace_ids[rank])
             for event in most:
@@ -278,7 +280,7 @@ class _Judge:
         return best if best is not None and spent[best] > 0 else None
 
     def _all(self, number: int, side: int) -> dict[int, int]:
-        found = self.alike.stretches(number)
+        found = self.peers.stretches(number)
         graph, hosts = self.joined.graphs[number], len(found.host)
         every = graph.host.event[found.host] if side == HOST else graph.device.op_id[found.op]
         ns = found.ns[:hosts] if side == HOST else found.ns[hosts:]
@@ -324,7 +326,7 @@ class _Judge:
             bandwidth=self.bandwidth,
         )
 
-    def _lengths(self, run: JoinedRun) -> list[int]:
+    def _lengths(self, run: RanksRun) -> list[int]:
         """The length of each rank's steps."""
         if not self.joined.step_names:
             return [run.span_ns] * len(self.analyses)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers
-from tracekit.replay.ranks.joined import Joined
+from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.replay.simulator import Scale
 
 HOST, DEVICE = 0, 1
@@ -18,7 +18,7 @@ HOST, DEVICE = 0, 1
 _WAITING = ("sync", "copy")
 
 
-def held_up(joined: Joined) -> dict[int, float]:
+def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
     """For how long all others together waited for each rank in collectives, in ns.
 
     A wait counts for the rank that came last. To the extent that this rank had waited longer for
@@ -58,7 +58,7 @@ def held_up(joined: Joined) -> dict[int, float]:
 _Between = list[tuple[int, int]]
 
 
-def _histories(joined: Joined) -> tuple[dict[int, _Between], dict[int, int]]:
+def _histories(joined: RankReplay) -> tuple[dict[int, _Between], dict[int, int]]:
     """For each member, the waits of its rank since it last left a meeting of the same group (places
     and ns), and how long that was until it arrived, without these waits and the time on the wire.
     """
@@ -116,14 +116,14 @@ class Stretches:
     ns: Ints
 
 
-class Alike:
+class PeerRanks:
     """The work of each rank by segment, from one collective's launch to the next.
 
     Ranks are alike if they take part in the same types of collectives in the same order: then their
     segments hold the same program. Work of a rank is compared with the median of those alike.
     """
 
-    def __init__(self, joined: Joined) -> None:
+    def __init__(self, joined: RankReplay) -> None:
         self.joined = joined
         self.causes = len(joined.graphs[0].causes) if joined.graphs else 0
         self._begin = [self._order(number) for number in range(len(joined.graphs))]

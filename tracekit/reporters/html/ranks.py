@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import polars as pl
 
-from tracekit.replay.ranks.joined import clock_doubt
+from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import colours, several
 from tracekit.reporters.html import charts
 from tracekit.text import duration, printable

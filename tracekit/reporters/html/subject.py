@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tracekit.database.catalog import Value
     from tracekit.database.session import Session
     from tracekit.evidence.model import Window
-    from tracekit.replay.gains import PathPiece, Speed
+    from tracekit.replay.critical_path import PathPiece
+    from tracekit.replay.prices import Speed
     from tracekit.reporters.html.figure import Figure
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
@@ -71,7 +72,8 @@ class Subject:
     @cached_property
     def judgement(self) -> Replayed:
         from tracekit.examine import examine
-        from tracekit.replay.gains import recorded_path, speeds
+        from tracekit.replay.critical_path import path_between
+        from tracekit.replay.prices import speeds
 
         drawn, path, other = self.interval, [], []
         found = examine(
@@ -81,7 +83,8 @@ class Subject:
             other = speeds(found.gains, *found.place)
             if drawn is not None:
                 replay = found.gains.replay
-                path = recorded_path(replay, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
+                whole = replay.bounds("trace").pieces(replay.measured())
+                path = path_between(whole, replay.graph, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
         return Replayed(found.analysis, found.fixes, other, path)
 
     @cached_property

@@ -13,9 +13,9 @@ import numpy as np
 
 from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scaled
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
-from tracekit.replay.ranks.meetings import MetKernels, Seats, members_of, turns_of
+from tracekit.replay.ranks.collectives import CollectiveMembers, Seats, members_of, turns_of
+from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale, Simulator
-from tracekit.replay.whatif import Replay
 from tracekit.replay.windows import whole
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
@@ -69,10 +69,10 @@ def replayable(database: Session) -> list[int]:
 
 
 @dataclass(frozen=True)
-class JoinedRun:
+class RanksRun:
     """One replay of all ranks. Times of a rank are ns since its trace's start."""
 
-    of: Joined
+    of: RankReplay
     runs: list[Run]
     """The replay of each rank."""
     ended: Ints
@@ -107,7 +107,7 @@ class JoinedRun:
         return int(self.borders[-1] - self.borders[0])
 
 
-class Joined:
+class RankReplay:
     """The graphs of the ranks of a run, which can be replayed together with changes."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Joined:
         # A meeting needs two members.
         many = np.bincount(found.meeting[known], minlength=found.count) > 1
         known &= many[found.meeting]
-        self.members: MetKernels = found.take(known)
+        self.members: CollectiveMembers = found.take(known)
         self.rank = rank[known]
         """The rank of each member: its place in `trace_ids`."""
         self.op = op[known]
@@ -157,7 +157,7 @@ class Joined:
 
     # -- laying out
 
-    def _ops(self, members: MetKernels, rank: Ints) -> Ints:
+    def _ops(self, members: CollectiveMembers, rank: Ints) -> Ints:
         """Each member's kernel among the ops of its rank; -1: not there."""
         op = np.full(len(members), -1, np.int64)
         for number, replay in enumerate(self.replays):
@@ -235,7 +235,7 @@ class Joined:
             ns[which][order],
         )
 
-    def without(self, members: Flags) -> Joined:
+    def without(self, members: Flags) -> RankReplay:
         """The same ranks, of which these members meet nobody."""
         other = copy(self)
         for name in ("measured", "step_names"):
@@ -249,7 +249,7 @@ class Joined:
     # -- replays
 
     @cached_property
-    def measured(self) -> JoinedRun:
+    def measured(self) -> RanksRun:
         """The replay without changes: every kernel starts when it was recorded."""
         return self.run(self.scales())
 
@@ -258,7 +258,7 @@ class Joined:
         once."""
         return [each.scale(steady=steady) for each in self.replays]
 
-    def run(self, scales: Sequence[Scale], wire: Floats | None = None) -> JoinedRun:
+    def run(self, scales: Sequence[Scale], wire: Floats | None = None) -> RanksRun:
         """Replays all ranks with these scales.
 
         The bytes of a collective take as many times as long as its kernel does on the rank where
@@ -290,7 +290,7 @@ class Joined:
             own = (self.rank == number) & self.waits & self.is_met[members.meeting]
             op_ns[self.op[own]] = time[self._leaving[own]] - time[1 + self.op[own]]
             runs.append(Run(simulator, scales[number], time, length, op_ns, works[number]))
-        return JoinedRun(self, runs, ended, wire_ns)
+        return RanksRun(self, runs, ended, wire_ns)
 
     # -- windows
 
@@ -310,7 +310,7 @@ class Joined:
         return found
 
     def borders(self, runs: Sequence[Run]) -> Ints:
-        """See `JoinedRun.borders`."""
+        """See `RanksRun.borders`."""
         if not self.step_names:
             spans = [
                 (whole(run.graph).start(run) + ahead, replay.bounds().end(run) + ahead)

@@ -22,7 +22,7 @@ _ARRIVE, _NEED = 0, 1
 
 
 @dataclass(frozen=True)
-class MetKernels:
+class CollectiveMembers:
     """The kernels of meetings: collectives, or sends with their receives (the rows of the query
     collective_members), in order of `meeting`."""
 
@@ -63,14 +63,14 @@ class MetKernels:
         found: Flags = self.direction != ""
         return found
 
-    def take(self, which: Flags) -> MetKernels:
+    def take(self, which: Flags) -> CollectiveMembers:
         """Some of the members, with meetings numbered anew."""
         columns = {name: getattr(self, name)[which] for name in self.__dataclass_fields__}
         columns["meeting"] = np.unique(columns["meeting"], return_inverse=True)[1]
-        return MetKernels(**columns)
+        return CollectiveMembers(**columns)
 
 
-def members_of(database: Session) -> tuple[MetKernels, int]:
+def members_of(database: Session) -> tuple[CollectiveMembers, int]:
     """The members of all meetings, and how many meetings were left out because a rank has several
     kernels of them: it is not known which of these met the others."""
     rows = database.arrays("collective_members")
@@ -82,7 +82,7 @@ def members_of(database: Session) -> tuple[MetKernels, int]:
         return np.array(["" if each is None or each is np.ma.masked else str(each)
                          for each in rows[name].tolist()], dtype=np.str_)  # fmt: skip
 
-    found = MetKernels(
+    found = CollectiveMembers(
         numbers("call") - 1, numbers("trace_id"), numbers("event_id"), numbers("dur_ns"),
         numbers("wire_ns"), np.ma.filled(rows["is_last"], False).astype(np.bool_), words("type"),
         words("direction"), words("matched_by"), words("group_key"), numbers("message_bytes"),

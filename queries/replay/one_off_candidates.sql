@@ -1,0 +1,238 @@
+-- question: What may have happened once: took far longer than usual, or belongs to a start?
+-- params trace
+-- columns trace_id
+-- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with all
+--     inside it, except the profiler's steps), capture (of a graph, to its instantiation), compilation,
+--     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
+--     copies (between host and device, many in a row on a thread) or unended (a stretch in a slice until
+--     recording stopped: when it ended, the trace does not tell)
+-- column event_id (id): the slice or kernel; NULL: none was recorded
+-- column pid (id): the process; of a kernel, NULL
+-- column tid (id): the thread; of a kernel, NULL
+-- columns start_ns
+-- column dur_ns (ns): how long it takes, waits for the device included
+-- column usual_ns (ns): the median of the thread's stretches on the same activity (0 if there are hardly
+--     any), of the ranges of that name (numbers aside), of the operators of that name without a
+--     capture, or of the kernels of that name
+-- column cause (text): what the host does meanwhile, or communication
+-- column name (text): the slice or kernel; NULL: none was recorded
+-- column at_place (list of start_ns and dur_ns): of what recurs, all stretches at this place of the program;
+--     usual_ns is their median
+-- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
+-- tracekit/replay/one_offs.py decides which of them a verdict leaves out: the question one_offs lists these.
+-- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run (by
+-- launches), or twice at the same place of the program after the run's first quarter. A trace of one or two
+-- steps does not tell what each step repeats: it has no stretches here, and of kernels only the first
+-- collective of ranks that begin to record at different times. A trace of few launches has captures alone.
+-- Copies in a row are weights or a checkpoint; with steps, the step tells.
+WITH span AS (
+    SELECT trace_id, ceil(thresholds().long_share * (end_ns - start_ns))::BIGINT AS long_ns
+    FROM windows JOIN main_device USING (trace_id, device_id)
+    WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
+step AS (
+    SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
+    FROM steps WHERE trace_id IN (SELECT trace_id FROM span)
+),
+stepped AS (SELECT trace_id, count(*) AS steps FROM step GROUP BY trace_id),
+progress AS (
+    SELECT trace_id, pid, tid, launch_id, start_ns,
+           percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done,
+           count(*) OVER (PARTITION BY trace_id) AS calls
+    FROM launch_call WHERE trace_id IN (SELECT trace_id FROM span)
+),
+thread AS (
+    SELECT thread, trace_id, pid, tid, start_ns, end_ns, long_ns FROM host_thread JOIN span USING (trace_id)
+    WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM progress
+        WHERE calls >= thresholds().fewest_calls)
+),
+segment AS NOT MATERIALIZED (
+    SELECT s.*, trace_id, pid, tid, long_ns, host_activity_of(activity_code) AS activity,
+           s.start_ns > t.start_ns AND (s.end_ns < t.end_ns OR s.event_id IS NOT NULL) AS is_within
+    FROM thread_segment AS s JOIN thread AS t USING (thread)
+),
+-- Stretches.
+long AS (
+    FROM segment WHERE end_ns - start_ns >= long_ns AND is_within
+        AND activity NOT IN ('sync', 'copy', 'compilation')
+),
+usual AS (
+    SELECT thread, activity_code, CASE WHEN count(*) < thresholds().fewest_alike THEN 0
+               ELSE median(end_ns - start_ns)::BIGINT END AS usual_ns
+    FROM thread_segment SEMI JOIN long USING (thread, activity_code) GROUP BY ALL
+),
+named AS (
+    SELECT l.thread, l.segment, any_value(n.name) FILTER (s.segment < l.segment) AS before,
+           any_value(n) FILTER (s.segment = l.segment) AS own,
+           any_value(n.name) FILTER (s.segment > l.segment) AS after
+    FROM long AS l JOIN thread_segment AS s
+      ON l.thread = s.thread AND s.segment BETWEEN l.segment - 1 AND l.segment + 1
+    LEFT JOIN event_row AS e ON l.trace_id = e.trace_id AND s.event_id = e.event_id
+    LEFT JOIN slice_label AS n USING (label_id)
+    GROUP BY l.thread, l.segment
+),
+stretch AS (
+    SELECT trace_id, 'stretch' AS kind, event_id, pid, tid, start_ns, end_ns, activity, usual_ns,
+           own.name AS name, own.kind AS slice_kind,
+           folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, '')) AS place,
+           CASE WHEN own.name IS NULL OR own.kind = 'annotation' THEN place
+               ELSE folded_name(own.name) END AS alike,
+           end_ns - start_ns >= thresholds().one_off_ratio * usual_ns AS is_far
+    FROM long JOIN usual USING (thread, activity_code) JOIN named USING (thread, segment)
+    LEFT JOIN stepped USING (trace_id)
+    -- A graph's launch takes longer than a kernel's.
+    WHERE coalesce(own.call <> 'launch_graph', TRUE)
+        AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
+),
+-- Ranges.
+range AS (
+    SELECT trace_id, 'range' AS kind, event_id, pid, tid, a.start_ns, a.end_ns, 'untraced' AS activity, name,
+           median(dur_ns) OVER like_it AS usual_ns, folded_name(name) AS alike, '' AS place
+    FROM annotations AS a JOIN thread USING (trace_id, pid, tid)
+    WHERE side = 'host' AND NOT has(traits, 'step')
+    WINDOW like_it AS (PARTITION BY trace_id, pid, tid, folded_name(name))
+    QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= long_ns
+        AND dur_ns >= thresholds().one_range_ratio * usual_ns
+),
+-- Captures of graphs, with the calls right after them that make a graph of what was captured.
+captured AS (
+    SELECT b.trace_id, b.capture_id AS event_id, b.pid, b.tid, b.start_ns,
+           max(greatest(b.end_ns, coalesce(c.end_ns, 0))) AS end_ns
+    FROM graph_captures AS b LEFT JOIN runtime_calls AS c
+      ON c.trace_id = b.trace_id AND c.pid = b.pid AND c.tid = b.tid AND c.start_ns >= b.end_ns
+        AND c.start_ns < b.end_ns + thresholds().after_capture_ns
+        AND c.call IN ('instantiate_graph', 'manage_graph')
+    WHERE b.trace_id IN (SELECT trace_id FROM span)
+    GROUP BY ALL
+),
+around AS (
+    SELECT c.event_id AS capture_id, o.trace_id, o.event_id, o.name, o.start_ns, o.end_ns
+    FROM captured AS c JOIN cpu_ops AS o
+      ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid AND o.start_ns <= c.start_ns
+        AND o.end_ns >= c.end_ns
+    QUALIFY row_number() OVER (PARTITION BY c.trace_id, c.event_id ORDER BY o.start_ns DESC) = 1
+),
+without AS (
+    SELECT trace_id, name, median(dur_ns)::BIGINT AS usual_ns
+    FROM cpu_ops SEMI JOIN around USING (trace_id, name)
+    WHERE (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM around) GROUP BY ALL
+),
+capture AS (
+    SELECT c.trace_id, 'capture' AS kind, coalesce(w.event_id, c.event_id) AS event_id, c.pid, c.tid,
+           coalesce(w.start_ns, c.start_ns) AS start_ns, coalesce(w.end_ns, c.end_ns) AS end_ns,
+           'compilation' AS activity, coalesce(w.usual_ns, 0) AS usual_ns, 'CUDA graph capture' AS name
+    FROM captured AS c LEFT JOIN (FROM around JOIN without USING (trace_id, name)) AS w
+      ON c.trace_id = w.trace_id AND c.event_id = w.capture_id
+),
+-- Compilation and loading of code: adjacent stretches of a thread are one.
+compiling AS (
+    SELECT *, sum(is_new::INTEGER) OVER (PARTITION BY thread ORDER BY segment) AS run
+    FROM (SELECT *,
+                 start_ns IS DISTINCT FROM lag(end_ns) OVER (PARTITION BY thread ORDER BY segment) AS is_new
+        FROM segment WHERE activity = 'compilation')
+),
+compilation AS (
+    SELECT trace_id, 'compilation' AS kind, arg_min(event_id, segment) AS event_id, pid, tid,
+           min(start_ns) AS start_ns, max(end_ns) AS end_ns, 'compilation' AS activity, 0 AS usual_ns,
+           'compilation' AS alike, min(segment)::VARCHAR AS place
+    FROM compiling GROUP BY trace_id, thread, pid, tid, run
+    HAVING max(end_ns) - min(start_ns) >= any_value(long_ns)
+),
+-- Allocation that settles.
+allocation AS (
+    SELECT a.trace_id, 'allocation' AS kind, a.event_id, a.pid, a.tid, a.start_ns, a.end_ns, activity,
+           0 AS usual_ns
+    FROM (FROM segment WHERE activity = 'allocation') AS a ASOF JOIN progress AS p
+      ON a.trace_id = p.trace_id AND a.start_ns >= p.start_ns
+    QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().allocation_settled_by
+        AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= long_ns
+),
+-- Copies in a row on a thread: no other op is launched between them.
+launched AS (
+    SELECT l.*, op.name, op.dur_ns, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE) AS is_copy,
+           sum(op.dur_ns) OVER (PARTITION BY l.trace_id) AS all_ns,
+           row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY launch_start_ns, l.event_id)
+           - row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid, is_copy
+               ORDER BY launch_start_ns, l.event_id) AS run
+    FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id, pid, tid)
+    JOIN gpu_ops AS op ON l.trace_id = op.trace_id AND l.event_id = op.event_id
+    WHERE l.trace_id NOT IN (SELECT trace_id FROM stepped)
+),
+row_of_copies AS (
+    SELECT trace_id, pid, tid, arg_min(launch_id, launch_start_ns) AS event_id,
+           min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns, mode(name) AS name
+    FROM launched WHERE is_copy GROUP BY trace_id, pid, tid, run
+    HAVING count(*) >= thresholds().fewest_copies
+        AND sum(dur_ns) >= thresholds().copied_share * any_value(all_ns)
+),
+copies AS (
+    SELECT c.*, 'copies' AS kind, 'copy' AS activity, 0 AS usual_ns
+    FROM row_of_copies AS c ASOF JOIN progress AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
+    WINDOW alike AS (PARTITION BY c.trace_id, c.name)
+    QUALIFY count(*) OVER alike = 1 OR max(p.done) OVER alike < thresholds().one_off_early_share
+),
+-- Communicating kernels.
+op AS (
+    SELECT trace_id, 'op' AS kind, event_id, start_ns, end_ns, 'communication' AS activity,
+           coalesce(dur_ns - skew_ns, median(dur_ns) OVER like_it) AS usual_ns, name, name AS alike,
+           event_id::VARCHAR AS place
+    FROM gpu_ops JOIN span USING (trace_id) LEFT JOIN stepped USING (trace_id) LEFT JOIN (
+        SELECT trace_id, event_id, time_ns AS skew_ns FROM recorder_finding WHERE code = 'arrival_skew'
+    ) USING (trace_id, event_id)
+    WHERE activity = 'communication'
+        AND (skew_ns IS NOT NULL OR coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike)
+    WINDOW like_it AS (PARTITION BY trace_id, device_id, name)
+    QUALIFY dur_ns >= long_ns
+        AND (skew_ns IS NOT NULL OR (count(*) OVER like_it >= thresholds().fewest_alike
+            AND dur_ns >= thresholds().one_off_ratio * usual_ns))
+),
+candidate AS (
+    SELECT c.* REPLACE (coalesce(is_far, TRUE) AS is_far), coalesce(p.done, 0) AS done, s.number AS step,
+           steps
+    FROM (FROM stretch UNION ALL BY NAME FROM range UNION ALL BY NAME FROM compilation
+        UNION ALL BY NAME FROM op) AS c
+    LEFT JOIN stepped AS n ON c.trace_id = n.trace_id
+    ASOF LEFT JOIN progress AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
+    ASOF LEFT JOIN step AS s ON c.trace_id = s.trace_id AND c.start_ns >= s.start_ns
+),
+counted AS (
+    SELECT *, count(*) OVER at_place AS times_at_place, max(done) OVER at_place AS last_at_place,
+           median(end_ns - start_ns) OVER at_place AS usual_at_place_ns,
+           list({'start_ns': start_ns, 'dur_ns': end_ns - start_ns} ORDER BY start_ns) OVER at_place
+               AS at_place,
+           count(DISTINCT step) FILTER (is_far) OVER like_it AS steps_with,
+           count(DISTINCT floor(done * 4)) FILTER (is_far) OVER like_it AS quarters_with
+    FROM candidate
+    WINDOW like_it AS (PARTITION BY trace_id, kind, alike),
+           at_place AS (PARTITION BY trace_id, kind, alike, place)
+),
+once AS (
+    SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name, slice_kind
+    FROM counted
+    WHERE is_far AND (times_at_place = 1 OR last_at_place < thresholds().one_off_early_share)
+        AND CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with < steps
+                 ELSE quarters_with < thresholds().recurring_quarters END
+    UNION ALL BY NAME
+    -- What recurs, but took far longer once.
+    SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_at_place_ns AS usual_ns, activity,
+           name, slice_kind, at_place
+    FROM counted
+    WHERE kind = 'stretch' AND times_at_place >= thresholds().fewest_alike
+        AND end_ns - start_ns >= thresholds().one_range_ratio * usual_at_place_ns
+    QUALIFY count(*) OVER (PARTITION BY trace_id, alike, place) = 1
+    UNION ALL BY NAME
+    (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies)
+)
+SELECT o.trace_id,
+       -- A call of the runtime is recorded when it returns: its end is in doubt only at the trace's very end.
+       CASE WHEN o.kind = 'stretch' AND slice_kind IS NOT NULL
+                AND o.end_ns >= t.end_ns
+                    - if(slice_kind IN ('runtime', 'driver'), 0, thresholds().unended_ns)
+            THEN 'unended' ELSE o.kind END AS kind,
+       o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
+       o.usual_ns::BIGINT AS usual_ns,
+       CASE o.activity WHEN 'communication' THEN 'communication' ELSE host_cause(o.activity) END AS cause,
+       coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place
+FROM once AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+LEFT JOIN thread AS t ON o.trace_id = t.trace_id AND o.pid = t.pid AND o.tid = t.tid
+ORDER BY o.trace_id, o.start_ns, o.kind, o.event_id

@@ -1,0 +1,113 @@
+"""The places at which a remedy applies in a window, and what it saves there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.replay.changes import Rows
+from tracekit.replay.graph.arrays import Ints
+from tracekit.replay.prices import Prices
+
+if TYPE_CHECKING:
+    from tracekit.advice.catalogue import Remedy
+
+
+@dataclass(frozen=True)
+class Place:
+    """A remedy at one place of the program, or at all of its places together."""
+
+    remedy: Remedy
+    where: str | None
+    detail: str | None
+    count: int
+    change: str
+    """The change as `tracekit whatif` takes it."""
+    at_most_ns: int
+    """An upper bound of the time that it takes away, on any thread or device; of changes that also
+    take away what is not in their rows, none: the window's length."""
+    parts: tuple[Place, ...] = ()
+    """If it stands for several places, those with most time."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A place and what the remedy saves there, in ns of the window."""
+
+    place: Place
+    saves_ns: int
+    parts: tuple[Priced, ...] = ()
+    """What it saves at each of its places alone, most first: those where it saves anything."""
+
+
+def alone(place: Place, prices: Prices, least_ns: float = 0) -> Priced:
+    """What a remedy saves at a place; from `least_ns` on, also at each of its parts."""
+    saves_ns = prices.saved(place.change)
+    if saves_ns < least_ns:
+        return Priced(place, saves_ns)
+    parts = (Priced(each, prices.saved(each.change)) for each in place.parts)
+    worth = sorted((each for each in parts if each.saves_ns > 0), key=_by_price)
+    return Priced(place, saves_ns, tuple(worth))
+
+
+def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
+    """What a remedy changes in a window: all of its places together, with at most `most` of them;
+    of one whose places have a cause each, these places."""
+    start = np.ma.filled(rows["start_ns"], start_ns)
+    inside = (start < end_ns) & (start + np.ma.filled(rows["dur_ns"], 0) >= start_ns)
+    chosen = {name: rows[name][inside] for name in ("place", "detail", "target", "event_id")}
+    number: dict[str, int] = {}
+    numbers = (number.setdefault(name, len(number)) for name in chosen["place"])
+    place = np.fromiter(numbers, np.int64, len(chosen["place"]))
+    dur = np.ma.filled(rows["dur_ns"], 0)[inside]
+    factor = np.ma.filled(rows["factor"], 1.0)[inside].astype(np.float64)
+    saved = np.bincount(place, dur * (1 - factor), len(number))
+    whole_window = set(chosen["target"].tolist()) & {"call", "cuda-graph"}
+    event_id = np.ma.filled(chosen["event_id"], -1).astype(np.int64)
+    counts = _distinct_of(place, event_id, len(number))
+    first = np.unique(place, return_index=True)[1]
+    found = [
+        Place(
+            remedy,
+            name or None,
+            str(chosen["detail"][first[at]]) or None,
+            int(counts[at]),
+            f"remedy:{remedy.name}:{name}" if name else f"remedy:{remedy.name}",
+            end_ns - start_ns if whole_window or remedy.is_batch else int(saved[at]),
+        )
+        for name, at in number.items()
+    ]
+    found.sort(key=_by_potential)
+    if len(found) < 2 or remedy.is_by_place:
+        return found[:most]
+    # A place without a name has no change of its own.
+    parts = tuple(each for each in found[:most] if each.where)
+    return [
+        Place(
+            remedy,
+            found[0].where,
+            found[0].detail,
+            len(np.unique(event_id)),
+            f"remedy:{remedy.name}",
+            sum(each.at_most_ns for each in found),
+            parts,
+        )
+    ]
+
+
+def _by_price(priced: Priced) -> int:
+    return -priced.saves_ns
+
+
+def _by_potential(place: Place) -> tuple[int, bool, str]:
+    return -place.at_most_ns, place.where is None, place.where or ""
+
+
+def _distinct_of(place: Ints, event_id: Ints, places: int) -> Ints:
+    """The number of distinct events at each place."""
+    order = np.lexsort((event_id, place))
+    place, event_id = place[order], event_id[order]
+    is_new = np.append(True, (np.diff(place) != 0) | (np.diff(event_id) != 0))[: len(place)]
+    return np.bincount(place[is_new], minlength=places)

@@ -1,0 +1,327 @@
+"""What changes of a run would save: one price for each, whoever asks.
+
+A gain is the fraction by which a window gets shorter when the recorded graph is replayed with a
+change; a price is the same in ns. Replays leave out what happened once (tracekit/replay/one_offs).
+A cause's share of the critical path does not tell its gain: if two chains are equally long, either
+can be the critical path, and shortening one of them gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT
+from tracekit.database import catalog
+from tracekit.replay.changes import query_of, scale_cause
+from tracekit.replay.grammar import BATCH, REMEDY, STEADY, parse
+from tracekit.replay.graph.arrays import sums
+from tracekit.replay.model import Causal, Gains
+from tracekit.replay.one_offs import OneOff
+from tracekit.replay.replay import Replay
+from tracekit.replay.simulator import Run, Scale
+from tracekit.replay.windows import Marked, ReplayedWindow
+
+_HALF = 0.5
+# Times as fast as recorded. Each is twice the one before it, so that the next point of the grid
+# tells what halving a side's work gains.
+SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_NETWORK_SPEEDS = (1.0, 2.0, 4.0)
+# The remedy of a thread that did not run: no graph and no compiler mends that.
+STALLED = "threads-and-quota"
+# The batch by which a batch's query prices it.
+_TWICE = 2
+
+
+def scaled(replay: Replay, scale: Scale | None = None, /, **factors: float) -> Scale:
+    """A scale with sides or causes scaled by factors, such as `host=0.5`, too; by default, that of
+    the run without one-offs."""
+    changed = replay.scale(steady=True) if scale is None else scale.copy()
+    for what, factor in factors.items():
+        scale_cause(what, factor, changed, replay.graph)
+    return changed
+
+
+class WindowGains:
+    """The gains of all windows of a trace, from one shared set of replays."""
+
+    def __init__(self, replay: Replay, dilation: float | None = None) -> None:
+        self.replay = replay
+        self.dilation = dilation
+        graph = replay.graph
+        columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
+        present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
+        causes = [graph.causes[cause] for cause in sorted(present)]
+        totals = graph.host.totals(len(graph.causes))
+        totals += sums(graph.device.cause, graph.device.ns, len(graph.causes))
+        self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
+        self._windows = {place: number for number, place in enumerate(replay.places)}
+        self._measured_ns = replay.lengths(replay.run(steady=True))
+        has_one_offs = bool(replay.one_offs)
+        self._recorded_ns = replay.lengths(replay.measured()) if has_one_offs else self._measured_ns
+        self._host, self._device, self._unknown = (
+            self._gain(**factor) for factor in ({"host": _HALF}, {"device": _HALF}, {"unknown": 0})
+        )
+        self._cuda_graph = self._gain_in(replay.run("cuda-graph", steady=True))
+        self._removed = {name: self._gain(**{name: 0}) for name in causes if name != "unknown"}
+        self._at_most = {
+            name: self._gain(**{name: 0, UNKNOWN_LIMIT: 0})
+            for name in LIMITS
+            if UNKNOWN_LIMIT in causes
+        }
+
+    def _gain(self, **factors: float) -> list[float]:
+        return self._gain_in(self.replay.simulator.run(scaled(self.replay, **factors)))
+
+    def _gain_in(self, run: Run) -> list[float]:
+        """How much shorter all windows are in a replay, as fractions of their lengths."""
+        lengths = zip(self._measured_ns, self.replay.lengths(run), strict=True)
+        return [_shorter(measured, length) for measured, length in lengths]
+
+    def gains(self, kind: str, number: int) -> Gains:
+        """The gains in a window.
+
+        Args:
+            kind: `gpu_active`, `trace`, `step` or `range`.
+            number: of the device (`gpu_active`), of the step or of the range; unused for `trace`,
+                which is one window for all devices.
+        """
+        window = self._windows[kind, 0 if kind == "trace" else number]
+        measured = self._measured_ns[window]
+        removed = [(name, gain[window]) for name, gain in self._removed.items()]
+        one_offs_ns = self._recorded_ns[window] - measured
+        device_ns = sum(each.excess_ns for each in self._on_device(kind, number))
+        return Gains(
+            window_ns=measured,
+            host=self._host[window],
+            device=self._device[window],
+            removed=dict(sorted(removed, key=lambda item: -item[1])),
+            cuda_graph=self._cuda_graph[window],
+            unknown=self._unknown[window],
+            work_ns=self._work_ns,
+            one_offs_ns=one_offs_ns,
+            device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),
+            removed_at_most={name: gain[window] for name, gain in self._at_most.items()},
+        )
+
+    def _on_device(self, kind: str, number: int) -> list[OneOff]:
+        """The one-offs of the window that are ops."""
+        found = [each for each in self.replay.one_offs if not each.on_host]
+        window = self.window(kind, number).of
+        if not found or not isinstance(window, Marked):
+            return found
+        ops = set(window.ops(number).tolist())
+        return [each for each in found if each.ops <= ops]
+
+    def window(self, kind: str, number: int) -> ReplayedWindow:
+        """The window that `gains` names."""
+        return self.replay.window(kind, number)
+
+    def causal(self, kind: str, number: int, flip: float | None) -> Causal:
+        """The gains with the critical path, and with the speed at which the verdict flips."""
+        window, graph = self.window(kind, number), self.replay.graph
+        path = window.path(self.replay.run(steady=True))
+        return Causal(
+            gains=self.gains(kind, number),
+            flip=flip,
+            undilated=self._undilated(window),
+            path=path.shares,
+            links=[asdict(link) for link in path.links],
+            clock_shift_ns=max(graph.device.shift_ns.values(), key=abs, default=0),
+            edges_left_out=graph.rejected + graph.device.wrong_links,
+        )
+
+    def _undilated(self, window: ReplayedWindow) -> tuple[float, float] | None:
+        if self.dilation is None or self.dilation <= 1:
+            return None
+        length, host, device = self.halved(window, host=1 / self.dilation)
+        return (host, device) if length else None
+
+    def halved(self, window: ReplayedWindow, **factors: float) -> tuple[int, float, float]:
+        """With sides scaled by these factors: a window's length, and what halving the host's or the
+        device's work gains then."""
+        return _halved(self.replay, window, scaled(self.replay, **factors))
+
+
+def _halved(replay: Replay, window: ReplayedWindow, scale: Scale) -> tuple[int, float, float]:
+    length = window.length(replay.simulator.run(scale))
+    host, device = (
+        _shorter(length, window.length(replay.simulator.run(scaled(replay, scale, **half))))
+        for half in ({"host": _HALF}, {"device": _HALF})
+    )
+    return length, host, device
+
+
+def _shorter(before_ns: int, after_ns: int) -> float:
+    return (before_ns - after_ns) / before_ns if before_ns else 0.0
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The best combination of changes, found greedily."""
+
+    saves_ns: int
+    taken: list[tuple[int, int]]
+    """The place of each change in the list that was given, and what it adds to those before it."""
+    bound_by: dict[str, float]
+    """The changed window's critical path by cause: shares of its length."""
+    host_gain: float
+    """What halving the host's work would gain then."""
+    device_gain: float
+
+
+class Prices:
+    """Prices of changes to one window of a trace, in ns of the window."""
+
+    def __init__(self, replay: Replay, window: ReplayedWindow) -> None:
+        self.replay, self.window = replay, window
+
+    @cached_property
+    def window_ns(self) -> int:
+        """The window's length without one-offs."""
+        return self._length(self._plain())
+
+    def saved(self, *changes: str) -> int:
+        """What changes such as `remedy:cuda-graph` save at once.
+
+        Of a larger batch, it is time for the same number of samples. What pays in loops only is
+        priced as if no thread was kept from running, which it does not mend.
+        """
+        scale, before_ns, samples = self._plain(), self.window_ns, 1.0
+        if any(_is_marked(each, "in_loops") for each in changes) and self._has_stalls:
+            scale = self._with(scale, f"{REMEDY}:{STALLED}")
+            before_ns = self._length(scale)
+        for each in changes:
+            scale = self._with(scale, each)
+            samples *= self._samples(each)
+        return before_ns - round(self._length(scale) / samples)
+
+    @property
+    def _has_stalls(self) -> bool:
+        return len(self.replay.remedies.rows(STALLED)["target"]) > 0
+
+    def _samples(self, change: str) -> float:
+        """How many times as many samples the window holds then."""
+        if _is_marked(change, "is_batch"):
+            return _TWICE
+        found = parse(change, self.replay.graph.causes)
+        return found.factor if found.what == BATCH else 1
+
+    def larger_batch(self, growth: float) -> tuple[int, int] | None:
+        """The largest batch that the host's slack gives away, as many times larger (a power of two)
+        as lengthens the window by the share `growth` at most; and the window's length then."""
+        best, times = None, 2
+        while self.replay.graph.ops and times <= self.replay.thresholds.fastest:
+            length = self._length(self._with(self._plain(), f"{BATCH}*{times}"))
+            if length > (1 + growth) * self.window_ns:
+                break
+            best = times, length
+            times *= 2
+        return best
+
+    def combined(
+        self, changes: Sequence[str], alone: Sequence[int], least_ns: float
+    ) -> Combination | None:
+        """The best combination of changes that save this much alone, if only of one; None: no
+        change saves `least_ns`.
+
+        Each turn takes what saves most with what was taken before it; the turns end when nothing
+        saves `least_ns`. All that is left is priced again in each turn: of two waits in a row, the
+        second one costs nothing until the first one is gone.
+        """
+        scale, length = self._plain(), self.window_ns
+        taken: list[tuple[int, int]] = []
+        left = dict(enumerate(alone))
+        while left:
+            if taken:
+                left = {n: length - self._length(self._with(scale, changes[n])) for n in left}
+            best = max(left, key=lambda number: left[number])
+            saves_ns = left.pop(best)
+            if saves_ns < least_ns:
+                break
+            scale = self._with(scale, changes[best])
+            length -= saves_ns
+            taken.append((best, saves_ns))
+        if not taken:
+            return None
+        shares = self.window.path(self.replay.simulator.run(scale)).shares
+        _, host, device = _halved(self.replay, self.window, scale)
+        return Combination(self.window_ns - length, taken, shares, host, device)
+
+    def _plain(self) -> Scale:
+        return self.replay.scale(steady=True)
+
+    def _with(self, scale: Scale, change: str) -> Scale:
+        changed = scale.copy()
+        self.replay.change(changed, change)
+        return changed
+
+    def _length(self, scale: Scale) -> int:
+        return self.window.length(self.replay.simulator.run(scale))
+
+
+def _is_marked(change: str, field: str) -> bool:
+    """Whether the header of a change's remedy says so: see `tracekit.advice.catalogue.Remedy`."""
+    kind, _, name = change.partition(":")
+    text = catalog.remedies().get(query_of(name.partition(":")[0]), "") if kind == REMEDY else ""
+    return f"\n-- {field}: true\n" in text
+
+
+def price(replay: Replay, window: ReplayedWindow, changes: Sequence[str]) -> int:
+    """What changes save in a window, as `Prices.saved`; `steady` is part of every price."""
+    return Prices(replay, window).saved(*(each for each in changes if each.strip() != STEADY))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A window at other speeds than recorded, without one-off events.
+
+    Each gain is what halving the work of one side would make the window shorter then, as a fraction
+    of `window_ns`.
+    """
+
+    host: float
+    """How many times as fast as recorded the host is."""
+    device: float
+    """The same of the device's work, without communication between ranks."""
+    network: float
+    """The same of communication between ranks."""
+    window_ns: int
+    host_gain: float
+    device_gain: float
+    """Of halving the device's work, communication included."""
+    network_gain: float
+    """Of halving communication alone."""
+
+
+def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
+    """The window that `WindowGains.gains` names, at all combinations of the speeds."""
+    window, replay = gains.window(kind, number), gains.replay
+    has_network = bool(gains.gains(kind, number).work_ns.get("communication"))
+    networks = _NETWORK_SPEEDS if has_network else (1.0,)
+    lengths: dict[tuple[float, float, float], int] = {}
+
+    def length(host: float, device: float, network: float) -> int:
+        point = host, device, network if has_network else 1.0
+        if point not in lengths:
+            factors = {"host": 1 / host, "device": 1 / device}
+            if has_network:
+                # The device's change holds for communication, too.
+                factors["communication"] = device / network
+            lengths[point] = window.length(replay.simulator.run(scaled(replay, **factors)))
+        return lengths[point]
+
+    found = []
+    for host, device, network in product(SPEEDS, SPEEDS, networks):
+        here = length(host, device, network)
+        faster = (
+            length(2 * host, device, network),
+            length(host, 2 * device, 2 * network),
+            length(host, device, 2 * network),
+        )
+        found.append(Speed(host, device, network, here, *(_shorter(here, n) for n in faster)))
+    return found

@@ -1,0 +1,135 @@
+"""What changes of a run of several ranks would save, by replays of all its ranks together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from tracekit.errors import TracekitError
+from tracekit.replay.changes import scale_cause
+from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, RunChange, parse_of_run
+from tracekit.replay.graph.arrays import Floats
+from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
+from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns
+from tracekit.replay.simulator import Scale
+
+COMMUNICATION = "communication"
+
+
+class Pricing:
+    """Replays of a run's ranks with changes. Lengths are in ns."""
+
+    def __init__(self, joined: RankReplay) -> None:
+        self.joined = joined
+        self.peers = PeerRanks(joined)
+
+    @property
+    def measured(self) -> RanksRun:
+        return self.joined.measured
+
+    def saved(self, run: RanksRun) -> int:
+        """How much shorter the run is in a replay, from its begin to its end."""
+        return self.measured.span_ns - run.span_ns
+
+    def changed(self, texts: Sequence[str]) -> RanksRun:
+        """The replay with changes such as `rank:6:host*0.5` or `straggler*0`.
+
+        Raises:
+            TracekitError: a text is not a change, or matches nothing.
+        """
+        joined = self.joined
+        changes = [parse_of_run(text, joined.graphs[0].causes) for text in texts]
+        whats = {each.change.what for each in changes}
+        scales = joined.scales(steady=STEADY in whats)
+        for each in changes:
+            if each.change.what == STRAGGLER:
+                number = self._late() if each.rank is None else self._number(each)
+                if not self.peers.scale(number, each.change.factor, scales[number]):
+                    raise TracekitError(
+                        f"{each.text!r}: no other rank does the same as rank {self._ranks[number]}"
+                    )
+            elif each.change.what != BUBBLE:
+                self._apply(each, scales)
+        if BUBBLE not in whats:
+            return joined.run(scales)
+        self.set_apart(scales)
+        return self.apart.run(scales)
+
+    def _apply(self, each: RunChange, scales: list[Scale]) -> None:
+        """Applies a change to a rank, or to all ranks in which it matches something."""
+        numbers = range(len(scales)) if each.rank is None else [self._number(each)]
+        errors = []
+        for number in numbers:
+            try:
+                self.joined.replays[number].apply(each.change, scales[number])
+            except TracekitError as error:
+                errors.append(error)
+        if len(errors) == len(numbers):
+            raise errors[0]
+
+    @cached_property
+    def _ranks(self) -> list[int]:
+        ranks = {row["trace_id"]: row["rank"] for row in self.joined.database.ask("overview")}
+        return [ranks[each] for each in self.joined.trace_ids]
+
+    def _number(self, each: RunChange) -> int:
+        if each.rank not in self._ranks:
+            known = ", ".join(map(str, sorted(self._ranks)))
+            raise TracekitError(f"{each.text!r}: there is no rank {each.rank}; there are {known}")
+        return self._ranks.index(each.rank)
+
+    def _late(self) -> int:
+        """The rank for which the others wait longest."""
+        held = blamed_wait_ns(self.joined)
+        if not held:
+            raise TracekitError("straggler: no rank is waited for")
+        return max(held, key=lambda number: (held[number], -number))
+
+    def without_cause(self, cause: str) -> int:
+        """What removing a cause on all ranks saves."""
+        return self.saved(self.joined.run(self._scaled(cause, 0.0)))
+
+    def like_the_others(self, numbers: list[int]) -> int | None:
+        """What it saves if these ranks take as long as those alike; None: nobody is."""
+        run = self.run_like_the_others(numbers)
+        return None if run is None else self.saved(run)
+
+    def run_like_the_others(self, numbers: list[int]) -> RanksRun | None:
+        """The replay in which these ranks take as long as those alike; None: nobody is."""
+        scales, found = self.joined.scales(), False
+        for number in numbers:
+            found |= self.peers.scale(number, 0.0, scales[number])
+        return self.joined.run(scales) if found else None
+
+    def without_waiting_for_stages(self) -> int:
+        """What it saves if no stage of a pipeline waits for another one: the most that smaller
+        pieces or another schedule could save."""
+        scales = self.joined.scales()
+        self.set_apart(scales)
+        return self.saved(self.apart.run(scales))
+
+    @cached_property
+    def apart(self) -> RankReplay:
+        """The ranks without their sends and receives."""
+        return self.joined.without(self.joined.members.is_exchange)
+
+    def set_apart(self, scales: list[Scale]) -> None:
+        """Scales sends and receives to their time on the wire, for replays of `apart`."""
+        joined = self.joined
+        exchange = joined.members.is_exchange
+        for number, scale in enumerate(scales):
+            own = np.flatnonzero(exchange & (joined.rank == number) & (joined.members.ns > 0))
+            rate = joined.members.wire_ns[own] / joined.members.ns[own]
+            scale.op.scale_each(rate, joined.op[own])
+
+    def at_wire(self, factor: Floats) -> int:
+        """What it saves if the bytes of each meeting take so many times as long."""
+        return self.saved(self.joined.run(self.joined.scales(), factor))
+
+    def _scaled(self, what: str, factor: float) -> list[Scale]:
+        scales = self.joined.scales()
+        for scale, graph in zip(scales, self.joined.graphs, strict=True):
+            scale_cause(what, factor, scale, graph)
+        return scales

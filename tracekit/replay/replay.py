@@ -1,0 +1,189 @@
+"""One trace's graph, which can be replayed with changes, and its windows."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.replay.changes import Remedies, apply
+from tracekit.replay.grammar import STEADY, Change, parse
+from tracekit.replay.graph.arrays import Ints
+from tracekit.replay.graph.build import build
+from tracekit.replay.one_offs import OneOff, one_offs_of, without
+from tracekit.replay.simulator import Run, Scale, Simulator
+from tracekit.replay.windows import (
+    Bounds,
+    Marked,
+    ReplayedWindow,
+    gpu_active,
+    gpu_active_lengths,
+    ranges_of,
+    steps_of,
+    typical,
+    whole,
+)
+from tracekit.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from tracekit.database.session import Session
+
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 2 << 20
+# A window's kind and number: of the device (`gpu_active`), of the step or of the range; the number
+# of `trace` is 0.
+Place = tuple[str, int]
+
+
+class Replay:
+    """The graph of one trace, which can be replayed with changes."""
+
+    def __init__(
+        self,
+        database: Session,
+        trace_id: int,
+        thresholds: Thresholds | None = None,
+        ranges: str | None = None,
+    ) -> None:
+        self.database = database
+        self.trace_id = trace_id
+        self.thresholds = thresholds or Thresholds()
+        _return_freed_arrays()
+        self.graph = database.once(
+            ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
+        )
+        self.steps: Marked = steps_of(database, trace_id, self.graph)
+        self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
+        """The annotated ranges that can be windows."""
+        ends = whole(self.graph)
+        watched = [ends.first_keys, ends.last_keys, self.steps.instants]
+        if self.ranges is not None:
+            watched.append(self.ranges.instants)
+        self.watched: Ints = np.concatenate(watched)
+        """The instants of the host whose times windows need."""
+        self.remedies = Remedies(database, trace_id)
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        return Simulator(self.graph, self.watched)
+
+    def measured(self) -> Run:
+        """The replay without changes. It is large, so it is not cached."""
+        return self.simulator.run()
+
+    @cached_property
+    def one_offs(self) -> list[OneOff]:
+        """What happened once; the change `steady` takes it out."""
+        return one_offs_of(self)
+
+    def scale(self, *, steady: bool) -> Scale:
+        """The scale of the replay without changes; if `steady`, of the one without one-offs."""
+        return self._steady.copy() if steady else Scale.of(self.graph)
+
+    @cached_property
+    def _steady(self) -> Scale:
+        return without(self.one_offs, self.graph)
+
+    def run(self, *changes: str, steady: bool = False) -> Run:
+        """The replay with these changes.
+
+        Raises:
+            TracekitError: a text is not a change, or matches nothing in the trace.
+        """
+        parsed = [parse(text, self.graph.causes) for text in changes]
+        scale = self.scale(steady=steady or any(each.what == STEADY for each in parsed))
+        for change in parsed:
+            self.apply(change, scale)
+        return self.simulator.run(scale)
+
+    def change(self, scale: Scale, text: str) -> None:
+        """Applies a change to a scale, after those that it holds already.
+
+        Raises:
+            TracekitError: the text is not a change, or matches nothing in the trace.
+        """
+        self.apply(parse(text, self.graph.causes), scale)
+
+    def apply(self, change: Change, scale: Scale) -> None:
+        """Applies a change to a scale: `steady` is one of the scale that it begins with."""
+        if change.what != STEADY:
+            apply(change, scale, self.graph, self.remedies)
+
+    def typical_step(self) -> int | None:
+        """The number of the profiler's step of median length, one-offs aside; None if no step gives
+        the device work. Steps that hold hardly any one-offs come before those that do."""
+        steps = self.steps
+        if not steps.are_steps:
+            return None
+        recorded = steps.lengths(self.measured())
+        lengths = steps.lengths(self.run(steady=True)) if self.one_offs else recorded
+        working = [each for each in range(len(steps)) if lengths[each] > 0 and len(steps.ops(each))]
+        most = 1 + self.thresholds.close_margin
+        usual = [each for each in working if recorded[each] <= most * lengths[each]] or working
+        return usual[typical([int(lengths[each]) for each in usual])] if usual else None
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """All windows, in the order of `lengths`."""
+        devices = np.unique(self.graph.device.device_id).tolist()
+        ranges = 0 if self.ranges is None else len(self.ranges)
+        return [
+            *(("gpu_active", device) for device in devices),
+            ("trace", 0),
+            *(("step", number) for number in range(len(self.steps))),
+            *(("range", number) for number in range(ranges)),
+        ]
+
+    def lengths(self, run: Run) -> list[int]:
+        """The lengths of all windows in a replay, in ns."""
+        marked = [self.steps] if self.ranges is None else [self.steps, self.ranges]
+        spans = gpu_active_lengths(run), whole(self.graph).lengths(run)
+        found: list[int] = np.concatenate(
+            [*spans, *(each.lengths(run) for each in marked)]
+        ).tolist()
+        return found
+
+    def window(self, kind: str, number: int) -> ReplayedWindow:
+        """A window, whose length and critical path any replay tells."""
+        if kind in ("step", "range"):
+            marked = self.steps if kind == "step" else self.ranges
+            assert marked is not None
+            return ReplayedWindow(marked, number)
+        return ReplayedWindow(self.bounds(kind, number if kind == "gpu_active" else None))
+
+    def place(self, window: str | None = None, at: int | None = None) -> Place:
+        """The place of `gpu_active`, `trace` or a step by its name; by default of the verdict's
+        window; of the ranges, if there are some, of the one numbered `at`, or of median length."""
+        if self.ranges is not None:
+            lengths = self.ranges.lengths(self.run(steady=True)).tolist()
+            return "range", typical(lengths, at)
+        step = self.typical_step() if window is None and self.graph.ops else None
+        if window not in (None, "gpu_active", "trace"):
+            step = self.steps.names.index(window)
+        if step is not None:
+            return "step", step
+        is_trace = window == "trace" or not self.graph.ops
+        return ("trace", 0) if is_trace else ("gpu_active", self._main_device())
+
+    def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
+        """The GPU-active span of a device (by default the main one), or the whole trace."""
+        graph = self.graph
+        if window == "trace" or not graph.ops:
+            return whole(graph)
+        if device_id is None:
+            device_id = self._main_device()
+        return gpu_active(graph, device_id)
+
+    def _main_device(self) -> int:
+        query = "SELECT device_id FROM main_device WHERE trace_id = getvariable('trace')"
+        return int(self.database.fetch(query, {"trace": self.trace_id})[1][0][0])
+
+
+def _return_freed_arrays() -> None:
+    """Makes glibc return the memory of freed arrays to the system; by default it may keep that of
+    arrays of up to 32 MiB. https://man7.org/linux/man-pages/man3/mallopt.3.html"""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
