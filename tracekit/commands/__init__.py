@@ -26,6 +26,8 @@ _COMMANDS = (
     "history", "lake", "load", "mcp", "open", "probe", "query", "report", "schema", "sql", "sweep",
     "whatif", "workloads",
 )  # fmt: skip
+# Commands that are not in a module of their name, and the name there.
+_ELSEWHERE = {"open": ("annotate", "open_trace"), "workloads": ("capture", "workloads")}
 _TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")
 
 
@@ -41,8 +43,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            module = import_module(f"tracekit.commands.{cmd_name}")
-            self.add_command(vars(module)["open_trace" if cmd_name == "open" else cmd_name])
+            module, name = _ELSEWHERE.get(cmd_name, (cmd_name, cmd_name))
+            self.add_command(vars(import_module(f"tracekit.commands.{module}"))[name])
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(

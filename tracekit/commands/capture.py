@@ -1,4 +1,4 @@
-"""tracekit capture"""
+"""tracekit capture, and tracekit workloads"""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from typing import Any
 
 import click
 
-from tracekit.commands import completing
-from tracekit.commands.options import size_options, workload_options
+from tracekit.commands import completion
+from tracekit.commands.options import option, size_options, workload_options
 from tracekit.errors import TracekitError
 from tracekit.text import duration, printable
+from tracekit.workloads import WORKLOADS
 
 
 @click.command(no_args_is_help=False)
-@click.argument("workload", shell_complete=completing.programs)
+@click.argument("workload", shell_complete=completion.programs)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "-o",
-    "--output",
-    help="What to write: a trace (.json, .json.gz, .json.zst), a database (.duckdb), or - for a "
-    "trace on standard output.  [default: WORKLOAD.json.gz]",
+@option(
+    "-o --output",
+    "What to write: a trace (.json, .json.gz, .json.zst), a database (.duckdb), or - for a trace "
+    "on standard output.  [default: WORKLOAD.json.gz]",
 )
 @size_options
-@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record input shapes.")
-@click.option(
-    "--stacks/--no-stacks", default=False, show_default=True, help="Record Python stacks."
-)
-@click.option("--memory/--no-memory", default=False, show_default=True, help="Record allocations.")
+@option("--shapes/--no-shapes", "Record input shapes.", default=True)
+@option("--stacks/--no-stacks", "Record Python stacks.", default=False)
+@option("--memory/--no-memory", "Record allocations.", default=False)
 @workload_options
 def capture(workload: str, arguments: tuple[str, ...], output: str | None, **options: Any) -> None:
     """Run WORKLOAD under torch.profiler and write its trace.
@@ -95,3 +93,11 @@ def _refuse(workload: str, call: str) -> int:
         # The code may have replaced sys.stderr.
         os.write(2, f"{line}\n".encode())
     return 2
+
+
+@click.command()
+def workloads() -> None:
+    """List the built-in workloads."""
+    width = max(map(len, WORKLOADS))
+    for name, entry in WORKLOADS.items():
+        click.echo(f"{name:<{width}}  {entry.summary}")

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import click
 
+from tracekit.commands.options import option
 from tracekit.text import printable
 
 
 @click.command()
 @click.argument("source", metavar="TRACE|DB")
-@click.option(
-    "-o",
-    "--output",
+@option(
+    "-o --output",
+    "The file to write; a trace that ends in .gz or .zst is compressed.",
     required=True,
-    help="The file to write; a trace that ends in .gz or .zst is compressed.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["trace", "speedscope", "collapsed"]),
+@option(
+    "--format form",
+    "The trace itself, or its flame graph: for speedscope, or as folded stacks.",
+    click.Choice(["trace", "speedscope", "collapsed"]),
     default="trace",
-    show_default=True,
-    help="The trace itself, or its flame graph: for speedscope, or as folded stacks.",
 )
-@click.option(
+@option(
     "--weight",
-    type=click.Choice(["host", "gpu"]),
-    help="Whose time a flame graph shows.  [default: host]",
+    "Whose time a flame graph shows.  [default: host]",
+    click.Choice(["host", "gpu"]),
 )
-@click.option("--trace-id", type=int, help="Which trace, if the database holds several.")
+@option("--trace-id", "Which trace, if the database holds several.", int)
 def export(source: str, output: str, form: str, weight: str | None, trace_id: int | None) -> None:
     """Write a trace as JSON, as it was loaded, or its flame graph for other tools."""
     from tracekit.ingest.resources import Resources

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.commands.options import resource_options, row_options
+from tracekit.commands.options import (
+    Request,
+    made_from,
+    option,
+    pair,
+    resource_options,
+    row_options,
+    warn,
+)
 from tracekit.errors import TracekitError
 from tracekit.text import printable
 
@@ -21,20 +30,38 @@ if TYPE_CHECKING:
     from tracekit.reporters.progress import SweepBar
 
 
-def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say who does the work on files or ranks."""
-    for option in (
-        click.option(
-            "--ray",
-            metavar="ADDRESS",
-            help="Work on a Ray cluster: its address, auto for the one that runs here, or local.",
-        ),
-        click.option(
-            "--workers", type=int, help="Processes to work with.  [default: one per core]"
-        ),
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True)
+class Workers:
+    """Who does the work on files or ranks."""
+
+    count: int | None
+    address: str | None
+
+    @contextmanager
+    def start(self, resources: Resources) -> Iterator[Processes[Any, Any] | Cluster[Any, Any]]:
+        """A Ray cluster, or processes of this machine."""
+        from tracekit.lake.workers import Cluster, Processes, ended_by_signals
+
+        if self.address is None:
+            with ended_by_signals():
+                yield Processes(self.count)
+            return
+        cluster: Cluster[Any, Any] = Cluster(self.address, self.count, resources.memory_mb, warn)
+        with cluster:
+            yield cluster
+
+
+# The command receives `workers`.
+worker_options = made_from(
+    "workers",
+    lambda given: Workers(given["workers"], given["ray"]),
+    option("--workers", "Processes to work with.  [default: one per core]", int),
+    option(
+        "--ray",
+        "Work on a Ray cluster: its address, auto for the one that runs here, or local.",
+        metavar="ADDRESS",
+    ),
+)
 
 
 @click.group()
@@ -48,35 +75,31 @@ def lake() -> None:
 
 @lake.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--to", "target", required=True, metavar="LAKE", help="The lake; made if new.")
-@click.option("--run", help="The run's name.  [default: each trace's folder or archive]")
-@click.option("--replace", is_flag=True, help="Let a trace take the place of another of its rank.")
+@option("--to target", "The lake; made if new.", required=True, metavar="LAKE")
+@option("--run", "The run's name.  [default: each trace's folder or archive]")
+@option("--replace", "Let a trace take the place of another of its rank.", is_flag=True)
 @worker_options
-@click.option(
-    "--without-verdicts", is_flag=True, help="Judge no trace: most of the time of small ones."
-)
+@option("--without-verdicts", "Judge no trace: most of the time of small ones.", is_flag=True)
 @resource_options
 def add(
     sources: tuple[str, ...],
     target: str,
     run: str | None,
     replace: bool,
-    workers: int | None,
-    ray: str | None,
+    workers: Workers,
     without_verdicts: bool,
-    **limits: Any,
+    request: Request,
 ) -> None:
     """Add traces to a lake: files, folders, patterns, tar archives, or URLs of these.
 
     Only what is new or changed is read, so an interrupted addition is resumed by the same command.
     A bad trace does not stop the others: it is reported, with exit status 2.
     """
-    from tracekit.ingest.resources import Resources
     from tracekit.lake.adding import add_traces
     from tracekit.reporters.progress import sweep_bar
 
-    resources = Resources(**limits)
-    with _workers(workers, ray, resources) as pool, sweep_bar() as bar:
+    resources = request.resources
+    with workers.start(resources) as pool, sweep_bar() as bar:
         found = add_traces(
             sources,
             target,
@@ -99,56 +122,44 @@ def add(
 @lake.command()
 @click.argument("question", metavar="NAME")
 @click.argument("target", metavar="LAKE")
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
+@option("--param parameters", "Set a parameter.", multiple=True, metavar="NAME=VALUE")
 @worker_options
 @row_options
-@resource_options
 def ask(
     question: str,
     target: str,
     parameters: tuple[str, ...],
-    workers: int | None,
-    ray: str | None,
-    form: str,
-    output: str | None,
-    timeout_s: float,
-    max_rows: int | None,
-    **limits: Any,
+    workers: Workers,
+    request: Request,
 ) -> None:
     """Ask each rank by itself a named question, many at a time, and show all answers.
 
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
     """
-    from tracekit.commands.query import pair
     from tracekit.files import require_no_input, work_folder
-    from tracekit.ingest.resources import Resources
     from tracekit.lake.asking import ask_ranks
     from tracekit.lake.sources import WORK_PREFIX
     from tracekit.opening import files_named
-    from tracekit.reporters import rows
 
-    asked = rows.Limits(timeout_s, max_rows)
-    resources = Resources(**limits)
-    if output is not None:
-        require_no_input(output, files_named([target], resources))
+    resources = request.resources
+    if request.output is not None:
+        require_no_input(request.output, files_named([target], resources))
     given = dict(pair(each) for each in parameters)
     with (
         work_folder(Path(resources.temp_dir or gettempdir()), WORK_PREFIX) as folder,
-        _workers(workers, ray, resources) as pool,
+        workers.start(resources) as pool,
         ask_ranks(target, question, given, pool, folder, resources) as answers,
     ):
-        rows.render(answers, "FROM answers", {}, form, output, limits=asked)
+        request.render(answers, "FROM answers")
 
 
 @lake.command()
 @click.argument("target", metavar="LAKE")
-@click.option(
-    "--older-than",
-    "hours",
-    type=float,
+@option(
+    "--older-than hours",
+    "Leave files younger than this many hours: an addition that still runs may need them.",
+    float,
     default=24.0,
-    show_default=True,
-    help="Leave files younger than this many hours: an addition that still runs may need them.",
 )
 def clean(target: str, hours: float) -> None:
     """Remove the files of ranks that were replaced or not finished, and tell their names.
@@ -184,33 +195,11 @@ def files(target: str, table: str) -> None:
             click.echo(store.uri(rank.path(table)))
 
 
-@contextmanager
-def _workers(
-    workers: int | None, address: str | None, resources: Resources
-) -> Iterator[Processes[Any, Any] | Cluster[Any, Any]]:
-    """What does the work: a Ray cluster, or processes of this machine."""
-    if address is None:
-        from tracekit.lake.workers import Processes, ended_by_signals
-
-        with ended_by_signals():
-            yield Processes(workers)
-        return
-    from tracekit.lake.workers import Cluster
-
-    cluster: Cluster[Any, Any]
-
-    def told(line: str) -> None:
-        click.echo(f"tracekit: {printable(line)}", err=True)
-
-    with Cluster(address, workers, resources.memory_mb, told) as cluster:
-        yield cluster
-
-
 def _tell(outcome: Outcome, bar: SweepBar | None) -> None:
     if bar is not None:
         bar.done(1)
     if outcome.status == "failed":
-        click.echo(f"tracekit: not added: {printable(outcome.message)}", err=True)
+        warn(f"not added: {outcome.message}")
         return
     click.echo(
         printable(

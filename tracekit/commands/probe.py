@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from tracekit.commands.options import size_options, threshold_option, workload_options
+from tracekit.commands.options import (
+    Request,
+    json_option,
+    option,
+    show,
+    size_options,
+    threshold_option,
+    workload_options,
+)
 
 
 @click.command()
 @click.argument("workload")
 @size_options
-@click.option(
-    "--rounds", default=15, show_default=True, help="How often to time each experiment, in turns."
-)
-@click.option(
+@option("--rounds", "How often to time each experiment, in turns.", default=15)
+@option(
     "--advice",
+    "Apply what `tracekit advise` lists instead, and compare promised with measured times.",
     is_flag=True,
-    help="Apply what `tracekit advise` lists instead, and compare promised with measured times.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @threshold_option
 @workload_options
 def probe(
-    workload: str,
-    rounds: int,
-    advice: bool,
-    as_json: bool,
-    thresholds: tuple[str, ...],
-    **given: Any,
+    workload: str, rounds: int, advice: bool, as_json: bool, request: Request, **given: Any
 ) -> int:
     """Test the verdict on WORKLOAD by experiment.
 
@@ -49,23 +49,13 @@ def probe(
     from tracekit.experiments import probing as library
     from tracekit.reporters import probe as reporter
     from tracekit.reporters.progress import probe_bar
-    from tracekit.thresholds import Thresholds
 
-    judged = Thresholds().updated(thresholds)
     options = Options(**given)
-    with probe_bar() as progress:
+    with probe_bar() as bar:
+        how: dict[str, Any] = {"rounds": rounds, "thresholds": request.thresholds, "progress": bar}
         if advice:
-            applied = applying.probe_advice(
-                workload, options, rounds=rounds, thresholds=judged, progress=progress
-            )
-        else:
-            found = library.probe(
-                workload, options, rounds=rounds, thresholds=judged, progress=progress
-            )
-    if as_json:
-        click.echo(json.dumps((applied if advice else found).as_dict()))
-    elif advice:
-        reporter.render_advice(applied)
-    else:
-        reporter.render(found)
-    return 1 if not advice and found.judgement.agrees is False else 0
+            show(applying.probe_advice(workload, options, **how), as_json, reporter.render_advice)
+            return 0
+        found = library.probe(workload, options, **how)
+    show(found, as_json, reporter.render)
+    return 1 if found.judgement.agrees is False else 0

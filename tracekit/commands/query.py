@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands import completing
-from tracekit.commands.options import resource_options, row_options
+from tracekit.commands import completion
+from tracekit.commands.options import Request, option, pair, row_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable
 
@@ -19,46 +19,39 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument(
-    "arguments", nargs=-1, metavar="[NAME] [TRACE|DB]", shell_complete=completing.questions
+    "arguments", nargs=-1, metavar="[NAME] [TRACE|DB]", shell_complete=completion.questions
 )
-@click.option(
-    "--param",
-    "parameters",
+@option(
+    "--param parameters",
+    "Set a parameter.",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a parameter.",
-    shell_complete=completing.parameters,
+    shell_complete=completion.parameters,
 )
-@click.option(
+@option(
     "--columns",
+    "Show only these columns, in this order.",
     metavar="NAME,NAME",
-    help="Show only these columns, in this order.",
-    shell_complete=completing.columns,
+    shell_complete=completion.columns,
 )
-@click.option("--list", "listing", is_flag=True, help="List the questions.")
-@click.option("--explain", is_flag=True, help="Print the query's SQL and what its columns mean.")
+@option("--list listing", "List the questions.", is_flag=True)
+@option("--explain", "Print the query's SQL and what its columns mean.", is_flag=True)
 @row_options
-@resource_options
 def query(
     arguments: tuple[str, ...],
     parameters: tuple[str, ...],
     columns: str | None,
     listing: bool,
     explain: bool,
-    form: str,
-    output: str | None,
-    timeout_s: float,
-    max_rows: int | None,
-    **limits: Any,
+    request: Request,
 ) -> None:
     """Ask a trace or database a named question; --list shows them."""
     from tracekit.database import catalog
-    from tracekit.opening import open_given
 
     if listing or not arguments:
-        from tracekit.reporters import paging
+        from tracekit.reporters.terminal import show_paged
 
-        paging.show(_listing())
+        show_paged(_listing())
         return
     question = catalog.query(arguments[0])
     if explain:
@@ -66,17 +59,13 @@ def query(
         return
     if len(arguments) != 2:
         raise TracekitError(f"query {question.name} needs one trace or database")
-    from tracekit.ingest.resources import Resources
-    from tracekit.reporters import rows
-
-    asked = rows.Limits(timeout_s, max_rows)
     values = dict(pair(each) for each in parameters)
     chosen = question.chosen([each.strip() for each in columns.split(",")] if columns else [])
-    with open_given(arguments[1], Resources(**limits), output) as database:
+    with request.open(arguments[1]) as run:
         variables = question.checked(values)
-        statement = database.shown_sql(question, variables)
-        count = rows.render(database, statement, variables, form, output, chosen, asked)
-        _explain_doubts(database, question, variables, count)
+        statement = run.session.shown_sql(question, variables)
+        count = request.render(run.session, statement, variables, chosen)
+        _explain_doubts(run.session, question, variables, count)
 
 
 def _listing() -> str:
@@ -110,11 +99,3 @@ def _explain_doubts(
         click.echo(printable(message), err=True)
     if not count and not told:
         click.echo("no rows: the trace holds nothing that answers this question", err=True)
-
-
-def pair(text: str) -> tuple[str, str]:
-    """A parameter given as NAME=VALUE."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise TracekitError(f"--param takes NAME=VALUE, not {text!r}")
-    return name, value

@@ -6,11 +6,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tracekit.commands.options import resource_options, row_options
+from tracekit.commands.options import Request, row_options
 from tracekit.errors import TracekitError
 
 
@@ -18,32 +17,17 @@ from tracekit.errors import TracekitError
 @click.argument("source", metavar="TRACE|DB")
 @click.argument("statement", required=False)
 @row_options
-@resource_options
-def sql(
-    source: str,
-    statement: str | None,
-    form: str,
-    output: str | None,
-    timeout_s: float,
-    max_rows: int | None,
-    **limits: Any,
-) -> None:
+def sql(source: str, statement: str | None, request: Request) -> None:
     """Run one read-only SELECT on a trace or database.
 
     Without STATEMENT, on a terminal, this opens an SQL shell on a DB: `duckdb`, or `harlequin`.
     """
-    from tracekit.opening import open_given
-
     if statement is None:
         _open_shell(source)
         return
-    from tracekit.ingest.resources import Resources
-    from tracekit.reporters import rows
-
-    asked = rows.Limits(timeout_s, max_rows)
-    with open_given(source, Resources(**limits), output) as database:
-        database.require_select(statement)
-        rows.render(database, statement, {}, form, output, limits=asked)
+    with request.open(source) as run:
+        run.session.require_select(statement)
+        request.render(run.session, statement)
 
 
 def _open_shell(source: str) -> None:

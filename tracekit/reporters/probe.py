@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tracekit.experiments.applying import Applied, AppliedAdvice
 from tracekit.experiments.predicting import Moved
 from tracekit.experiments.probing import Experiment, Probe
 from tracekit.reporters import colours
-from tracekit.reporters.page import console, section
+from tracekit.reporters.terminal import Cell, console, section, table
 from tracekit.text import duration, printable, share
 
 
@@ -21,22 +23,19 @@ def render(found: Probe) -> None:
     host = f"; the host issues it in {duration(found.host_ns)}" if found.host_ns else ""
     _about(out, found, host)
     section(out, "Experiments (length of a step without the profiler)")
-    table = _table("predicted")
-    for each in found.experiments:
-        _add(table, each)
-    out.print(table)
-    section(out, "How the predictions were made, and what was not run")
+    out.print(_table("predicted", [row for each in found.experiments for row in _rows(each)]))
+    made = [
+        f"{each.what}: {f'not run: {each.reason}' if each.reason else each.arithmetic}"
+        for each in found.experiments
+    ]
     if found.replayed_ns is not None:
-        out.print(
-            f"- unchanged: replayed without the profiler's cost, {duration(found.replayed_ns)} a "
+        unchanged = (
+            f"unchanged: replayed without the profiler's cost, {duration(found.replayed_ns)} a "
             "step. A prediction is the measured step times the ratio of its replay to this one."
         )
-    for each in found.experiments:
-        reason = f"not run: {each.reason}" if each.reason else each.arithmetic
-        out.print(Text(printable(f"- {each.what}: {reason}")))
-    section(out, "Conclusion")
-    for sentence in found.judgement.why:
-        out.print(Text("- " + printable(sentence)))
+        made.insert(0, unchanged)
+    section(out, "How the predictions were made, and what was not run", made)
+    section(out, "Conclusion", found.judgement.why)
 
 
 def render_advice(found: AppliedAdvice) -> None:
@@ -45,15 +44,10 @@ def render_advice(found: AppliedAdvice) -> None:
     out.print(Text(printable(found.workload), "bold"))
     _about(out, found)
     section(out, "Remedies that need no edit (length of a step without the profiler)")
-    table = _table("promised")
-    for each in found.advice:
-        promised = duration(each.promised_ns)
-        measured, error = duration(each.measured_ns), _error(each.error)
-        table.add_row(printable(each.what), promised, measured, error, _ratio(each.moved))
-    out.print(table)
-    section(out, "Where the promises are from, and what was not run")
-    for each in found.advice:
-        out.print(Text(printable(f"- {each.what}: {_source(each)}")))
+    rows = [_row(each, duration(each.promised_ns)) for each in found.advice]
+    out.print(_table("promised", rows))
+    sources = [f"{each.what}: {_source(each)}" for each in found.advice]
+    section(out, "Where the promises are from, and what was not run", sources)
     out.print(
         "A promise is the measured step less the share that the fix list says is saved. The list "
         "is of a run with the profiler, which slows the host."
@@ -80,12 +74,10 @@ def _about(out: Console, found: Probe | AppliedAdvice, host: str = "") -> None:
     )
 
 
-def _table(expected: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("change", overflow="fold")
-    for name in (expected, "measured", "error", "times as long"):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def _table(expected: str, rows: Iterable[Sequence[Cell]]) -> Table:
+    names = (expected, "measured", "error", "times as long")
+    figures = (Column(name, justify="right", no_wrap=True) for name in names)
+    return table([Column("change", overflow="fold"), *figures], rows)
 
 
 def _headline(found: Probe) -> Text:
@@ -100,16 +92,19 @@ def _headline(found: Probe) -> Text:
     return line.append(f"   the experiments disagree: {judged.regime}", "red")
 
 
-def _add(table: Table, each: Experiment) -> None:
+def _rows(each: Experiment) -> Iterator[Sequence[Cell]]:
     if each.reason is not None:
-        table.add_row(printable(each.what), "-", "-", "-", "-")
+        yield printable(each.what), "-", "-", "-", "-"
         return
-    predicted = "unknown" if each.predicted_ns is None else duration(each.predicted_ns)
-    measured = duration(each.measured_ns)
-    table.add_row(printable(each.what), predicted, measured, _error(each.error), _ratio(each.moved))
+    yield _row(each, "unknown" if each.predicted_ns is None else duration(each.predicted_ns))
     if each.given_ns is not None:
         what = f"  with the work that was recorded, x {each.work_factor:.2f}"
-        table.add_row(what, duration(each.given_ns), "", _error(each.given_error), "")
+        yield what, duration(each.given_ns), "", _error(each.given_error), ""
+
+
+def _row(each: Experiment | Applied, expected: str) -> Sequence[Cell]:
+    measured = duration(each.measured_ns)
+    return printable(each.what), expected, measured, _error(each.error), _ratio(each.moved)
 
 
 def _ratio(moved: Moved | None) -> str:

@@ -1,5 +1,5 @@
-"""The page of several traces, such as the ranks of a job: who waits for whom, and why; and what its
-charts share."""
+"""Several traces, such as the ranks of a job, as their page asks for them: who waits for whom, and
+why."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
-import polars as pl
-
 from tracekit.replay.ranks.joined import clock_doubt
-from tracekit.reporters import colours, several
-from tracekit.reporters.html import charts
+from tracekit.reporters import several
 from tracekit.text import duration, printable
 from tracekit.verdict.run_model import RunVerdict
 from tracekit.verdict.run_verdict import judge_run
@@ -33,11 +29,6 @@ MOST_CELLS = 6_000
 
 # Columns of the query stragglers.
 WAITS = ("waited_ns", "held_up_ns", "times_last", "collectives")
-# Cells of a matrix with at most so many columns and rows are labelled.
-_LABELLED = 16
-# The names of at most so many columns stand level.
-FEW = 8
-_LANE, _HIGHEST = 26, 620
 
 
 class Ranks:
@@ -86,16 +77,18 @@ class Ranks:
         return shlex.quote(printable(self.database.name))
 
     def doubts(self, question: str) -> list[str]:
-        """What makes the answer doubtful, each kind of doubt once."""
+        """What makes the answer doubtful, each kind of doubt once; of waits also the clocks."""
         kinds: dict[str, list[dict[str, Any]]] = {}
         for row in self.database.doubts(question):
             if row["severity"] not in ("info", "missing"):
                 kinds.setdefault(row["code"], []).append(row)
-        return [
+        doubts = [
             f"{self.names.get(rows[0]['trace_id'], 'a trace')}: {rows[0]['message']}"
             + (f" ({len(rows) - 1} more like it)" if len(rows) > 1 else "")
             for rows in kinds.values()
         ]
+        is_by_clocks = question in ("rank_waits", "collective_times")
+        return [*doubts, self.clock_doubt] if is_by_clocks and self.clock_doubt else doubts
 
     # -- what was waited
 
@@ -121,11 +114,6 @@ class Ranks:
             for trace, sums in found.items():
                 sums["held_up_ns"] = held.get(trace, 0)
         return found
-
-    @cached_property
-    def who(self) -> polars.DataFrame:
-        """Who waits for whom, as much as a matrix can show."""
-        return self.rows("rank_waits", top=self.awaited)
 
     @property
     def awaited(self) -> int:
@@ -212,41 +200,7 @@ def _by_rank(rank: int | None, trace_id: int) -> tuple[bool, int, int]:
     return rank is None, rank or 0, trace_id
 
 
-def across(names: pl.Series) -> alt.Axis:
-    """The axis of a matrix; the names of few columns stand level."""
-    axis = alt.Axis(labelOverlap=True)
-    return alt.Axis(labelOverlap=True, labelAngle=0) if names.n_unique() <= FEW else axis
-
-
-def lane(ranks: Ranks, column: str) -> alt.Y:
-    axis = alt.Axis(labelOverlap=True, labelLimit=160)
-    return alt.Y(f"{column}:N", title=None, sort=list(ranks.names.values()), axis=axis)
-
-
-def amount(column: str) -> alt.Color:
-    scale = alt.Scale(scheme=colours.AMOUNTS)
-    return alt.Color(f"{column}:Q", title=None, scale=scale, legend=legend())
-
-
-def legend(**options: Any) -> alt.Legend:
-    text = charts.duration_of("datum.value")
-    return alt.Legend(orient="top", labelExpr=text, gradientLength=260, **options)
-
-
-def height(ranks: Ranks) -> int:
-    return min(_HIGHEST, max(2 * _LANE, _LANE * len(ranks)))
-
-
-def is_labelled(ranks: Ranks, columns: pl.Series) -> bool:
-    return len(ranks) <= _LABELLED and columns.n_unique() <= _LABELLED
-
-
 def step_number(step: str) -> int | None:
     """The number of a profiler step, such as 3 in ProfilerStep#3."""
     number = step.rpartition("#")[2]
     return int(number) if number.isdecimal() else None
-
-
-def left_out_text(count: int, what: str) -> str:
-    """A sentence that tells what a figure does not show."""
-    return f" {count:,} {what} are left out." if count > 0 else ""

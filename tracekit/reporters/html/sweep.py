@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from dataclasses import asdict
+from itertools import cycle
 from typing import Any
 
 import altair as alt
@@ -13,13 +14,13 @@ import polars as pl
 from tracekit.experiments.points import AXES, Point, Sweep
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View
 from tracekit.text import printable
 from tracekit.verdict.regime import UNKNOWN
 
 # Columns of the table of points.
-_SHOWN = (
+_COLUMNS = (
     "workload", "batch", "seq", "dim", "hidden", "dtype", "step_ns", "spread", "speedup",
     "rows_per_s", "host_ns", "regime", "bottleneck", "launches", "operators", "kernels",
     "traffic_bytes", "share_busy", "share_compute", "dilation", "reason",
@@ -34,14 +35,13 @@ def sweep_view(found: Sweep) -> View:
         Part("lines", "Over size", page.lines()),
         Part("points", "All points", [page.points()]),
     ]
-    ran = [point for point in found.points if point.step_ns]
     facts = {
         "sweep": found,
-        "ran": len(ran),
+        "ran": sum(1 for point in found.points if point.step_ns),
         "failed": [point for point in found.points if point.reason],
         "sentences": page.sentences(),
     }
-    return View("sweep", found.database, "sweep.html", facts, [p for p in parts if p.figures])
+    return View("sweep", found.database, "sweep.html", facts, parts)
 
 
 def regimes_chart(found: Sweep) -> alt.TopLevelMixin | None:
@@ -77,32 +77,27 @@ class _SweepFigures:
         regimes = Counter(each.regime or UNKNOWN for each in shapes)
         fastest = Counter(each.fastest for each in shapes if each.fastest)
         sizes = "size" if len(shapes) == 1 else "sizes"
-        told = [
-            f"{self.found.baseline} is {regime} at {count} of {len(shapes)} {sizes}."
-            for regime, count in regimes.most_common()
-        ]
-        return told + [
-            f"{name} is fastest at {count} of {len(shapes)} {sizes}."
-            for name, count in fastest.most_common()
-        ]
+        counts = [(f"{self.found.baseline} is {name}", n) for name, n in regimes.most_common()]
+        counts += [(f"{name} is fastest", n) for name, n in fastest.most_common()]
+        return [f"{what} at {count} of {len(shapes)} {sizes}." for what, count in counts]
 
     def regimes(self) -> Figure:
         """A map of what bounds the baseline."""
         rows = self.rows.filter(workload=self.found.baseline).select(
             "across", "down", "size", colour="regime", bottleneck="bottleneck", step_ns="step_ns"
         )
-        base = self._map(rows).transform_calculate(length=charts.duration_of("datum.step_ns"))
-        cells = base.mark_rect(stroke="white").encode(
-            color=charts.colour(rows["colour"].to_list(), "regime"),
-            tooltip=["size:N", "colour:N", "bottleneck:N", "length:N"],
-        )
-        labels = base.mark_text(color=charts.on_colour("colour")).encode(text="bottleneck:N")
         return self._figure(
             "regimes",
             f"What bounds {self.found.baseline}",
             "Each cell is a size; the word in it is the bottleneck.",
             rows,
-            cells + labels,
+            charts.cells(
+                self._map(rows).transform_calculate(**charts.durations(length="step_ns")),
+                charts.colour(rows["colour"].to_list(), "regime"),
+                ["size:N", "colour:N", "bottleneck:N", "length:N"],
+                "bottleneck:N",
+                stroke="white",
+            ),
         )
 
     def fastest(self) -> list[Figure]:
@@ -121,10 +116,8 @@ class _SweepFigures:
         base = self._map(rows).transform_calculate(
             told="datum.speedup == null ? '' : format(datum.speedup, '.2f') + 'x'"
         )
-        cells = base.mark_rect(stroke="white").encode(
-            color=self._variants("fastest"), tooltip=["size:N", "fastest:N", "told:N"]
-        )
-        labels = base.mark_text(color=charts.on_colour("fastest")).encode(text="told:N")
+        tips = ["size:N", "fastest:N", "told:N"]
+        shades = self._variants("fastest")
         return [
             self._figure(
                 "fastest",
@@ -132,7 +125,7 @@ class _SweepFigures:
                 f"The number is its speed-up over {self.found.baseline}, which counts as fastest "
                 "unless three quarters of another variant's rounds were faster.",
                 rows,
-                cells + labels,
+                charts.cells(base, shades, tips, "told:N", "fastest", stroke="white"),
             )
         ]
 
@@ -144,36 +137,25 @@ class _SweepFigures:
         if not len(rows):
             return []
         rows = rows.with_columns(down=pl.concat_str(["workload", "down"], separator=", "))
-        scale: dict[str, Any] = {"type": "log", "scheme": "blueorange", "reverse": True}
+        scale: dict[str, Any] = {"type": "log", "scheme": colours.DIFFERENCES, "reverse": True}
         if rows["speedup"].min() < 1 < rows["speedup"].max():  # type: ignore[operator]
             scale["domainMid"] = 1
-        base = self._map(rows)
-        cells = base.mark_rect(stroke="white").encode(
-            color=alt.Color(
-                "speedup:Q",
-                title=f"speed-up over {self.found.baseline}",
-                scale=alt.Scale(**scale),
-                legend=alt.Legend(orient="top"),
-            ),
-            tooltip=[
-                "size:N",
-                "workload:N",
-                *(
-                    alt.Tooltip(f"{name}:Q", format=".2f")
-                    for name in ("speedup", "speedup_low", "speedup_high")
-                ),
-            ],
+        shades = alt.Color(
+            "speedup:Q",
+            title=f"speed-up over {self.found.baseline}",
+            scale=alt.Scale(**scale),
+            legend=alt.Legend(orient="top"),
         )
-        labels = base.mark_text(color=charts.on_colour("speedup")).encode(
-            text=alt.Text("speedup:Q", format=".2f")
-        )
+        quartiles = (f"{name}:Q|.2f" for name in ("speedup", "speedup_low", "speedup_high"))
+        tips = charts.tips("size:N", "workload:N", *quartiles)
+        label = alt.Text("speedup:Q", format=".2f")
         return [
             self._figure(
                 "speedups",
                 f"Speed-up over {self.found.baseline}",
                 "Above 1 the variant is faster; the tooltip gives the quartiles of its rounds.",
                 rows,
-                cells + labels,
+                charts.cells(self._map(rows), shades, tips, label, "speedup", stroke="white"),
             )
         ]
 
@@ -185,7 +167,7 @@ class _SweepFigures:
         )  # fmt: skip
         if rows["across"].n_unique() < 2 or not rows["at"].dtype.is_numeric():
             return []
-        base = alt.Chart(rows).transform_calculate(length=charts.duration_of("datum.step_ns"))
+        base = alt.Chart(rows).transform_calculate(**charts.durations(length="step_ns"))
         lines = base.mark_line(point=True).encode(
             x=alt.X("at:Q", title=self.across, scale=alt.Scale(type="log", base=2),
                     axis=alt.Axis(values=sorted(set(rows["at"])), format="d")),
@@ -208,14 +190,12 @@ class _SweepFigures:
 
     def points(self) -> Figure:
         """All points as a table."""
-        rows = self.rows.select(_SHOWN)
-        kept = [name for name in _SHOWN if rows[name].null_count() < len(rows)]
         return self._figure(
             "points",
             "Points",
             "Times are medians without the profiler; launches, traffic and shares are from the "
             "point's trace.",
-            rows.select(kept),
+            without_empty(self.rows.select(_COLUMNS)),
             None,
         )
 
@@ -228,12 +208,8 @@ class _SweepFigures:
 
     def _variants(self, column: str) -> alt.Color:
         names = charts.safe(self.found.variants)
-        shades = [colours.VARIANTS[at % len(colours.VARIANTS)] for at in range(len(names))]
-        return alt.Color(
-            f"{column}:N",
-            title="variant",
-            scale=alt.Scale(domain=names, range=shades),
-            legend=alt.Legend(orient="top"),
+        return charts.shades(
+            column, dict(zip(names, cycle(colours.VARIANTS), strict=False)), "variant"
         )
 
     def _figure(

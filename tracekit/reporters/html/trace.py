@@ -6,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.reporters.html.page import Part, View
+from tracekit.reporters.html.page import Part, View, part_of
 from tracekit.reporters.html.sections import SECTIONS
 from tracekit.reporters.parts import lists_of, parts_of
 
 if TYPE_CHECKING:
-    from tracekit.reporters.html.figure import Figure
-    from tracekit.reporters.html.subject import Section, Subject
+    from tracekit.reporters.html.subject import Subject
 
 # How many lines of the fix list the first screen has.
 _ADVISED = 5
@@ -37,23 +36,13 @@ def trace_view(subject: Subject) -> View:
     }
     # Asked here, as threads would ask it twice.
     subject.findings  # noqa: B018
-    made: list[list[Figure]] = []
+    parts: list[Part] = []
     at_once = 1 if subject.database.is_large else _AT_ONCE
     with ThreadPoolExecutor(at_once, "tracekit-sections") as threads:
-        for figures in threads.map(partial(_figures, subject), SECTIONS[:-1]):
-            subject.figures += figures
-            made.append(figures)
+        for part in threads.map(partial(part_of, subject), SECTIONS[:-1]):
+            subject.figures += part.figures
+            parts.append(part)
     # What a finding touches is known when all other figures are there.
-    made += (_figures(subject, last) for last in SECTIONS[-1:])
-    parts = [
-        Part(section.name, section.title, figures)
-        for section, figures in zip(SECTIONS, made, strict=True)
-        if figures
-    ]
+    parts += (part_of(subject, last) for last in SECTIONS[-1:])
     name = f"trace{analysis.trace.trace_id}"
     return View(name, analysis.trace.path, "trace.html", facts, parts)
-
-
-def _figures(subject: Subject, section: Section) -> list[Figure]:
-    made = [make(subject) for make in section.figures]
-    return [figure for figure in made if figure is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracekit.reporters.html.figure import Section
 from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
 from tracekit.reporters.html.sections.flame import flame
 from tracekit.reporters.html.sections.health import health, missing
@@ -16,7 +17,6 @@ from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
 from tracekit.reporters.html.sections.memory import copies, holders, memory
 from tracekit.reporters.html.sections.steps import faster, steps
 from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
-from tracekit.reporters.html.subject import Section
 
 SECTIONS = (
     Section("faster", "If something were faster", (faster,)),
