@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _FAILED, _INTERRUPTED = 2, 130
-_COMMANDS = (
-    "advise", "analyze", "annotate", "capture", "completion", "crosscheck", "diff", "export",
-    "history", "lake", "load", "mcp", "open", "probe", "query", "report", "schema", "sql", "sweep",
-    "whatif", "workloads",
-)  # fmt: skip
-# Commands that are not in a module of their name, and the name there.
-_ELSEWHERE = {"open": ("annotate", "open_trace"), "workloads": ("capture", "workloads")}
+# The commands by the module that has them.
+_MODULES = {
+    "analyze": "analyze advise whatif", "annotate": "annotate open", "capture": "capture workloads",
+    "completion": "completion", "diff": "crosscheck diff history", "lake": "lake",
+    "load": "export load", "mcp": "mcp", "probe": "probe sweep", "query": "query schema sql",
+    "report": "report",
+}  # fmt: skip
+_COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
 _TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")
 
 
@@ -39,12 +40,14 @@ class _Commands(click.Group):
     """The commands. The module of each is imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            module, name = _ELSEWHERE.get(cmd_name, (cmd_name, cmd_name))
-            self.add_command(vars(import_module(f"tracekit.commands.{module}"))[name])
+            module = _COMMANDS[cmd_name]
+            for found in vars(import_module(f"tracekit.commands.{module}")).values():
+                if isinstance(found, click.Command) and _COMMANDS.get(str(found.name)) == module:
+                    self.add_command(found)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(

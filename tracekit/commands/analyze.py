@@ -1,12 +1,15 @@
-"""tracekit analyze"""
+"""What bounds a run, what to change, and what a change would gain: analyze, advise, whatif."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import click
 
-from tracekit.commands.options import Request, json_option, judging_options, trace_id_option
+from tracekit.commands import completion
+from tracekit.commands.options import Request, json_option, judging_options, show, trace_id_option
+from tracekit.replay.grammar import HELP
 
 
 @click.command()
@@ -58,3 +61,68 @@ def analyze(
             for analysis in [] if as_json else analyses:
                 console.explain(analysis, thresholds)
             console.print_queries(of_run=run is not None, err=as_json)
+
+
+@click.command()
+@click.argument("trace", required=False)
+@click.option(
+    "--how",
+    metavar="NAME",
+    shell_complete=completion.remedies,
+    help="Print how to apply this remedy; needs no TRACE.",
+)
+@json_option
+@click.option("--all", "every", is_flag=True, help="Print every line.  [default: the first ten]")
+@trace_id_option("its only one")
+@judging_options
+def advise(
+    trace: str | None,
+    how: str | None,
+    as_json: bool,
+    every: bool,
+    trace_id: int | None,
+    request: Request,
+) -> None:
+    """List what to change in a run, where, and what each change would save.
+
+    TRACE may also be a DB. Each line is priced by a replay with that change alone; below them is
+    what the best of them save together.
+    """
+    from tracekit.reporters import advise as reporter
+
+    if how is not None:
+        from tracekit.advice.catalogue import remedy
+
+        reporter.render_how(remedy(how))
+        return
+    if trace is None:
+        raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
+    with request.open(trace) as run:
+        fixes = run.advise(trace_id, request.window, request.thresholds)
+    show(fixes, as_json, partial(reporter.render, every=every))
+
+
+@click.command(epilog="\b\n" + HELP)
+@click.argument("trace")
+@click.argument("changes", nargs=-1, required=True, shell_complete=completion.changes)
+@json_option
+@trace_id_option("all, as one run")
+@judging_options
+def whatif(
+    trace: str, changes: tuple[str, ...], as_json: bool, trace_id: int | None, request: Request
+) -> None:
+    """Predict how long a run would take with CHANGES.
+
+    All CHANGES apply at once; TRACE may also be a DB. The traces of a run's ranks are replayed
+    together, unless --trace-id chooses one of them. The run is replayed as a graph of host and
+    device work. Waits that the trace does not explain keep their recorded length.
+    """
+    from tracekit.reporters import whatif as reporter
+
+    thresholds, window = request.thresholds, request.window
+    with request.open(trace) as run:
+        if trace_id is None and window is None and len(run.trace_ids()) > 1:
+            show(run.whatif_together(*changes, thresholds=thresholds), as_json, reporter.render_run)
+            return
+        found = run.whatif(*changes, trace=trace_id, window=window, thresholds=thresholds)
+    show(found, as_json, reporter.render)

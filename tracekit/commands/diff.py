@@ -1,4 +1,4 @@
-"""tracekit diff"""
+"""Comparisons: of two runs, of a lake's runs over time, and with HTA: diff, history, crosscheck."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import (
-    Request,
-    gate_options,
-    json_option,
-    option,
-    resource_options,
-    show,
-    status_of,
-    warn,
-)
+from tracekit.commands import options
+from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -27,12 +19,12 @@ if TYPE_CHECKING:
 @click.argument("runs", nargs=-1, required=True, metavar="A [B]")
 @json_option
 @option("--markdown", "Print Markdown, for a comment on a pull request.", is_flag=True)
-@gate_options(
+@options.gate_options(
     "Exit with 1 if this SQL condition is true. It compares a and b, each with the columns of the "
     "query run_metrics, such as 'b.span_ns > 1.05 * a.span_ns'."
 )
 @option("--trace-ids", "Traces to compare.", int, nargs=2, default=(1, 2))
-@resource_options
+@options.resource_options
 def diff(
     runs: tuple[str, ...],
     as_json: bool,
@@ -59,8 +51,8 @@ def diff(
     if markdown:
         click.echo(reporter.markdown(found, top), nl=False)
     else:
-        show(found, as_json, reporter.render)
-    return status_of(failed)
+        options.show(found, as_json, reporter.render)
+    return options.status_of(failed)
 
 
 def _open_two(
@@ -82,7 +74,7 @@ def _open_two(
 
     pair = comparing.open_pair(*runs, resources)
     if pair.note:
-        warn(pair.note)
+        options.warn(pair.note)
     return pair.lake, (pair.a, pair.b)
 
 
@@ -106,3 +98,50 @@ def open_pair(runs: tuple[str, ...], resources: Resources) -> Session:
             "choose two with --trace-ids"
         )
     return database
+
+
+@click.command()
+@click.argument("lake", metavar="LAKE")
+@json_option
+@options.gate_options(
+    "Exit with 1 if this SQL condition is true of the last run (b) and of the one with the median "
+    "step among those before (a), such as 'b.span_ns > 1.05 * a.span_ns'."
+)
+@options.threshold_options
+def history(
+    lake: str, as_json: bool, top: int, conditions: tuple[str, ...], request: Request
+) -> int:
+    """Tell how the step of a lake's runs changed over time, and what changed.
+
+    The step of a run is the median over its ranks of their median steps.
+    """
+    from tracekit.lake import comparing as library
+    from tracekit.lake.reading import open_lake
+    from tracekit.reporters import history as reporter
+
+    with open_lake(lake, request.resources) as opened:
+        found = library.history(opened, request.thresholds, top)
+        failed = [each for each in conditions if library.last_fails(opened, each)]
+    options.show(found, as_json, reporter.render)
+    return options.status_of(failed)
+
+
+@click.command()
+@click.argument("trace")
+@json_option
+@options.resource_options
+def crosscheck(trace: str, as_json: bool, request: Request) -> int:
+    """Compare tracekit's numbers with HolisticTraceAnalysis's.
+
+    TRACE is a .json or .json.gz file. The exit status is 1 if HolisticTraceAnalysis's numbers
+    differ from those that its own rules give.
+    """
+    from tracekit.compare import crosscheck as library
+    from tracekit.compare import hta
+    from tracekit.reporters import crosscheck as reporter
+
+    hta.require(trace)
+    with request.open(trace) as run:
+        report = library.crosscheck(trace, run.session)
+    options.show(report, as_json, reporter.render)
+    return 0 if report.agrees else 1

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.commands.options import (
-    Request,
-    made_from,
-    option,
-    pair,
-    resource_options,
-    row_options,
-    warn,
-)
+from tracekit.commands import options
+from tracekit.commands.options import Request, option
 from tracekit.errors import TracekitError
 from tracekit.text import printable
 
@@ -46,13 +39,15 @@ class Workers:
             with ended_by_signals():
                 yield Processes(self.count)
             return
-        cluster: Cluster[Any, Any] = Cluster(self.address, self.count, resources.memory_mb, warn)
+        cluster: Cluster[Any, Any] = Cluster(
+            self.address, self.count, resources.memory_mb, options.warn
+        )
         with cluster:
             yield cluster
 
 
 # The command receives `workers`.
-worker_options = made_from(
+worker_options = options.made_from(
     "workers",
     lambda given: Workers(given["workers"], given["ray"]),
     option("--workers", "Processes to work with.  [default: one per core]", int),
@@ -80,7 +75,7 @@ def lake() -> None:
 @option("--replace", "Let a trace take the place of another of its rank.", is_flag=True)
 @worker_options
 @option("--without-verdicts", "Judge no trace: most of the time of small ones.", is_flag=True)
-@resource_options
+@options.resource_options
 def add(
     sources: tuple[str, ...],
     target: str,
@@ -124,7 +119,7 @@ def add(
 @click.argument("target", metavar="LAKE")
 @option("--param parameters", "Set a parameter.", multiple=True, metavar="NAME=VALUE")
 @worker_options
-@row_options
+@options.row_options
 def ask(
     question: str,
     target: str,
@@ -144,7 +139,7 @@ def ask(
     resources = request.resources
     if request.output is not None:
         require_no_input(request.output, files_named([target], resources))
-    given = dict(pair(each) for each in parameters)
+    given = dict(options.pair(each) for each in parameters)
     with (
         work_folder(Path(resources.temp_dir or gettempdir()), WORK_PREFIX) as folder,
         workers.start(resources) as pool,
@@ -199,7 +194,7 @@ def _tell(outcome: Outcome, bar: SweepBar | None) -> None:
     if bar is not None:
         bar.done(1)
     if outcome.status == "failed":
-        warn(f"not added: {outcome.message}")
+        options.warn(f"not added: {outcome.message}")
         return
     click.echo(
         printable(

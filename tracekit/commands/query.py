@@ -1,8 +1,13 @@
-"""tracekit query"""
+"""Questions: query, sql, and schema for what they answer."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -99,3 +104,87 @@ def _explain_doubts(
         click.echo(printable(message), err=True)
     if not count and not told:
         click.echo("no rows: the trace holds nothing that answers this question", err=True)
+
+
+@click.command()
+@click.argument("source", metavar="TRACE|DB")
+@click.argument("statement", required=False)
+@row_options
+def sql(source: str, statement: str | None, request: Request) -> None:
+    """Run one read-only SELECT on a trace or database.
+
+    Without STATEMENT, on a terminal, this opens an SQL shell on a DB: `duckdb`, or `harlequin`.
+    """
+    if statement is None:
+        _open_shell(source)
+        return
+    with request.open(source) as run:
+        run.session.require_select(statement)
+        request.render(run.session, statement)
+
+
+def _open_shell(source: str) -> None:
+    """Runs an SQL shell on a database, which it can only read; exits with its status.
+
+    Raises:
+        TracekitError: when `source` is not a database of tracekit's, or there is no shell.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("Missing argument 'STATEMENT' (without one, it needs a terminal).")
+    if not _is_database(source):
+        raise TracekitError(
+            f"{source}: an SQL shell needs a database: tracekit load {source} -o run.duckdb"
+        )
+    from tracekit.run import open_database
+
+    # It refuses a database whose views are not tracekit's.
+    open_database(source).close()
+    path = str(Path(source).absolute())
+    if (shell := shutil.which("duckdb")) and _reads(shell, path):
+        command = [shell, "-readonly", path]
+    elif shell := shutil.which("harlequin"):
+        command = [shell, "--read-only", path]
+    else:
+        raise TracekitError(
+            "an SQL shell needs `harlequin` (pip install harlequin), or a `duckdb` not older "
+            "than the database (pip install duckdb-cli)"
+        )
+    click.get_current_context().exit(subprocess.run(command).returncode)
+
+
+def _is_database(path: str) -> bool:
+    # https://duckdb.org/docs/stable/internals/storage
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(12)[8:] == b"DUCK"
+    except OSError:
+        return Path(path).suffix in (".duckdb", ".db")
+
+
+def _reads(shell: str, path: str) -> bool:
+    """Whether this version of DuckDB's shell can read the database."""
+    asked = [shell, "-readonly", path, "-c", "FROM trace LIMIT 0"]
+    return subprocess.run(asked, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+
+
+@click.command()
+@click.argument("command", nargs=-1, metavar="[COMMAND] [QUESTION]")
+def schema(command: tuple[str, ...]) -> None:
+    """Print the JSON Schema of what COMMAND prints with --json.
+
+    With `query` or `lake ask`, a QUESTION's name gives the schema of its rows (--format json).
+    Without COMMAND, the commands that have a schema are listed.
+    """
+    from tracekit.schemas import outputs
+
+    known = outputs.commands()
+    if not command:
+        for name, option in known.items():
+            click.echo(f"{name:<12} {option}")
+        return
+    words = 2 if " ".join(command[:2]) in known else 1
+    if len(command) > words + 1:
+        raise TracekitError("schema takes one command, and for `query` one question")
+    question = command[words] if len(command) > words else None
+    found = outputs.schema(" ".join(command[:words]), question)
+    click.echo(json.dumps(found, indent=2))

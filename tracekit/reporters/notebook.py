@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from tracekit.compare.diff import Diff
 from tracekit.experiments.points import Sweep
+from tracekit.reporters.diff import FIGURES, figures_of
 from tracekit.reporters.parts import parts_of
-from tracekit.text import duration, figure_of, percent, printable
+from tracekit.text import duration, percent, printable
 from tracekit.verdict.model import Analysis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
 
     import altair
 
@@ -42,26 +43,19 @@ def _analysis(found: Analysis) -> str:
         f"<b>{_text(verdict.regime + by)}</b> (confidence {_text(verdict.confidence)}{margin})",
         _text(f"{found.trace.path}: {found.judged.window.name}, {span}"),
         _list(verdict.why),
-        _drawn(lambda: _parts_chart(found)),
+        _drawn(found),
     )
 
 
 @html.register
 def _diff(found: Diff) -> str:
-    rows = [
-        [row["metric"].removesuffix("_ns").removesuffix("_bytes")]
-        + [figure_of(row[side], row["metric"]) for side in ("a", "b", "change")]
-        + ["-" if row["ratio"] is None else f"{row['ratio']:.2f}"]
-        for row in found.summary
-    ]
-    table = _table(["", "a", "b", "change", "b / a"], rows)
-    doubts = [f"trace {row['trace_id']}: {row['message']}" for row in found.doubts]
+    rows = figures_of(found)
     return _joined(
         _text(f"a: {found.a}"),
         _text(f"b: {found.b}"),
-        table if rows else "One of the runs has no GPU ops.",
-        _list(doubts),
-        _drawn(lambda: _waterfall(found)) if found.waterfall else "",
+        _table(FIGURES, rows) if rows else "One of the runs has no GPU ops.",
+        _list(f"trace {row['trace_id']}: {row['message']}" for row in found.doubts),
+        _drawn(found),
     )
 
 
@@ -80,38 +74,34 @@ def _sweep(found: Sweep) -> str:
     return _joined(
         _text(f"{found.database}: {len(rows)} points on {found.device}"),
         _table([*columns, "step", f"speed-up over {found.baseline}", "bound by"], rows),
-        _drawn(lambda: _regimes(found)) if rows else "",
+        _drawn(found),
     )
 
 
-def _regimes(found: Sweep) -> altair.TopLevelMixin | None:
-    from tracekit.reporters.html.sweep import regimes_chart
+def _drawn(found: Analysis | Diff | Sweep) -> str:
+    """The result's chart as SVG; nothing where the extra `report` is not installed."""
+    try:
+        from tracekit.reporters.html.charts import svg
 
-    return regimes_chart(found)
+        chart = _chart(found)
+    except ImportError:
+        return ""
+    return svg(chart) if chart else ""
 
 
-def _parts_chart(found: Analysis) -> altair.TopLevelMixin | None:
+def _chart(found: Analysis | Diff | Sweep) -> altair.TopLevelMixin | None:
+    if isinstance(found, Sweep):
+        from tracekit.reporters.html.sweep import regimes_chart
+
+        return regimes_chart(found) if found.points else None
+    if isinstance(found, Diff):
+        from tracekit.reporters.html.diff import waterfall_chart
+
+        return waterfall_chart(found.waterfall)
     from tracekit.reporters.html.charts import parts_chart
 
     parts = parts_of(found)
     return parts_chart(parts) if parts else None
-
-
-def _waterfall(found: Diff) -> altair.TopLevelMixin | None:
-    from tracekit.reporters.html.diff import waterfall_chart
-
-    return waterfall_chart(found.waterfall)
-
-
-def _drawn(chart: Callable[[], altair.TopLevelMixin | None]) -> str:
-    """The chart as SVG; nothing where the extra `report` is not installed."""
-    try:
-        from tracekit.reporters.html.charts import svg
-
-        made = chart()
-    except ImportError:
-        return ""
-    return "" if made is None else svg(made)
 
 
 def _text(value: object) -> str:
@@ -124,7 +114,7 @@ def _list(sentences: Iterable[str]) -> str:
     return f"<ul>{lines}</ul>" if lines else ""
 
 
-def _table(heads: list[str], rows: list[list[str]]) -> str:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{_text(each)}</th>" for each in heads)
     lines = "".join(f"<tr>{''.join(f'<td>{_text(v)}</td>' for v in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
