@@ -121,11 +121,7 @@ def add(
 @worker_options
 @options.row_options
 def ask(
-    question: str,
-    target: str,
-    parameters: tuple[str, ...],
-    workers: Workers,
-    request: Request,
+    question: str, target: str, parameters: tuple[str, ...], workers: Workers, request: Request
 ) -> None:
     """Ask each rank by itself a named question, many at a time, and show all answers.
 

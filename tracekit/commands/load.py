@@ -27,68 +27,48 @@ from tracekit.text import printable
 )
 @resource_options
 def load(
-    traces: tuple[str, ...],
-    output: str,
-    append: bool,
-    resume: bool,
-    no_verdict: bool,
-    request: Request,
+    traces: tuple[str, ...], output: str, no_verdict: bool, request: Request, **how: bool
 ) -> None:
     """Load traces into a database that any DuckDB client can open.
 
     A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad trace
     does not stop the others from loading: it is reported at the end, with exit status 2.
     """
+    from tracekit import opening
+    from tracekit.reporters.progress import loading_bar
+
     before = _state_of(output)
+    bad: list[TracekitError] = []
     try:
-        bad = _load(traces, output, append, resume, not no_verdict, request)
+        with loading_bar(traces) as progress:
+            database = opening.load(
+                traces,
+                output,
+                request.resources,
+                on_bad=bad.append,
+                on_wait=lambda: warn(f"waiting for another load to finish writing {output}"),
+                progress=progress,
+                verdicts=not no_verdict,
+                **how,
+            )
+        with database:
+            for row in database.traces():
+                click.echo(
+                    f"{row['trace_id']}  {printable(row['path'])}: {row['events']:,} events, "
+                    f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
+                )
+            for finding in database.ask("health", severity="error"):
+                click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
     except BaseException as ended:
         if is_interrupt(ended):
             if _state_of(output) != before:
                 warn(f"{output} is complete")
-            elif resume and Path(f"{output}.partial").exists():
+            elif how["resume"] and Path(f"{output}.partial").exists():
                 warn(f"{output}.partial keeps what is loaded: run the same command to resume")
         raise
     for error in bad:
         warn(f"not loaded: {error}")
     click.get_current_context().exit(2 if bad else 0)
-
-
-def _load(
-    traces: tuple[str, ...],
-    output: str,
-    append: bool,
-    resume: bool,
-    verdicts: bool,
-    request: Request,
-) -> list[TracekitError]:
-    """Loads the traces, prints what was loaded, and returns the errors of bad traces."""
-    from tracekit import opening
-    from tracekit.reporters.progress import loading_bar
-
-    bad: list[TracekitError] = []
-    waiting = f"waiting for another load to finish writing {output}"
-    with loading_bar(traces) as progress:
-        database = opening.load(
-            traces,
-            output,
-            request.resources,
-            append=append,
-            resume=resume,
-            on_bad=bad.append,
-            on_wait=lambda: warn(waiting),
-            progress=progress,
-            verdicts=verdicts,
-        )
-    with database:
-        for row in database.traces():
-            click.echo(
-                f"{row['trace_id']}  {printable(row['path'])}: {row['events']:,} events, "
-                f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
-            )
-        for finding in database.ask("health", severity="error"):
-            click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
-    return bad
 
 
 def _state_of(output: str) -> tuple[int, int] | None:
@@ -114,9 +94,7 @@ def _state_of(output: str) -> tuple[int, int] | None:
     default="trace",
 )
 @option(
-    "--weight",
-    "Whose time a flame graph shows.  [default: host]",
-    click.Choice(["host", "gpu"]),
+    "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
 )
 @option("--trace-id", "Which trace, if the database holds several.", int)
 def export(source: str, output: str, form: str, weight: str | None, trace_id: int | None) -> None:

@@ -25,10 +25,7 @@ from tracekit.errors import TracekitError
     default=60,
 )
 @option(
-    "--max-characters",
-    "Limit the text of an answer.",
-    click.IntRange(min=2_000),
-    default=20_000,
+    "--max-characters", "Limit the text of an answer.", click.IntRange(min=2_000), default=20_000
 )
 @resource_options
 def mcp(

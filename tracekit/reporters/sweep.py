@@ -117,11 +117,7 @@ class _Page:
         return Text(f"{name} {shape.speedup:.2f}", "green")
 
     def _print(
-        self,
-        title: str,
-        left: Sequence[str],
-        right: Sequence[str],
-        rows: Sequence[Sequence[Cell]],
+        self, title: str, left: Sequence[str], right: Sequence[str], rows: Sequence[Sequence[Cell]]
     ) -> None:
         """Prints a table; the columns `right` are figures, but for some words."""
         section(self.out, title)

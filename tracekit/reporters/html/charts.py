@@ -74,25 +74,18 @@ def time(column: str, title: str = "since the window's start", **axis: Any) -> a
     return alt.X(f"{column}:Q", title=title, axis=time_axis(**axis), scale=scale)
 
 
-def colour(names: list[str], title: str | None = None, **legend: Any) -> alt.Color:
+def colour(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
     """Colours by the column `colour`: each name has the colour that it has everywhere."""
-    domain, shades = colours.scale(names)
-    return alt.Color(
-        "colour:N",
-        title=title,
-        scale=alt.Scale(domain=domain, range=shades),
-        legend=alt.Legend(orient="top", columns=8, **legend),
-    )
+    return shades("colour", {name: colours.of(name) for name in names}, title, columns=8, **legend)
 
 
-def shades(column: str, shade_of: Mapping[str, str], title: str | None = None) -> alt.Color:
+def shades(
+    column: str, shade_of: Mapping[str, str], title: str | None = None, **legend: Any
+) -> alt.Color:
     """Colours by a column: a colour for each of its values."""
-    return alt.Color(
-        f"{column}:N",
-        title=title,
-        scale=alt.Scale(domain=list(shade_of), range=list(shade_of.values())),
-        legend=alt.Legend(orient="top"),
-    )
+    scale = alt.Scale(domain=list(shade_of), range=list(shade_of.values()))
+    top = alt.Legend(orient="top", **legend)
+    return alt.Color(f"{column}:N", title=title, scale=scale, legend=top)
 
 
 def cells(

@@ -110,8 +110,7 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
         )
         .transform_calculate(right="max(datum.from_ns, datum.to_ns)")
         .encode(
-            y=alt.Y("part:N", title=None, sort=[*changed, "in all"]),
-            tooltip=["part:N", "change:N"],
+            y=alt.Y("part:N", title=None, sort=[*changed, "in all"]), tooltip=["part:N", "change:N"]
         )
     )
     x = alt.X(

@@ -48,11 +48,7 @@ def write_trace(
 
 
 def write_diff(
-    database: Session,
-    a: int,
-    b: int,
-    output: str | Path,
-    thresholds: Thresholds | None = None,
+    database: Session, a: int, b: int, output: str | Path, thresholds: Thresholds | None = None
 ) -> Diff:
     """Writes the page that compares run b with run a, with the page of each; returns the
     comparison.
