@@ -57,7 +57,7 @@ class _Commands(click.Group):
         if self.get_command(ctx, args[0]) is None:
             if _may_be_trace(args[0]):
                 return "analyze", self.get_command(ctx, "analyze"), args
-            # click chooses what it proposes among the commands that are there.
+            # click suggests only commands that are loaded.
             for name in _COMMANDS:
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
@@ -71,7 +71,7 @@ class _Commands(click.Group):
 
 
 def _may_be_trace(word: str) -> bool:
-    """Whether a word that is no command is a file, or the name of one that is missing."""
+    """Whether a word that names no command is a file, or looks like the name of one."""
     return word == "-" or Path(word).exists() or "/" in word or word.endswith(_TRACES)
 
 
@@ -94,7 +94,7 @@ def main() -> None:
 
     Some commands exit with 1 to report a result, such as `diff --fail-if`.
     """
-    _open_what_is_closed()
+    _occupy_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Characters that the terminal's encoding lacks are shown as question marks.
@@ -139,7 +139,7 @@ class _Closed(io.RawIOBase):
         return memoryview(data).nbytes
 
 
-def _open_what_is_closed() -> None:
+def _occupy_closed_streams() -> None:
     """Occupies the file descriptors of closed standard streams.
 
     Otherwise a file opened later would take one of them, and receive what is printed.

@@ -41,7 +41,9 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
     a distributed run each rank writes its own file.
     """
     from tracekit.capture.output import to_standard_output
+    from tracekit.capture.profile import profile_script
     from tracekit.capture.usercode import no_unseen_end
+    from tracekit.capture.workload import Options, capture
 
     is_script = workload.endswith(".py")
     if arguments and not is_script:
@@ -54,33 +56,19 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
         to_standard_output() if is_piped else nullcontext(to) as path,
     ):
         if is_script:
-            written, done = _capture_script(workload, arguments, path, options)
+            recorded = {name: options[name] for name in ("shapes", "stacks", "memory")}
+            written: str | Path = profile_script(workload, arguments, path, **recorded)
+            done = "recorded"
         else:
-            written, done = _capture_steps(workload, path, options)
+            steps = capture(workload, path, Options(**options))
+            if steps.note:
+                click.echo(f"note: {steps.note}", err=True)
+            written = steps.path
+            done = (
+                f"a step takes {duration(steps.unprofiled_step_ns)}, "
+                f"under the profiler {duration(steps.profiled_step_ns)}"
+            )
     click.echo(f"{'-' if is_piped else printable(written)}: {done}", err=is_piped)
-
-
-def _capture_script(
-    script: str, arguments: tuple[str, ...], output: str | Path, options: dict[str, Any]
-) -> tuple[str | Path, str]:
-    from tracekit.capture.profile import profile_script
-
-    recorded = {name: options[name] for name in ("shapes", "stacks", "memory")}
-    return profile_script(script, arguments, output, **recorded), "recorded"
-
-
-def _capture_steps(
-    workload: str, output: str | Path, options: dict[str, Any]
-) -> tuple[str | Path, str]:
-    from tracekit.capture.workload import Options, capture
-
-    done = capture(workload, output, Options(**options))
-    if done.note:
-        click.echo(f"note: {done.note}", err=True)
-    return done.path, (
-        f"a step takes {duration(done.unprofiled_step_ns)}, "
-        f"under the profiler {duration(done.profiled_step_ns)}"
-    )
 
 
 def _refuse(workload: str, call: str) -> int:

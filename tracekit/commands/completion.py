@@ -41,7 +41,7 @@ def questions(ctx: click.Context, param: click.Parameter, typed: str) -> list[Co
 
 
 def parameters(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """The parameters of the question that is named."""
+    """The parameters of the named question."""
     asked = _question(ctx)
     return _starting(
         typed, ((f"{each.name}=", each.help) for each in asked.parameters) if asked else ()
@@ -49,7 +49,7 @@ def parameters(ctx: click.Context, param: click.Parameter, typed: str) -> list[C
 
 
 def columns(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """The columns of the question that is named, behind those given."""
+    """The columns of the named question, after those already typed."""
     asked = _question(ctx)
     before = typed[: typed.rfind(",") + 1]
     return _starting(
@@ -83,7 +83,7 @@ def changes(ctx: click.Context, param: click.Parameter, typed: str) -> list[Comp
 
 
 def _before_colon(ctx: click.Context, typed: str) -> tuple[str, str]:
-    """What stands before the typed word up to a colon: bash makes `a:b` three words."""
+    """The text before the typed word up to a colon: bash splits `a:b` into three words."""
     words = [*(ctx.params.get("changes") or ()), typed]
     if typed == ":" and len(words) > 1:
         return f"{words[-2]}:", ""
@@ -99,7 +99,7 @@ def _remedies() -> list[str]:
 
 
 def _given(ctx: click.Context) -> tuple[str, ...]:
-    """The arguments so far. click leaves them in `args` behind an option without its value."""
+    """The arguments so far. click leaves them in `args` after an option that lacks its value."""
     return tuple(ctx.params.get("arguments") or ctx.args)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
@@ -17,39 +16,12 @@ from tracekit.errors import TracekitError
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.ingest.resources import Resources
     from tracekit.lake.workers import Cluster, Processes
     from tracekit.lake.writing import Outcome
     from tracekit.reporters.progress import SweepBar
 
 
-@dataclass(frozen=True)
-class Workers:
-    """Who does the work on files or ranks."""
-
-    count: int | None
-    address: str | None
-
-    @contextmanager
-    def start(self, resources: Resources) -> Iterator[Processes[Any, Any] | Cluster[Any, Any]]:
-        """A Ray cluster, or processes of this machine."""
-        from tracekit.lake.workers import Cluster, Processes, ended_by_signals
-
-        if self.address is None:
-            with ended_by_signals():
-                yield Processes(self.count)
-            return
-        cluster: Cluster[Any, Any] = Cluster(
-            self.address, self.count, resources.memory_mb, options.warn
-        )
-        with cluster:
-            yield cluster
-
-
-# The command receives `workers`.
-worker_options = options.made_from(
-    "workers",
-    lambda given: Workers(given["workers"], given["ray"]),
+_WORKERS = (
     option("--workers", "Processes to work with.  [default: one per core]", int),
     option(
         "--ray",
@@ -73,17 +45,13 @@ def lake() -> None:
 @option("--to target", "The lake; made if new.", required=True, metavar="LAKE")
 @option("--run", "The run's name.  [default: each trace's folder or archive]")
 @option("--replace", "Let a trace take the place of another of its rank.", is_flag=True)
-@worker_options
-@option("--without-verdicts", "Judge no trace: most of the time of small ones.", is_flag=True)
-@options.resource_options
+@options.requesting(
+    *_WORKERS,
+    option("--without-verdicts", "Judge no trace: most of the time of small ones.", is_flag=True),
+    *options.RESOURCES,
+)
 def add(
-    sources: tuple[str, ...],
-    target: str,
-    run: str | None,
-    replace: bool,
-    workers: Workers,
-    without_verdicts: bool,
-    request: Request,
+    sources: tuple[str, ...], target: str, run: str | None, replace: bool, request: Request
 ) -> None:
     """Add traces to a lake: files, folders, patterns, tar archives, or URLs of these.
 
@@ -93,16 +61,15 @@ def add(
     from tracekit.lake.adding import add_traces
     from tracekit.reporters.progress import sweep_bar
 
-    resources = request.resources
-    with workers.start(resources) as pool, sweep_bar() as bar:
+    with _workers(request) as pool, sweep_bar() as bar:
         found = add_traces(
             sources,
             target,
             pool,
             run=run,
             replace_others=replace,
-            resources=resources,
-            judges=not without_verdicts,
+            resources=request.resources,
+            judges=not request.given["without_verdicts"],
             on_start=bar.start if bar else None,
             on_outcome=lambda outcome: _tell(outcome, bar),
         )
@@ -118,11 +85,8 @@ def add(
 @click.argument("question", metavar="NAME")
 @click.argument("target", metavar="LAKE")
 @option("--param parameters", "Set a parameter.", multiple=True, metavar="NAME=VALUE")
-@worker_options
-@options.row_options
-def ask(
-    question: str, target: str, parameters: tuple[str, ...], workers: Workers, request: Request
-) -> None:
+@options.requesting(*_WORKERS, *options.ROWS, *options.RESOURCES)
+def ask(question: str, target: str, parameters: tuple[str, ...], request: Request) -> None:
     """Ask each rank by itself a named question, many at a time, and show all answers.
 
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
@@ -138,7 +102,7 @@ def ask(
     given = dict(options.pair(each) for each in parameters)
     with (
         work_folder(Path(resources.temp_dir or gettempdir()), WORK_PREFIX) as folder,
-        workers.start(resources) as pool,
+        _workers(request) as pool,
         ask_ranks(target, question, given, pool, folder, resources) as answers,
     ):
         request.render(answers, "FROM answers")
@@ -184,6 +148,21 @@ def files(target: str, table: str) -> None:
     for rank in ranks:
         if table in rank.files:
             click.echo(store.uri(rank.path(table)))
+
+
+@contextmanager
+def _workers(request: Request) -> Iterator[Processes[Any, Any] | Cluster[Any, Any]]:
+    """A Ray cluster, or processes of this machine."""
+    from tracekit.lake.workers import Cluster, Processes, ended_by_signals
+
+    count, address = request.given["workers"], request.given["ray"]
+    if address is None:
+        with ended_by_signals():
+            yield Processes(count)
+        return
+    cluster: Cluster[Any, Any] = Cluster(address, count, request.resources.memory_mb, options.warn)
+    with cluster:
+        yield cluster
 
 
 def _tell(outcome: Outcome, bar: SweepBar | None) -> None:

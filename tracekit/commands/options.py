@@ -29,7 +29,7 @@ class Request:
     """How traces are to be opened and judged, and where rows go."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self._given = given
+        self.given = given
         self.window: str | None = given.get("window")
         self.output: str | None = given.get("output")
 
@@ -38,13 +38,13 @@ class Request:
         from tracekit.ingest.resources import Resources
 
         names = ("memory_mb", "threads", "temp_dir", "hardware", "spill_mb")
-        return Resources(*(self._given[name] for name in names))
+        return Resources(*(self.given[name] for name in names))
 
     @cached_property
     def thresholds(self) -> Thresholds:
         from tracekit.thresholds import Thresholds
 
-        return Thresholds().updated(self._given.get("thresholds", ()))
+        return Thresholds().updated(self.given.get("thresholds", ()))
 
     @contextmanager
     def open(self, path: str) -> Iterator[Database]:
@@ -67,8 +67,8 @@ class Request:
         """Prints or writes the rows of one SELECT; returns how many."""
         from tracekit.reporters import rows
 
-        limits = rows.Limits(self._given["timeout_s"], self._given["max_rows"])
-        form = self._given["form"]
+        limits = rows.Limits(self.given["timeout_s"], self.given["max_rows"])
+        form = self.given["form"]
         return rows.render(database, query, variables or {}, form, self.output, columns, limits)
 
 
@@ -142,8 +142,8 @@ def all_of(*options: _Decorator) -> _Decorator:
     return decorate
 
 
-def made_from(name: str, make: Callable[[dict[str, Any]], Any], *options: _Decorator) -> _Decorator:
-    """Adds options whose values the command receives as one argument: `make` makes it."""
+def requesting(*options: _Decorator) -> _Decorator:
+    """Adds options whose values the command receives as one `request`."""
     add = all_of(*options)
     params: list[click.Parameter] = vars(add(lambda: None))["__click_params__"]
 
@@ -151,7 +151,7 @@ def made_from(name: str, make: Callable[[dict[str, Any]], Any], *options: _Decor
         @wraps(command)
         def call(**given: Any) -> Any:
             values = {str(each.name): given.pop(str(each.name)) for each in params}
-            return command(**given, **{name: make(values)})
+            return command(**given, request=Request(values))
 
         return add(call)
 
@@ -182,7 +182,7 @@ workload_options = all_of(
     option("--active", "Steps to record.", int, default=5),
 )
 
-_RESOURCES = (
+RESOURCES = (
     option("--memory-mb", "Use about this much memory, and spill the rest to disk.", int),
     option("--threads", "Threads to load with.  [default: one per core]", int),
     option("--temp-dir", "Where to spill.  [default: the system's temporary directory]"),
@@ -205,7 +205,7 @@ _WINDOW = option(
     "gpu_active, trace, a step's name, or the name of annotated ranges (the one of median length; "
     "NAME@2: the second).  [default: the step of median length; without steps, gpu_active]",
 )
-_ROWS = (
+ROWS = (
     option("--format form", type=click.Choice(FORMATS), default="table"),
     option("-o --output", "Write to this file instead of printing."),
     option("--timeout timeout_s", "End the query after this many seconds.", float, default=600),
@@ -217,12 +217,11 @@ _ROWS = (
     ),
 )
 
-# With each of these, the command receives a `request`.
-resource_options = made_from("request", Request, *_RESOURCES)
-threshold_option = made_from("request", Request, _THRESHOLD)
-threshold_options = made_from("request", Request, _THRESHOLD, *_RESOURCES)
-judging_options = made_from("request", Request, _WINDOW, _THRESHOLD, *_RESOURCES)
-row_options = made_from("request", Request, *_ROWS, *_RESOURCES)
+resource_options = requesting(*RESOURCES)
+threshold_option = requesting(_THRESHOLD)
+threshold_options = requesting(_THRESHOLD, *RESOURCES)
+judging_options = requesting(_WINDOW, _THRESHOLD, *RESOURCES)
+row_options = requesting(*ROWS, *RESOURCES)
 
 
 def trace_id_option(default: str) -> _Decorator:

@@ -97,12 +97,12 @@ def _explain_doubts(
 ) -> None:
     """Prints to standard error what makes the answer doubtful, or why it is empty."""
     trace = variables.get("trace")
-    found = database.doubts(question.name, trace if isinstance(trace, int) else None)
-    told = [row for row in found if row["severity"] not in ("info", "missing") or not count]
-    for row in told:
+    rows = database.doubts(question.name, trace if isinstance(trace, int) else None)
+    doubts = [row for row in rows if row["severity"] not in ("info", "missing") or not count]
+    for row in doubts:
         message = f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
         click.echo(printable(message), err=True)
-    if not count and not told:
+    if not count and not doubts:
         click.echo("no rows: the trace holds nothing that answers this question", err=True)
 
 
@@ -163,8 +163,8 @@ def _is_database(path: str) -> bool:
 
 def _reads(shell: str, path: str) -> bool:
     """Whether this version of DuckDB's shell can read the database."""
-    asked = [shell, "-readonly", path, "-c", "FROM trace LIMIT 0"]
-    return subprocess.run(asked, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+    tried = [shell, "-readonly", path, "-c", "FROM trace LIMIT 0"]
+    return subprocess.run(tried, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
 
 @click.command()

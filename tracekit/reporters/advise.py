@@ -19,7 +19,7 @@ from tracekit.verdict.regime import weigh
 
 _SHOWN = 10
 _PLACE = 60
-# A place that has less room than this is left out.
+# With less room than this, a place is left out.
 _SHORTEST = 12
 
 
@@ -76,12 +76,12 @@ def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
 
 
 def _first(advice: Sequence[Advice]) -> Advice | None:
-    """The first line on what recurs."""
+    """The first advice on what recurs."""
     return next((each for each in advice if not each.once), None)
 
 
 def _aside(advice: Advice, bottleneck: str | None) -> str:
-    """Tells of that line if it is not against the verdict's bottleneck."""
+    """A remark on advice that is not against the verdict's bottleneck."""
     if not bottleneck or advice.cause == bottleneck:
         return ""
     return f" (not against the bottleneck, {bottleneck})"

@@ -55,13 +55,13 @@ RANK = {"waiting for others": "#999933", "on the wire": DEVICE["communication"]}
 
 ALL = DEVICE | HOST | REGIME | RUN | CHANGE | RANK
 
-# Schemes of Vega for amounts, and for what lies below and above a middle.
+# Schemes of Vega for amounts, and for differences from a middle.
 AMOUNTS: Final = "viridis"
 DIFFERENCES: Final = "blueorange"
 
 
 def of(name: str) -> str:
-    """The colour of a cause, an activity or a regime; grey for what has none."""
+    """The colour of a cause, an activity or a regime; grey for others."""
     return ALL.get(name, DEVICE["unknown"])
 
 

@@ -84,7 +84,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
     """The same shares for the other windows, which can disagree, with what halving each side's work
     gains there."""
     periods = sorted(
-        (each for each in (*analysis.windows, *analysis.steps[:8]) if _tells(each, analysis)),
+        (each for each in (*analysis.windows, *analysis.steps[:8]) if _has_row(each, analysis)),
         key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
     )
     if len(periods) < 2:
@@ -110,9 +110,9 @@ def _windows(out: Console, analysis: Analysis) -> None:
         out.print(f"... and {len(analysis.steps) - 8} more steps")
 
 
-def _tells(period: Period, analysis: Analysis) -> bool:
-    """Whether a row tells more than that of the verdict's window: the whole trace may be hardly
-    longer, and one step may be all of the host's steps."""
+def _has_row(period: Period, analysis: Analysis) -> bool:
+    """Whether a window differs enough from the verdict's for a row of its own: the whole trace may
+    be hardly longer, and one step may be all of the host's steps."""
     window, main = period.window, analysis.judged.window
     if window.kind == "step":
         alone = main.kind == "host_active" and len(analysis.steps) == 1

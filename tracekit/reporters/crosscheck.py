@@ -35,9 +35,9 @@ def render(report: Report) -> None:
         for reason in reasons:
             out.print(Text(f"- {printable(reason)}"))
     out.print()
-    found = [figure.agrees for figure in report.figures]
+    agrees = [figure.agrees for figure in report.figures]
     out.print(
-        f"{found.count(True)} figures agree with HTA's rules, {found.count(False)} do not; "
+        f"{agrees.count(True)} figures agree with HTA's rules, {agrees.count(False)} do not; "
         f"HTA fails in {len(report.failures)} of its analyses."
     )
 

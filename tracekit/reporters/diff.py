@@ -28,17 +28,17 @@ _NAME_CHARACTERS = 120
 _LIVE = "\\`*_{}[]<>&|~@#:.$"
 
 
-def render(found: Diff) -> None:
+def render(comparison: Diff) -> None:
     """Prints figures, waterfall, and what changed most."""
     out = console()
-    out.print(Text(f"a: {printable(found.a)}\nb: {printable(found.b)}"))
+    out.print(Text(f"a: {printable(comparison.a)}\nb: {printable(comparison.b)}"))
     section(out, "Figures (of the median step, if both runs have steps, then of the whole trace)")
-    figures = figures_of(found)
+    figures = figures_of(comparison)
     none = "none: one of the runs has no GPU ops"
     out.print(table(_right(FIGURES), figures) if figures else none)
-    _waterfall(out, found.waterfall)
+    _waterfall(out, comparison.waterfall)
     for title, name, key, count, parts in _TABLES:
-        rows = _changed(getattr(found, name))
+        rows = _changed(getattr(comparison, name))
         if not rows:
             continue
         section(out, title)
@@ -54,13 +54,13 @@ def render(found: Diff) -> None:
         )  # fmt: skip
         heads = ("change", f"{count} a", f"{count} b", *times.values())
         out.print(table([*_right(heads), key], cells))
-    if found.doubts:
+    if comparison.doubts:
         section(out, "Caveats")
-    for row in found.doubts:
+    for row in comparison.doubts:
         out.print(Text(printable(_doubt(row))))
 
 
-def figures_of(found: Diff) -> list[Sequence[str]]:
+def figures_of(comparison: Diff) -> list[Sequence[str]]:
     """The figures of both runs, in the columns FIGURES."""
     return [
         (
@@ -68,7 +68,7 @@ def figures_of(found: Diff) -> list[Sequence[str]]:
             *(figure_of(row[name], row["metric"]) for name in ("a", "b", "change")),
             "-" if row["ratio"] is None else f"{row['ratio']:.2f}",
         )
-        for row in found.summary
+        for row in comparison.summary
     ]
 
 
@@ -110,40 +110,45 @@ def _doubt(row: dict[str, Any]) -> str:
     return f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
 
 
-def markdown(found: Diff, top: int) -> str:
+def markdown(comparison: Diff, top: int) -> str:
     """The comparison as https://github.github.com/gfm, at most as long as GitHub takes: with fewer
     rows where names are long."""
     while True:
-        text = "\n".join(_lines(found, top)) + "\n"
+        text = "\n".join(_lines(comparison, top)) + "\n"
         if len(text) <= _MOST_CHARACTERS or top == 0:
             return text
         top //= 2
 
 
-def _lines(found: Diff, top: int) -> Iterator[str]:
-    yield from (f"### {found.title}", "", f"a: {_code(found.a)}, b: {_code(found.b)}", "")
-    if found.summary:
-        yield from _markdown_table(FIGURES, figures_of(found))
+def _lines(comparison: Diff, top: int) -> Iterator[str]:
+    yield from (
+        f"### {comparison.title}",
+        "",
+        f"a: {_code(comparison.a)}, b: {_code(comparison.b)}",
+        "",
+    )
+    if comparison.summary:
+        yield from _markdown_table(FIGURES, figures_of(comparison))
     else:
         yield "One of the runs has no GPU ops, so they have no figures to compare."
-    changed = [row for row in found.waterfall if row["change_ns"]]
+    changed = [row for row in comparison.waterfall if row["change_ns"]]
     if changed:
-        yield from ("", f"**From a to b: {_code(found.waterfall[0]['window'])}**", "")
+        yield from ("", f"**From a to b: {_code(comparison.waterfall[0]['window'])}**", "")
         parts = (
             (_code(row["part"]), signed(row["change_ns"]), duration(row["until_ns"]))
             for row in changed
         )
         yield from _markdown_table(("part", "change", "length so far"), parts)
     for title, name, key, count, _ in _TABLES:
-        rows = _changed(getattr(found, name))[:top]
+        rows = _changed(getattr(comparison, name))[:top]
         if rows:
             yield from ("", f"<details><summary>{title}</summary>", "")
             heads = ("change", f"{count} a", f"{count} b", key)
             yield from _markdown_table(heads, ((*_counts(r, count), _code(r[key])) for r in rows))
             yield from ("", "</details>")
-    if found.doubts:
+    if comparison.doubts:
         yield from ("", "**Caveats**", "")
-    for row in found.doubts:
+    for row in comparison.doubts:
         yield f"- {_doubt(row | {'message': _escaped(row['message'])})}"
 
 

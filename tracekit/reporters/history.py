@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from tracekit.lake.comparing import History, RunFigures, StepChange
 
 
-def render(found: History) -> None:
+def render(history: History) -> None:
     """Prints a row for each run, the changes, and what changed last."""
     out = console()
-    changed = {each.run: each for each in found.changes}
+    changed = {each.run: each for each in history.changes}
     rows = [
         (printable(each.run), _when(each), f"{each.ranks:,}", duration(each.step_ns),
          share(each.figures["busy_ns"], each.step_ns),
          share(each.figures["host_late_ns"], each.step_ns), _mark(changed.get(each.run)))
-        for each in found.runs
+        for each in history.runs
     ]  # fmt: skip
     columns = ["run", "began (UTC)", ">ranks", ">step", ">busy", ">host late", ""]
     out.print(table(columns, rows))
-    out.print(Text(summary(found)))
-    if found.diff and found.compared:
-        a, b = (printable(run) for run in found.compared)
+    out.print(Text(summary(history)))
+    if history.diff and history.compared:
+        a, b = (printable(run) for run in history.compared)
         section(out, f"What changed from {a} (a) to {b} (b), on the first rank that both have")
-        diff.render(found.diff)
+        diff.render(history.diff)
 
 
-def summary(found: History) -> str:
+def summary(history: History) -> str:
     """One sentence about the changes."""
-    count = f"{len(found.runs):,} runs"
-    if found.order == "name":
+    count = f"{len(history.runs):,} runs"
+    if history.order == "name":
         count += ", ordered by name since their traces do not tell the time"
-    if not found.changes:
+    if not history.changes:
         return f"{count}: the step did not change."
-    last = found.changes[-1]
+    last = history.changes[-1]
     became = "longer" if last.ratio > 1 else "shorter"
     return (
         f"{count}: the step became {became} with run {printable(last.run)}, from "

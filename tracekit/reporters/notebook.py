@@ -23,44 +23,44 @@ _LONGEST_TEXT = 200
 
 
 @singledispatch
-def html(found: object) -> str:
+def html(result: object) -> str:
     """A result as HTML: its words or its table, and a chart where the extra `report` is installed.
 
     Raises:
         TypeError: for what notebooks do not show.
     """
-    raise TypeError(f"notebooks do not show a {type(found).__name__}")
+    raise TypeError(f"notebooks do not show a {type(result).__name__}")
 
 
 @html.register
-def _analysis(found: Analysis) -> str:
-    verdict = found.verdict
+def _analysis(result: Analysis) -> str:
+    verdict = result.verdict
     by = f", by {verdict.bottleneck}" if verdict.bottleneck else ""
     margin = "" if verdict.margin is None else f", margin {percent(abs(verdict.margin))}"
-    span = duration(found.judged.window.span_ns)
+    span = duration(result.judged.window.span_ns)
     return _joined(
         f"<b>{_text(verdict.headline)}</b>",
         f"<b>{_text(verdict.regime + by)}</b> (confidence {_text(verdict.confidence)}{margin})",
-        _text(f"{found.trace.path}: {found.judged.window.name}, {span}"),
+        _text(f"{result.trace.path}: {result.judged.window.name}, {span}"),
         _list(verdict.why),
-        _drawn(found),
+        _drawn(result),
     )
 
 
 @html.register
-def _diff(found: Diff) -> str:
-    rows = figures_of(found)
+def _diff(result: Diff) -> str:
+    rows = figures_of(result)
     return _joined(
-        _text(f"a: {found.a}"),
-        _text(f"b: {found.b}"),
+        _text(f"a: {result.a}"),
+        _text(f"b: {result.b}"),
         _table(FIGURES, rows) if rows else "One of the runs has no GPU ops.",
-        _list(f"trace {row['trace_id']}: {row['message']}" for row in found.doubts),
-        _drawn(found),
+        _list(f"trace {row['trace_id']}: {row['message']}" for row in result.doubts),
+        _drawn(result),
     )
 
 
 @html.register
-def _sweep(found: Sweep) -> str:
+def _sweep(result: Sweep) -> str:
     columns = ["workload", "batch", "seq", "dim", "hidden", "dtype"]
     rows = [
         [str(getattr(point, name)) for name in columns]
@@ -69,38 +69,38 @@ def _sweep(found: Sweep) -> str:
             "-" if point.speedup is None else f"{point.speedup:.2f}",
             point.reason or ", ".join(filter(None, [point.regime, point.bottleneck])),
         ]
-        for point in found.points
+        for point in result.points
     ]
     return _joined(
-        _text(f"{found.database}: {len(rows)} points on {found.device}"),
-        _table([*columns, "step", f"speed-up over {found.baseline}", "bound by"], rows),
-        _drawn(found),
+        _text(f"{result.database}: {len(rows)} points on {result.device}"),
+        _table([*columns, "step", f"speed-up over {result.baseline}", "bound by"], rows),
+        _drawn(result),
     )
 
 
-def _drawn(found: Analysis | Diff | Sweep) -> str:
+def _drawn(result: Analysis | Diff | Sweep) -> str:
     """The result's chart as SVG; nothing where the extra `report` is not installed."""
     try:
         from tracekit.reporters.html.charts import svg
 
-        chart = _chart(found)
+        chart = _chart(result)
     except ImportError:
         return ""
     return svg(chart) if chart else ""
 
 
-def _chart(found: Analysis | Diff | Sweep) -> altair.TopLevelMixin | None:
-    if isinstance(found, Sweep):
+def _chart(result: Analysis | Diff | Sweep) -> altair.TopLevelMixin | None:
+    if isinstance(result, Sweep):
         from tracekit.reporters.html.sweep import regimes_chart
 
-        return regimes_chart(found) if found.points else None
-    if isinstance(found, Diff):
+        return regimes_chart(result) if result.points else None
+    if isinstance(result, Diff):
         from tracekit.reporters.html.diff import waterfall_chart
 
-        return waterfall_chart(found.waterfall)
+        return waterfall_chart(result.waterfall)
     from tracekit.reporters.html.charts import parts_chart
 
-    parts = parts_of(found)
+    parts = parts_of(result)
     return parts_chart(parts) if parts else None
 
 

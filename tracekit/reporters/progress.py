@@ -68,8 +68,8 @@ class ProbeBar:
         self._status.update(printable(what))
 
 
-# Each of these shows a bar on standard error while the block runs; they give None if standard error
-# is not a terminal.
+# Each of these shows a bar on standard error while the block runs; they yield None if standard
+# error is not a terminal.
 
 
 @contextmanager

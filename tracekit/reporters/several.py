@@ -39,7 +39,7 @@ def render(analyses: Sequence[Analysis], run: RunVerdict | None = None) -> None:
 
 
 def titles(analyses: Sequence[Analysis]) -> list[str]:
-    """A short name for each: its workload, or the part of its path that tells it from the others,
+    """A short name for each: its workload, or the part of its path that the others lack,
     and the trace_id where those are not enough."""
     paths = [PurePath(each.trace.path) for each in analyses]
     folders = [list(path.parts[:-1]) for path in paths]
@@ -91,7 +91,7 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
         "trace": [clipped_start(title, _NAME) for title in titles(analyses)],
         "rank": ["-" if a.trace.rank is None else str(a.trace.rank) for a in analyses],
         "window": [duration(a.judged.window.span_ns) for a in analyses],
-        "busy": [_busy(a) for a in analyses],
+        "busy": [_share(a, a.judged.gpu, "busy_ns") for a in analyses],
         "waits for": [waits.get(a.trace.trace_id, "-") for a in analyses],
         "verdict": [_verdict(a) for a in analyses],
         "worth most": [_best(a) for a in analyses],
@@ -136,9 +136,9 @@ def _best(analysis: Analysis) -> str:
     return f"{percent(shares[0].share or 0)} {shares[0].remedy}" if shares else "-"
 
 
-def _busy(analysis: Analysis) -> str:
-    judged = analysis.judged
-    return share(judged.gpu.busy_ns, judged.window.span_ns) if judged.gpu else "-"
+def _share(analysis: Analysis, part: object, column: str) -> str:
+    """A part of the window's time as its share; `part` is None where that is not known."""
+    return share(getattr(part, column), analysis.judged.window.span_ns) if part else "-"
 
 
 def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
@@ -149,8 +149,10 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
         "device": [printable(devices_of(a)) for a in analyses],
         "window": [f"{w.name}, {duration(w.span_ns)}" for w in (a.judged.window for a in analyses)],
-        "compute, of window": [_compute_share(a) for a in analyses],
-        "host late, of window": [_late_share(a) for a in analyses],
+        "compute, of window": [
+            _share(a, a.judged.gpu or a.judged.host, "compute_ns") for a in analyses
+        ],
+        "host late, of window": [_share(a, a.judged.idle, "host_late_ns") for a in analyses],
         "waits for": [_waits(run).get(a.trace.trace_id, "-") for a in analyses],
         "worth most": [_best(a) for a in analyses],
         "kernels": [f"{a.gpu.kernels:,}" if a.gpu else "-" for a in analyses],
@@ -163,16 +165,6 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
     ]
     heads = (Column(title, overflow="fold") for title in titles(analyses))
     out.print(table([Column(), *heads], known))
-
-
-def _compute_share(analysis: Analysis) -> str:
-    part = analysis.judged.gpu or analysis.judged.host
-    return share(part.compute_ns, analysis.judged.window.span_ns) if part else "-"
-
-
-def _late_share(analysis: Analysis) -> str:
-    idle = analysis.judged.idle
-    return share(idle.host_late_ns, analysis.judged.window.span_ns) if idle else "-"
 
 
 def _step(analysis: Analysis, key: str) -> str:

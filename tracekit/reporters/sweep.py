@@ -18,14 +18,14 @@ _MARKDOWN_WIDTH = 1000
 _Place = tuple[Any, ...]
 
 
-def render(found: Sweep, markdown: bool = False) -> None:
+def render(sweep: Sweep, markdown: bool = False) -> None:
     """Prints the tables and the maps; with `markdown`, as Markdown."""
     out = console()
     if markdown:
         out.width = _MARKDOWN_WIDTH
-    page = _Page(out, found, markdown)
-    run = len(found.points)
-    page.text(f"{found.database}: {run:,} points on {found.device}, {found.captured:,} of them new")
+    page = _Page(out, sweep, markdown)
+    run = len(sweep.points)
+    page.text(f"{sweep.database}: {run:,} points on {sweep.device}, {sweep.captured:,} of them new")
     page.points(
         "Without the profiler: median of the rounds; spread is the distance between their "
         "quartiles, as a share of the step",
@@ -43,22 +43,22 @@ def render(found: Sweep, markdown: bool = False) -> None:
 class _Page:
     """Prints a sweep; `axes` are the axes that vary between its points."""
 
-    def __init__(self, out: Console, found: Sweep, markdown: bool) -> None:
-        self.out, self.found, self.markdown = out, found, markdown
-        varying = [axis for axis in AXES if len({getattr(p, axis) for p in found.points}) > 1]
-        self.axes = varying or [axis for axis in ("batch", "dim") if _has(found.points, axis)][:1]
-        self.family = {name: name for name in found.variants}
-        if len(found.variants) > 1:
-            prefix = found.variants[0].split("-")[0] + "-"
-            self.family = {name: name.removeprefix(prefix) for name in found.variants}
+    def __init__(self, out: Console, sweep: Sweep, markdown: bool) -> None:
+        self.out, self.sweep, self.markdown = out, sweep, markdown
+        varying = [axis for axis in AXES if len({getattr(p, axis) for p in sweep.points}) > 1]
+        self.axes = varying or [axis for axis in ("batch", "dim") if _has(sweep.points, axis)][:1]
+        self.family = {name: name for name in sweep.variants}
+        if len(sweep.variants) > 1:
+            prefix = sweep.variants[0].split("-")[0] + "-"
+            self.family = {name: name.removeprefix(prefix) for name in sweep.variants}
 
     def text(self, line: str) -> None:
         self.out.print(Text(printable(line)))
 
     def points(self, title: str, columns: dict[str, Callable[[Point], Cell]]) -> None:
         """Prints one row per point; leaves out empty columns."""
-        rows = [[cell(point) for cell in columns.values()] for point in self.found.points]
-        shown = [
+        rows = [[cell(point) for cell in columns.values()] for point in self.sweep.points]
+        filled = [
             place
             for place in range(len(columns))
             if any(str(row[place]) not in ("", "-") for row in rows)
@@ -67,25 +67,25 @@ class _Page:
             (
                 *(_value(getattr(point, axis)) for axis in self.axes),
                 self.family[point.workload],
-                *(row[each] for each in shown),
+                *(row[each] for each in filled),
             )
-            for point, row in zip(self.found.points, rows, strict=True)
+            for point, row in zip(self.sweep.points, rows, strict=True)
         ]
-        self._print(title, [*self.axes, "variant"], [list(columns)[each] for each in shown], cells)
+        self._print(title, [*self.axes, "variant"], [list(columns)[each] for each in filled], cells)
 
     def maps(self) -> None:
         """Prints by size what bounds the baseline, what is fastest, and each variant's speed-up."""
-        base = self.found.baseline
-        shapes = {_place(shape, self.axes): shape for shape in self.found.shapes}
+        base = self.sweep.baseline
+        shapes = {_place(shape, self.axes): shape for shape in self.sweep.shapes}
         self._map(f"What bounds {base}", {"": {at: _regime(s.regime) for at, s in shapes.items()}})
-        if len(self.found.variants) == 1:
+        if len(self.sweep.variants) == 1:
             return
         self._map(
             f"The fastest variant, and its speed-up over {base}",
             {"": {at: self._fastest(shape) for at, shape in shapes.items()}},
         )
         speedups: dict[str, dict[_Place, Cell]] = {}
-        for point in self.found.points:
+        for point in self.sweep.points:
             if point.workload != base and point.step_ns:
                 row = speedups.setdefault(self.family[point.workload], {})
                 row[_place(point, self.axes)] = _speedup(point)
@@ -112,7 +112,7 @@ class _Page:
         if shape.fastest is None:
             return "-"
         name = self.family[shape.fastest]
-        if shape.fastest == self.found.baseline or shape.speedup is None:
+        if shape.fastest == self.sweep.baseline or shape.speedup is None:
             return name
         return Text(f"{name} {shape.speedup:.2f}", "green")
 
@@ -127,9 +127,9 @@ class _Page:
             return
         self.out.print()
         cells = ([c.replace("|", "/") if isinstance(c, str) else c for c in row] for row in rows)
-        found = table(columns, cells)
-        found.box, found.pad_edge, found.padding = box.MARKDOWN, True, (0, 1)
-        self.out.print(found)
+        sweep = table(columns, cells)
+        sweep.box, sweep.pad_edge, sweep.padding = box.MARKDOWN, True, (0, 1)
+        self.out.print(sweep)
 
 
 def _has(points: Sequence[Point], axis: str) -> bool:

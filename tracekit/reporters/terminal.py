@@ -1,4 +1,4 @@
-"""The terminal: its width, its pager, and what all reports print on it alike."""
+"""The terminal: its width, its pager, and how reports print headings and tables."""
 
 from __future__ import annotations
 

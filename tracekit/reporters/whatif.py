@@ -13,45 +13,43 @@ from tracekit.text import duration, printable, share
 _BAR = 34
 
 
-def render(found: WhatIf) -> None:
+def render(prediction: WhatIf) -> None:
     """Prints one prediction."""
     out = console()
-    _headline(out, found, found.trace)
+    _headline(out, prediction, prediction.trace)
     section(out, "What would bound it then (shares of the critical path)")
-    shares = found.bound_by.items()
+    shares = prediction.bound_by.items()
     rows = [(cause, share(part, 1), "█" * round(_BAR * part) or "▏") for cause, part in shares]
     out.print(table(["", ">", ""], rows))
-    if found.unknown_ns:
-        out.print(
-            f"{duration(found.unknown_ns)} of it is waiting that the trace does not explain: the "
-            "replay keeps it as recorded."
-        )
-    if found.doubts:
+    if prediction.unknown_ns:
+        waiting = f"{duration(prediction.unknown_ns)} of it is waiting"
+        out.print(f"{waiting} that the trace does not explain: the replay keeps it as recorded.")
+    if prediction.doubts:
         section(out, "Caveats")
-    for doubt in found.doubts:
+    for doubt in prediction.doubts:
         out.print(Text(printable(doubt)))
-    _steps(out, found.steps, "each from the previous step's completion to its own")
+    _steps(out, prediction.steps, "each from the previous step's completion to its own")
 
 
-def render_run(found: RunWhatIf) -> None:
+def render_run(prediction: RunWhatIf) -> None:
     """Prints one prediction of a run of several ranks."""
     out = console()
-    _headline(out, found, f"{found.traces}, {len(found.ranks)} ranks together")
-    out.print(
-        f"The ranks wait for each other for {duration(found.predicted_waited_ns)} in collectives "
-        f"(recorded: {duration(found.waited_ns)})."
-    )
-    for doubt in found.doubts:
+    _headline(out, prediction, f"{prediction.traces}, {len(prediction.ranks)} ranks together")
+    waits = f"The ranks wait for each other for {duration(prediction.predicted_waited_ns)}"
+    out.print(f"{waits} in collectives (recorded: {duration(prediction.waited_ns)}).")
+    for doubt in prediction.doubts:
         out.print(Text(printable(doubt)))
-    _steps(out, found.steps, "until all ranks have completed each")
+    _steps(out, prediction.steps, "until all ranks have completed each")
 
 
-def _headline(out: Console, found: WhatIf | RunWhatIf, traces: str) -> None:
-    line = Text(_change(found.window_ns, found.predicted_ns), "bold")
-    lengths = f"{duration(found.window_ns)} -> {duration(found.predicted_ns)}"
-    line.append(f"   {printable(found.window)}: {lengths}, {found.speedup:.2f} times as fast")
+def _headline(out: Console, prediction: WhatIf | RunWhatIf, traces: str) -> None:
+    line = Text(_change(prediction.window_ns, prediction.predicted_ns), "bold")
+    lengths = f"{duration(prediction.window_ns)} -> {duration(prediction.predicted_ns)}"
+    line.append(
+        f"   {printable(prediction.window)}: {lengths}, {prediction.speedup:.2f} times as fast"
+    )
     out.print(line)
-    out.print(Text(printable(f"{traces}, with {', '.join(found.changes)}"), "dim"))
+    out.print(Text(printable(f"{traces}, with {', '.join(prediction.changes)}"), "dim"))
 
 
 def _steps(out: Console, steps: list[StepLength], counted: str) -> None:

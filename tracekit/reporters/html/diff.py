@@ -14,7 +14,7 @@ from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database.connection import is_database
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Drawing, Section, figure
+from tracekit.reporters.html.figure import Drawing, PageSubject, Section, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.text import counted, duration, printable, signed
@@ -54,28 +54,30 @@ def diff_view(
     Raises:
         TracekitError: when the database has no such trace.
     """
-    found = diff(database, a, b, _TOP)
-    runs = _Comparison(database, found, a, b)
-    figures = {row["metric"]: row for row in found.summary}
+    comparison = diff(database, a, b, _TOP)
+    runs = _Comparison(database, comparison, a, b)
+    figures = {row["metric"]: row for row in comparison.summary}
     facts = {
-        "found": found,
-        "title": found.title,
+        "found": comparison,
+        "title": comparison.title,
         "first": [(name, figures[metric]) for metric, name in _FIRST.items() if metric in figures],
         "with_steps": "".join(side for side in "ab" if figures and figures["steps"][side]),
-        "sentences": sentences(found),
+        "sentences": sentences(comparison),
         "analyses": list(zip("ab", analyses, strict=False)),
     }
-    return found, View("diff", "a and b", "diff.html", facts, [part_of(runs, s) for s in _SECTIONS])
+    return comparison, View(
+        "diff", "a and b", "diff.html", facts, [part_of(runs, s) for s in _SECTIONS]
+    )
 
 
-def sentences(found: Diff) -> list[str]:
+def sentences(comparison: Diff) -> list[str]:
     """Which parts of the step account for the difference, and what appeared and went."""
     lines = [
         f"{part['part']}: {signed(part['change_ns'])}"
         f" ({duration(part['a_ns'])} in a, {duration(part['b_ns'])} in b)."
-        for part in sorted(_changed(found.waterfall), key=lambda part: -abs(part["change_ns"]))
+        for part in sorted(_changed(comparison.waterfall), key=lambda part: -abs(part["change_ns"]))
     ][:_NAMED]
-    figures = {row["metric"]: row for row in found.summary}
+    figures = {row["metric"]: row for row in comparison.summary}
     steps = figures.get("steps")
     if steps and steps["a"] and steps["b"] and steps["a"] != steps["b"]:
         counts = ", ".join(
@@ -148,49 +150,46 @@ def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
     return charts.sized(bars, 32 * len(rows))
 
 
-class _Comparison:
+class _Comparison(PageSubject):
     """Two runs, as the figures of their page ask for them."""
 
-    def __init__(self, database: Session, found: Diff, a: int, b: int) -> None:
-        self.database = database
-        self.found = found
+    def __init__(self, database: Session, comparison: Diff, a: int, b: int) -> None:
+        super().__init__(database)
+        self.comparison = comparison
         self.runs = {"a": a, "b": b}
 
     def rows(self, question: str, **parameters: Value) -> pl.DataFrame:
-        """The rows that are part of the comparison; the call paths are asked for."""
+        """The rows of the comparison; only call paths are a question of their own."""
         if question == "diff_flame":
             return self.database.query(question, **self.runs)
-        return _frame(getattr(self.found, question.removeprefix("diff_")))
+        return _frame(getattr(self.comparison, question.removeprefix("diff_")))
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints the rows. Traces that are in no database are compared anew; but
         `tracekit diff` prints no call paths, so a database is made first."""
-        name = self.database.name
-        if not is_database(name):
-            paths = " ".join(shlex.quote(printable(path)) for path in (self.found.a, self.found.b))
+        if not is_database(self.database.name):
+            paths = " ".join(
+                shlex.quote(printable(path)) for path in (self.comparison.a, self.comparison.b)
+            )
             if question != "diff_flame":
                 return f"tracekit diff {paths} --json --top {_TOP}"
             name = "flame-a-b.duckdb"
             return f"tracekit load {paths} -o {name} && tracekit query diff_flame {name}"
-        chosen: dict[str, Value] = dict(self.runs)
-        if question in ("diff_kernels", "diff_operators", "diff_modules"):
-            chosen["top"] = _TOP
-        given = "".join(f" --param {key}={value}" for key, value in chosen.items())
-        return f"tracekit query {question} {shlex.quote(printable(name))}{given}"
+        is_limited = question in ("diff_kernels", "diff_operators", "diff_modules")
+        return super().source(question, **self.runs, top=_TOP if is_limited else None)
 
     def doubts(self, question: str) -> list[str]:
         return [
             f"{side}: {row['message']}"
             for side, number in self.runs.items()
-            for row in self.database.doubts(question, number)
-            if row["severity"] not in ("info", "missing")
+            for row in self.findings_against(question, number)
         ]
 
 
 @figure("diff_waterfall", "From a's step to b's")
 def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
     """How the parts of the step changed."""
-    parts = runs.found.waterfall
+    parts = runs.comparison.waterfall
     if not _changed(parts):
         return None
     longer = sum(max(each["change_ns"], 0) for each in _changed(parts))

@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
+import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tracekit.text import printable
 
 if TYPE_CHECKING:
     import altair
     import polars
 
     from tracekit.database.catalog import Value
+    from tracekit.database.session import Session
 
 
-class Source(Protocol):
+class PageSubject(ABC):
     """What the figures of a page ask: a trace, two runs, or several ranks."""
+
+    def __init__(self, database: Session) -> None:
+        self.database = database
+
+    @property
+    def quoted_name(self) -> str:
+        """The database or trace, as a shell takes it."""
+        return shlex.quote(printable(self.database.name))
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
         """The answer to a named question."""
+        return self.database.query(question, **parameters)
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
+        given = "".join(
+            f" --param {shlex.quote(f'{name}={value}')}"
+            for name, value in parameters.items()
+            if value is not None
+        )
+        return f"tracekit query {question} {self.quoted_name}{given}"
 
-    def doubts(self, question: str) -> Sequence[str]:
+    @abstractmethod
+    def doubts(self, question: str) -> list[str]:
         """What makes the answer doubtful."""
 
+    def findings_against(
+        self, question: str, trace: int | None = None, among: list[dict[str, Any]] | None = None
+    ) -> list[dict[str, Any]]:
+        """The findings that make the answer doubtful, about one trace or all."""
+        rows = self.database.doubts(question, trace, among)
+        return [row for row in rows if row["severity"] not in ("info", "missing")]
 
-S = TypeVar("S", bound=Source)
+
+S = TypeVar("S", bound=PageSubject)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -79,12 +108,12 @@ class _Decorator(Protocol):
 
 
 @dataclass(frozen=True)
-class Section(Generic[S]):
+class Section(Generic[T]):
     """Figures under one heading; a figure that has nothing to show is None."""
 
     name: str
     title: str
-    figures: Sequence[Callable[[S], Figure | None]]
+    figures: Sequence[Callable[[T], Figure | None]]
 
 
 def figure(

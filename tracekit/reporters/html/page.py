@@ -21,7 +21,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import encode
-from tracekit.reporters.html.figure import Figure, S, Section
+from tracekit.reporters.html.figure import Figure, Section, T
 from tracekit.reporters.parts import devices_of
 from tracekit.text import duration, figure_of, percent, printable, share, size
 from tracekit.version import __version__
@@ -42,7 +42,7 @@ class Part:
     figures: list[Figure]
 
 
-def part_of(subject: S, section: Section[S]) -> Part:
+def part_of(subject: T, section: Section[T]) -> Part:
     """A section with the figures that have something to show."""
     made = (make(subject) for make in section.figures)
     return Part(section.name, section.title, [each for each in made if each is not None])

@@ -27,9 +27,9 @@ _MEASURES = {
     "how long it waited for others": "waited_ns",
     "length of the step": "step_ns",
 }
-# Cells of a matrix with at most so many columns and rows are labelled.
+# Cells are labelled in a matrix with at most this many columns and rows.
 _LABELLED = 16
-# The names of at most so many columns stand level.
+# The names of up to this many columns are written level.
 _FEW = 8
 _LANE, _HIGHEST = 26, 620
 
@@ -121,12 +121,12 @@ def parts(ranks: Ranks) -> Figure | None:
 
 
 @figure("rank_excess", "What each does for longer than the others")
-def excess(ranks: Ranks, found: pl.DataFrame) -> Drawing | None:
+def excess(ranks: Ranks, answer: pl.DataFrame) -> Drawing | None:
     """What each rank does for longer than the others."""
-    if not found["excess_ns"].abs().max():
+    if not answer["excess_ns"].abs().max():
         return None
-    most = found.row(0, named=True)
-    rows = _named(ranks, found).head(MOST_CELLS)
+    most = answer.row(0, named=True)
+    rows = _named(ranks, answer).head(MOST_CELLS)
     computed = charts.durations(more="excess_ns", others="others_ns", own="own_ns")
     cells = alt.Chart(rows).transform_calculate(**computed).mark_rect().encode(
         x=alt.X("part:N", title=None, axis=alt.Axis(labelAngle=-30)),
@@ -143,7 +143,7 @@ def excess(ranks: Ranks, found: pl.DataFrame) -> Drawing | None:
         f"Most stands out {ranks.names[most['trace_id']]}, with "
         f"{duration(most['excess_ns'])} more of {part_name(most['part'])} per step. "
         "Communication is left out, because it contains the waiting."
-        f"{_left_out(len(found) - len(rows), 'cells with less')}",
+        f"{_left_out(len(answer) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),
         charts.sized(cells, _height(ranks) + 40),
     )
@@ -161,12 +161,12 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
         awaited=pl.col("awaited_trace_id").replace_strict(ranks.names, return_dtype=pl.String),
     )  # fmt: skip
     order = list(ranks.names.values())
-    base = alt.Chart(rows).transform_calculate(**charts.durations(told="wait_ns")).encode(
+    base = alt.Chart(rows).transform_calculate(**charts.durations(label="wait_ns")).encode(
         x=alt.X("awaited:N", title="waits for", sort=order, axis=_across(rows["awaited"])),
         y=_lane(ranks, "waiting"),
     )  # fmt: skip
-    label = "told:N" if _is_labelled(ranks, rows["awaited"]) else None
-    tooltip = ["waiting:N", "awaited:N", "told:N", "collectives:Q"]
+    label = "label:N" if _is_labelled(ranks, rows["awaited"]) else None
+    tooltip = charts.tips("waiting:N", "awaited:N", "label:N=wait", "collectives:Q")
     most = rows.sort("wait_ns", descending=True).row(0, named=True)
     left_out = sum(1 for each in ranks.waits.values() if each["times_last"])
     left_out -= rows["awaited"].n_unique()
@@ -200,13 +200,13 @@ def _top(ranks: Ranks) -> dict[str, int]:
 
 
 @figure("collective_times", "Collectives by one clock", _top)
-def collectives(ranks: Ranks, found: pl.DataFrame) -> Drawing:
+def collectives(ranks: Ranks, answer: pl.DataFrame) -> Drawing:
     """The collectives with most waiting, on one clock."""
     # Instants since the epoch are too large for JavaScript's numbers.
-    begin = found["start_ns"].min()
+    begin = answer["start_ns"].min()
     names = {p.window.name for each in ranks.analyses for p in each.steps}
     numbers = {step_number(name): name for name in names}
-    rows = _named(ranks, found).with_columns(
+    rows = _named(ranks, answer).with_columns(
         pl.col("start_ns", "end_ns") - begin,
         pl.col("step").replace_strict(numbers, default=None, return_dtype=pl.String),
     )
@@ -238,7 +238,7 @@ def collectives(ranks: Ranks, found: pl.DataFrame) -> Drawing:
                      "awaited_rank:N"],
         )
     )  # fmt: skip
-    calls = found.select("group_key", "matched_by", "place", "type", "awaited_ns").n_unique()
+    calls = answer.select("group_key", "matched_by", "place", "type", "awaited_ns").n_unique()
     listed = f"all {calls:,} collectives that could be matched"
     if calls >= _top(ranks)["top"]:
         listed = f"the {calls:,} collectives with most waiting"
@@ -268,10 +268,10 @@ def _cells(ranks: Ranks) -> tuple[pl.DataFrame, int]:
         trace = each.trace.trace_id
         for period in {period.window.name: period for period in each.steps}.values():
             number = step_number(period.window.name)
-            found = waits.get((trace, number), {})
+            waited = waits.get((trace, number), {})
             rows.append(
                 {"rank": ranks.names[trace], "step": period.window.name, "number": number}
-                | {name: found.get(name) for name in WAITS[:3]}
+                | {name: waited.get(name) for name in WAITS[:3]}
                 | {"step_ns": period.window.span_ns, "regime": period.regime}
                 | {"bottleneck": period.bottleneck}
             )
@@ -297,7 +297,7 @@ def matrix(ranks: Ranks) -> Figure | None:
         _matrix(ranks, rows)
         .transform_calculate(value=f"{chosen} null")
         .transform_calculate(
-            told=f"datum.value == null ? '' : {charts.duration_of('datum.value')}",
+            label=f"datum.value == null ? '' : {charts.duration_of('datum.value')}",
             **{f"{name}_told": charts.duration_of(f"datum.{name}") for name in known.values()},
         )
     )
@@ -308,7 +308,7 @@ def matrix(ranks: Ranks) -> Figure | None:
         tooltip=charts.tips("rank:N", "step:N", *measures, "regime:N", "bottleneck:N"),
     )
     if _is_labelled(ranks, rows["step"]):
-        drawn += base.mark_text(color=charts.on_colour("value")).encode(text="told:N")
+        drawn += base.mark_text(color=charts.on_colour("value")).encode(text="label:N")
     worst = ""
     if rows["waited_ns"].sum():
         sums = rows.group_by("step").agg(pl.col("waited_ns").sum())
@@ -370,7 +370,7 @@ def _matrix(ranks: Ranks, rows: pl.DataFrame) -> alt.Chart:
 
 
 def _across(names: pl.Series) -> alt.Axis:
-    """The axis of a matrix; the names of few columns stand level."""
+    """The axis of a matrix; the names of few columns are written level."""
     level: dict[str, Any] = {"labelAngle": 0} if names.n_unique() <= _FEW else {}
     return alt.Axis(labelOverlap=True, **level)
 

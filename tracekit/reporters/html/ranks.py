@@ -3,7 +3,6 @@ why."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import median
@@ -11,31 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.replay.ranks.joined import clock_doubt
 from tracekit.reporters import several
-from tracekit.text import duration, printable
+from tracekit.reporters.html.figure import PageSubject
+from tracekit.text import duration
 from tracekit.verdict.run_model import RunVerdict
 from tracekit.verdict.run_verdict import judge_run
 
 if TYPE_CHECKING:
     import polars
 
-    from tracekit.database.catalog import Value
     from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
-# The first screen names at most so many ranks.
+# The first screen names at most this many ranks.
 _FIRST = 8
-# A matrix has at most so many cells.
+# A matrix has at most this many cells.
 MOST_CELLS = 6_000
 
 # Columns of the query stragglers.
 WAITS = ("waited_ns", "held_up_ns", "times_last", "collectives")
 
 
-class Ranks:
+class Ranks(PageSubject):
     """Several traces with their verdicts, as the figures of their page ask for them."""
 
     def __init__(self, database: Session, analyses: Sequence[Analysis]) -> None:
-        self.database = database
+        super().__init__(database)
         self.analyses = sorted(analyses, key=lambda a: _by_rank(a.trace.rank, a.trace.trace_id))
         numbers = [each.trace.rank for each in self.analyses]
         self.are_ranks = None not in numbers and len(set(numbers)) == len(numbers)
@@ -58,30 +57,16 @@ class Ranks:
     def noun(self) -> str:
         return "ranks" if self.are_ranks else "traces"
 
-    def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """The answer to a named question about all traces."""
-        return self.database.query(question, **parameters)
-
-    def source(self, question: str, **parameters: Value) -> str:
-        """The command that prints these rows."""
-        chosen = "".join(f" --param {name}={value}" for name, value in parameters.items())
-        return f"tracekit query {question} {self._quoted_name}{chosen}"
-
     @property
     def analyzed(self) -> str:
         """The command that prints the verdicts."""
-        return f"tracekit analyze {self._quoted_name}"
-
-    @property
-    def _quoted_name(self) -> str:
-        return shlex.quote(printable(self.database.name))
+        return f"tracekit analyze {self.quoted_name}"
 
     def doubts(self, question: str) -> list[str]:
         """What makes the answer doubtful, each kind of doubt once; of waits also the clocks."""
         kinds: dict[str, list[dict[str, Any]]] = {}
-        for row in self.database.doubts(question):
-            if row["severity"] not in ("info", "missing"):
-                kinds.setdefault(row["code"], []).append(row)
+        for row in self.findings_against(question):
+            kinds.setdefault(row["code"], []).append(row)
         doubts = [
             f"{self.names.get(rows[0]['trace_id'], 'a trace')}: {rows[0]['message']}"
             + (f" ({len(rows) - 1} more like it)" if len(rows) > 1 else "")
@@ -90,7 +75,7 @@ class Ranks:
         is_by_clocks = question in ("rank_waits", "collective_times")
         return [*doubts, self.clock_doubt] if is_by_clocks and self.clock_doubt else doubts
 
-    # -- what was waited
+    # -- waiting
 
     @cached_property
     def stragglers(self) -> polars.DataFrame:
@@ -103,8 +88,8 @@ class Ranks:
 
     @cached_property
     def waits(self) -> dict[int, dict[str, int]]:
-        """What each trace waited and was waited for, over all steps: sums of stragglers, except for
-        how long the others waited for it: that is the run's verdict's."""
+        """How long each trace waited and the others waited for it, over all steps: sums of
+        stragglers, but the run's verdict says how long the others waited."""
         found = {trace: dict.fromkeys(WAITS, 0) for trace in self.names}
         for row in self.stragglers.iter_rows(named=True):
             for name in WAITS:

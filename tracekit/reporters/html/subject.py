@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars
 
 from tracekit.database.connection import is_database
+from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Replayed:
     path: list[PathPiece]
 
 
-class Subject:
+class Subject(PageSubject):
     """One trace, as the figures of its page ask for it."""
 
     def __init__(
@@ -63,7 +64,7 @@ class Subject:
         window: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> None:
-        self.database = database
+        super().__init__(database)
         self.trace_id = trace_id
         self._answers: dict[str, polars.DataFrame] = {}
         self.figures: list[Figure] = []
@@ -147,13 +148,7 @@ class Subject:
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
-        given = {"trace": 1 if self.is_apart else self.trace_id} | parameters
-        chosen = "".join(
-            f" --param {shlex.quote(f'{name}={value}')}"
-            for name, value in given.items()
-            if value is not None
-        )
-        return f"tracekit query {question} {self.quoted_name}{chosen}"
+        return super().source(question, trace=1 if self.is_apart else self.trace_id, **parameters)
 
     def command(self, name: str) -> str:
         """A command about this trace."""
@@ -164,8 +159,9 @@ class Subject:
     @property
     def quoted_name(self) -> str:
         """The database or trace, as a shell takes it."""
-        name = self.analysis.trace.path if self.is_apart else self.database.name
-        return shlex.quote(printable(name))
+        if self.is_apart:
+            return shlex.quote(printable(self.analysis.trace.path))
+        return super().quoted_name
 
     @cached_property
     def is_apart(self) -> bool:
@@ -193,8 +189,8 @@ class Subject:
 
     def doubts(self, question: str) -> list[str]:
         """What makes the answer doubtful."""
-        found = self.database.doubts(question, self.trace_id, self.findings)
-        return [row["message"] for row in found if row["severity"] not in ("info", "missing")]
+        found = self.findings_against(question, self.trace_id, self.findings)
+        return [row["message"] for row in found]
 
     def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:
         """Instants counted from the start of the window, instead of the trace's clock."""

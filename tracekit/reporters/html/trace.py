@@ -39,8 +39,8 @@ SECTIONS = (
 # How many lines of the fix list the first screen has.
 _ADVISED = 5
 _SAVED = "What each saves alone, as a share of the window without one-offs"
-# Figures at once: one is drawn while the database answers for the other. Of a large trace one, to
-# save memory.
+# Sections at once: one is drawn while the database answers for the other. A large trace's are made
+# one by one, to save memory.
 _AT_ONCE = 2
 
 
@@ -57,7 +57,7 @@ def trace_view(subject: Subject) -> View:
             for heading, listed in lists_of(fixes.advice if fixes else [], _SAVED)
         ],
     }
-    # Asked here, as threads would ask it twice.
+    # Asked here: the threads would ask twice.
     subject.findings  # noqa: B018
     parts: list[Part] = []
     at_once = 1 if subject.database.is_large else _AT_ONCE
@@ -65,7 +65,7 @@ def trace_view(subject: Subject) -> View:
         for part in threads.map(partial(part_of, subject), SECTIONS[:-1]):
             subject.figures += part.figures
             parts.append(part)
-    # What a finding touches is known when all other figures are there.
+    # The last section tells which of the other figures a finding touches.
     parts += (part_of(subject, last) for last in SECTIONS[-1:])
     name = f"trace{analysis.trace.trace_id}"
     return View(name, analysis.trace.path, "trace.html", facts, parts)

@@ -13,7 +13,7 @@ from tracekit.reporters.html.figure import Drawing, figure
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration
 
-# Of a larger trace, only the interval is asked that the timeline draws.
+# Above this many events, the graph is of the interval that the timeline draws.
 _LARGE = 600_000
 _ROW = 17
 

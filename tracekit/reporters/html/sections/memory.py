@@ -34,10 +34,12 @@ def memory(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
         device_type=first["device_type"], device_id=first["device_id"]
     )
     rows = subject.since_start(rows, "at_ns", "end_ns")
-    kept = f", of {size(first['reserved_bytes'])} reserved then" if first["reserved_bytes"] else ""
+    reserved = (
+        f", of {size(first['reserved_bytes'])} reserved then" if first["reserved_bytes"] else ""
+    )
     return Drawing(
         f"At most {size(first['peak_bytes'])} were allocated"
-        f"{kept}, {duration(first['peak_at_ns'] - subject.window.start_ns)} after the window's "
+        f"{reserved}, {duration(first['peak_at_ns'] - subject.window.start_ns)} after the window's "
         "start. The band is what was between least and most allocated.",
         rows,
         _over_time(rows),
