@@ -50,9 +50,6 @@ def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
     return View("ranks", title, "ranks.html", facts, made, label)
 
 
-# -- all together
-
-
 def table(ranks: Ranks) -> Figure:
     """A row for each rank, with the numbers of its verdict."""
     rows = pl.DataFrame([_row(ranks, each) for each in ranks.analyses], infer_schema_length=None)
@@ -97,15 +94,18 @@ def parts(ranks: Ranks) -> Figure | None:
     fitting = [row for row in rows[:MOST_CELLS] if row["rank"] != last]
     left_out = len(ranks) - len({row["rank"] for row in fitting})
     frame = pl.DataFrame(fitting)
-    bars = alt.Chart(frame).transform_calculate(
-        **charts.durations(length="part_ns", window="window_ns")
-    )
-    drawn = bars.mark_bar().encode(
-        y=_lane(ranks, "rank"),
-        x=alt.X("part_ns:Q", title="window of the verdict", axis=charts.time_axis()),
-        color=charts.colour(frame["colour"].to_list()),
-        order="place:Q",
-        tooltip=["rank:N", "part:N", "length:N", "window:N"],
+    computed = charts.durations(length="part_ns", window="window_ns")
+    drawn = (
+        alt.Chart(frame)
+        .transform_calculate(**computed)
+        .mark_bar()
+        .encode(
+            y=_lane(ranks, "rank"),
+            x=alt.X("part_ns:Q", title="window of the verdict", axis=charts.time_axis()),
+            color=charts.colour(frame["colour"].to_list()),
+            order="place:Q",
+            tooltip=["rank:N", "part:N", "length:N", "window:N"],
+        )
     )
     longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
     return Figure(
@@ -167,6 +167,7 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
     )  # fmt: skip
     label = "label:N" if _is_labelled(ranks, rows["awaited"]) else None
     tooltip = charts.tips("waiting:N", "awaited:N", "label:N=wait", "collectives:Q")
+    drawn = charts.cells(base, _amount("wait_ns"), tooltip, label, "wait_ns")
     most = rows.sort("wait_ns", descending=True).row(0, named=True)
     left_out = sum(1 for each in ranks.waits.values() if each["times_last"])
     left_out -= rows["awaited"].n_unique()
@@ -176,9 +177,7 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
         "others may have come late, too."
         f"{_left_out(left_out, 'ranks that are waited for less')}",
         rows,
-        charts.sized(
-            charts.cells(base, _amount("wait_ns"), tooltip, label, "wait_ns"), _height(ranks) + 20
-        ),
+        charts.sized(drawn, _height(ranks) + 20),
     )
 
 
@@ -356,9 +355,6 @@ def regimes(ranks: Ranks) -> Figure | None:
         ranks.analyzed,
         charts.sized(drawn, _height(ranks)),
     )
-
-
-# -- what the charts share
 
 
 def _matrix(ranks: Ranks, rows: pl.DataFrame) -> alt.Chart:
