@@ -26,8 +26,8 @@ LIMIT_S = 300
 IMPORTED = [
     "tracekit.commands.analyze",
     "tracekit.reporters.console",
-    "tracekit.reporters.page",
     "tracekit.reporters.rows",
+    "tracekit.reporters.terminal",
     "tracekit.opening",
     "tracekit.run",
     "tracekit.trace.recovery",

@@ -322,7 +322,7 @@ def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys, t
         finally:
             raise ended
 
-    monkeypatch.setattr("tracekit.run.load", interrupted)
+    monkeypatch.setattr("tracekit.opening.load", interrupted)
     monkeypatch.setattr(sys, "argv", ["tracekit", "load", "t.json", "-o", "s.duckdb", "--resume"])
     monkeypatch.chdir(tmp_path)
     kept = "tracekit: s.duckdb.partial keeps what is loaded: run the same command to resume"

@@ -317,13 +317,13 @@ def test_a_thread_that_waits_does_not_hide_the_device_in_a_real_trace(shared_ver
 
 
 def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_verdict, capsys):
-    from tracekit.reporters import explain
+    from tracekit.reporters import console
 
     analysis = shared_verdict("mtia-inference.json.gz")
     verdict = analysis.verdict
     assert verdict.regime == "compute-bound"
     assert verdict.margin == pytest.approx(0.045, abs=0.001)
-    explain.render(analysis, Thresholds())
+    console.explain(analysis, Thresholds())
     assert "+0.045 of the window: compute-bound" in " ".join(capsys.readouterr().out.split())
     # The map of other speeds agrees, though the replays alone say that a faster host gains more.
     gains = analysis.causal.gains

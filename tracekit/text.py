@@ -45,6 +45,11 @@ def duration(ns: int | float | None) -> str:
     return f"{ns:.0f} ns"
 
 
+def signed(ns: int) -> str:
+    """A change of nanoseconds with its sign: 1,760 -> '+1.76 us'."""
+    return ("+" if ns > 0 else "") + duration(ns)
+
+
 def size(n_bytes: int | float | None) -> str:
     """Bytes in a readable decimal unit: 2,048 -> '2.05 kB'; '-' for None."""
     if n_bytes is None:

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _FAILED, _INTERRUPTED = 2, 130
-_COMMANDS = (
-    "advise", "analyze", "annotate", "capture", "completion", "crosscheck", "diff", "export",
-    "history", "lake", "load", "mcp", "open", "probe", "query", "report", "schema", "sql", "sweep",
-    "whatif", "workloads",
-)  # fmt: skip
+# The commands by the module that has them.
+_MODULES = {
+    "analyze": "analyze advise whatif", "annotate": "annotate open", "capture": "capture workloads",
+    "completion": "completion", "diff": "crosscheck diff history", "lake": "lake",
+    "load": "export load", "mcp": "mcp", "probe": "probe sweep", "query": "query schema sql",
+    "report": "report",
+}  # fmt: skip
+_COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
 _TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")
 
 
@@ -37,12 +40,14 @@ class _Commands(click.Group):
     """The commands. The module of each is imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            module = import_module(f"tracekit.commands.{cmd_name}")
-            self.add_command(vars(module)["open_trace" if cmd_name == "open" else cmd_name])
+            module = _COMMANDS[cmd_name]
+            for found in vars(import_module(f"tracekit.commands.{module}")).values():
+                if isinstance(found, click.Command) and _COMMANDS.get(str(found.name)) == module:
+                    self.add_command(found)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(
@@ -52,7 +57,7 @@ class _Commands(click.Group):
         if self.get_command(ctx, args[0]) is None:
             if _may_be_trace(args[0]):
                 return "analyze", self.get_command(ctx, "analyze"), args
-            # click chooses what it proposes among the commands that are there.
+            # click suggests only commands that are loaded.
             for name in _COMMANDS:
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
@@ -66,7 +71,7 @@ class _Commands(click.Group):
 
 
 def _may_be_trace(word: str) -> bool:
-    """Whether a word that is no command is a file, or the name of one that is missing."""
+    """Whether a word that names no command is a file, or looks like the name of one."""
     return word == "-" or Path(word).exists() or "/" in word or word.endswith(_TRACES)
 
 
@@ -89,7 +94,7 @@ def main() -> None:
 
     Some commands exit with 1 to report a result, such as `diff --fail-if`.
     """
-    _open_what_is_closed()
+    _occupy_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Characters that the terminal's encoding lacks are shown as question marks.
@@ -134,7 +139,7 @@ class _Closed(io.RawIOBase):
         return memoryview(data).nbytes
 
 
-def _open_what_is_closed() -> None:
+def _occupy_closed_streams() -> None:
     """Occupies the file descriptors of closed standard streams.
 
     Otherwise a file opened later would take one of them, and receive what is printed.

@@ -1,70 +1,128 @@
-"""tracekit analyze"""
+"""What bounds a run, what to change, and what a change would gain: analyze, advise, whatif."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import partial
 
 import click
 
-from tracekit.commands.options import resource_options, threshold_option, window_option
+from tracekit.commands import completion
+from tracekit.commands.options import Request, json_option, judging_options, show, trace_id_option
+from tracekit.replay.grammar import HELP
 
 
 @click.command()
 @click.argument("trace")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.option(
     "--explain", is_flag=True, help="Also print the critical path, the arithmetic and the SQL."
 )
 @click.option("--full", is_flag=True, help="Print all reasons, windows, kernels and caveats.")
-@click.option("--trace-id", type=int, help="Which trace of a database.  [default: all]")
-@window_option
-@threshold_option
-@resource_options
+@trace_id_option("all")
+@judging_options
 def analyze(
-    trace: str,
-    as_json: bool,
-    explain: bool,
-    full: bool,
-    trace_id: int | None,
-    window: str | None,
-    thresholds: tuple[str, ...],
-    **limits: Any,
+    trace: str, as_json: bool, explain: bool, full: bool, trace_id: int | None, request: Request
 ) -> None:
     """Tell whether overhead or compute bounds a run, and why, on one screen.
 
     TRACE may also be a DB.
     """
-    from tracekit.examine import verdict_together, verdicts
-    from tracekit.ingest.resources import Resources
-    from tracekit.opening import open_given
-    from tracekit.reporters import console, first_screen, several
-    from tracekit.thresholds import Thresholds
+    from tracekit.examine import verdict_together
     from tracekit.verdict.model import SCHEMA
 
-    judged = Thresholds().updated(thresholds)
-    with (
-        open_given(trace, Resources(**limits)) as database,
-        database.judging(judged),
-        database.sharing(),
-    ):
-        analyses = verdicts(database, trace_id, window, judged)
-        run, no_run = verdict_together(database, analyses, judged)
+    thresholds = request.thresholds
+    with request.open(trace) as opened, opened.sharing():
+        analyses = opened.verdicts(trace_id, request.window, thresholds)
+        run, no_run = verdict_together(opened.session, analyses, thresholds)
         if as_json:
             objects = [each.as_dict() for each in analyses]
             listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
             if no_run:
                 listed["no_run"] = no_run
             click.echo(json.dumps(objects[0] if len(objects) == 1 else listed, default=str))
-        elif len(analyses) == 1:
-            (console if full or explain else first_screen).render(analyses[0])
-        else:
+        elif len(analyses) > 1:
+            from tracekit.reporters import several
+
             if run is not None:
                 several.render_run(run)
             several.render(analyses, run)
+        elif full or explain:
+            from tracekit.reporters import console
+
+            console.render(analyses[0])
+        else:
+            from tracekit.reporters import first_screen
+
+            first_screen.render(analyses[0])
         if explain:
-            from tracekit.reporters import explain as explaining
+            from tracekit.reporters import console
 
             for analysis in [] if as_json else analyses:
-                explaining.render(analysis, judged)
-            explaining.render_queries(of_run=run is not None, err=as_json)
+                console.explain(analysis, thresholds)
+            console.print_queries(of_run=run is not None, err=as_json)
+
+
+@click.command()
+@click.argument("trace", required=False)
+@click.option(
+    "--how",
+    metavar="NAME",
+    shell_complete=completion.remedies,
+    help="Print how to apply this remedy; needs no TRACE.",
+)
+@json_option
+@click.option("--all", "every", is_flag=True, help="Print every line.  [default: the first ten]")
+@trace_id_option("its only one")
+@judging_options
+def advise(
+    trace: str | None,
+    how: str | None,
+    as_json: bool,
+    every: bool,
+    trace_id: int | None,
+    request: Request,
+) -> None:
+    """List what to change in a run, where, and what each change would save.
+
+    TRACE may also be a DB. Each line is priced by a replay with that change alone; below them is
+    what the best of them save together.
+    """
+    from tracekit.reporters import advise as reporter
+
+    if how is not None:
+        from tracekit.advice.catalogue import remedy
+
+        reporter.render_how(remedy(how))
+        return
+    if trace is None:
+        raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
+    with request.open(trace) as run:
+        fixes = run.advise(trace_id, request.window, request.thresholds)
+    show(fixes, as_json, partial(reporter.render, every=every))
+
+
+@click.command(epilog="\b\n" + HELP)
+@click.argument("trace")
+@click.argument("changes", nargs=-1, required=True, shell_complete=completion.changes)
+@json_option
+@trace_id_option("all, as one run")
+@judging_options
+def whatif(
+    trace: str, changes: tuple[str, ...], as_json: bool, trace_id: int | None, request: Request
+) -> None:
+    """Predict how long a run would take with CHANGES.
+
+    All CHANGES apply at once; TRACE may also be a DB. The traces of a run's ranks are replayed
+    together, unless --trace-id chooses one of them. The run is replayed as a graph of host and
+    device work. Waits that the trace does not explain keep their recorded length.
+    """
+    from tracekit.reporters import whatif as reporter
+
+    thresholds, window = request.thresholds, request.window
+    with request.open(trace) as run:
+        if trace_id is None and window is None and len(run.trace_ids()) > 1:
+            show(run.whatif_together(*changes, thresholds=thresholds), as_json, reporter.render_run)
+            return
+        found = run.whatif(*changes, trace=trace_id, window=window, thresholds=thresholds)
+    show(found, as_json, reporter.render)

@@ -1,22 +1,18 @@
-"""tracekit annotate"""
+"""tracekit annotate, and tracekit open: a trace with tracekit's findings, for Perfetto."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from tracekit.commands.options import resource_options
+from tracekit.commands.options import Request, option, resource_options
 from tracekit.text import printable
 
 
 @click.command()
 @click.argument("trace")
-@click.option(
-    "-o", "--output", required=True, help="The trace to write; .gz and .zst are compressed."
-)
+@option("-o --output", "The trace to write; .gz and .zst are compressed.", required=True)
 @resource_options
-def annotate(trace: str, output: str, **limits: Any) -> None:
+def annotate(trace: str, output: str, request: Request) -> None:
     """Write TRACE with tracekit's findings drawn in, for Perfetto.
 
     Added are tracks of queue depth, busy share, copy bandwidth, idle gaps by cause, the critical
@@ -25,13 +21,63 @@ def annotate(trace: str, output: str, **limits: Any) -> None:
     the file. The traces of a directory, an archive or a DB become one file, on one clock.
     """
     from tracekit.files import require_writable
-    from tracekit.ingest.resources import Resources
     from tracekit.opening import files_named
     from tracekit.perfetto.annotate import annotate
 
-    resources = Resources(**limits)
-    require_writable(output, files_named([trace], resources))
-    events, traces = annotate(trace, output, resources)
+    require_writable(output, files_named([trace], request.resources))
+    events, traces = annotate(trace, output, request.resources)
     of = "" if traces == 1 else f" to {traces} traces"
     name = printable(output)
     click.echo(f"{name}: {events:,} events added{of}; open it in https://ui.perfetto.dev")
+
+
+@click.command("open")
+@click.argument("trace")
+@option("--plain", "Open the trace as it is, without tracekit's tracks.", is_flag=True)
+@option("--print-url", "Print the address instead of starting a browser.", is_flag=True)
+@option(
+    "--timeout timeout_s",
+    "End if Perfetto's page does not ask for the trace for this many seconds.",
+    float,
+    default=600,
+)
+@resource_options
+def open_trace(
+    trace: str, plain: bool, print_url: bool, timeout_s: float, request: Request
+) -> None:
+    """Open TRACE in Perfetto, with tracekit's findings drawn in.
+
+    The trace does not leave this machine: Perfetto's page (https://ui.perfetto.dev) runs in the
+    browser and reads it from 127.0.0.1, for which the browser may ask permission. The command ends
+    when the page has read the trace, or has not asked for it for a while.
+    """
+    import tempfile
+    import webbrowser
+    from pathlib import Path
+
+    from tracekit.errors import TracekitError
+    from tracekit.perfetto.annotate import annotate
+    from tracekit.perfetto.serving import HOST, PORT, TraceServer
+
+    resources = request.resources
+    with tempfile.TemporaryDirectory(prefix="tracekit-open-", dir=resources.temp_dir) as folder:
+        name = Path(trace).name.partition(".")[0] or "trace"
+        file = Path(trace) if plain else Path(folder) / f"{name}.json.gz"
+        if plain and (not file.is_file() or file.suffix not in (".json", ".gz")):
+            raise TracekitError(f"{trace}: Perfetto reads .json and .json.gz files: omit --plain")
+        # Before the long work: the port may be taken.
+        with TraceServer(file) as server:
+            if not plain:
+                annotate(trace, file, resources)
+            if print_url or not webbrowser.open(server.url):
+                click.echo(server.url)
+                click.echo(
+                    f"Open this address in a browser. If it runs on another machine, first run "
+                    f"there: ssh -L {PORT}:{HOST}:{PORT} THIS_MACHINE"
+                )
+            click.echo(
+                "Waiting for Perfetto's page to read the trace. If the browser asks whether the "
+                "page may reach this device, allow it."
+            )
+            server.serve_once(timeout_s)
+        click.echo("Perfetto has read the trace.")

@@ -1,4 +1,4 @@
-"""tracekit capture"""
+"""tracekit capture, and tracekit workloads"""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from typing import Any
 
 import click
 
-from tracekit.commands import completing
-from tracekit.commands.options import size_options, workload_options
+from tracekit.commands import completion
+from tracekit.commands.options import option, size_options, workload_options
 from tracekit.errors import TracekitError
 from tracekit.text import duration, printable
+from tracekit.workloads import WORKLOADS
 
 
 @click.command(no_args_is_help=False)
-@click.argument("workload", shell_complete=completing.programs)
+@click.argument("workload", shell_complete=completion.programs)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "-o",
-    "--output",
-    help="What to write: a trace (.json, .json.gz, .json.zst), a database (.duckdb), or - for a "
-    "trace on standard output.  [default: WORKLOAD.json.gz]",
+@option(
+    "-o --output",
+    "What to write: a trace (.json, .json.gz, .json.zst), a database (.duckdb), or - for a trace "
+    "on standard output.  [default: WORKLOAD.json.gz]",
 )
 @size_options
-@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record input shapes.")
-@click.option(
-    "--stacks/--no-stacks", default=False, show_default=True, help="Record Python stacks."
-)
-@click.option("--memory/--no-memory", default=False, show_default=True, help="Record allocations.")
+@option("--shapes/--no-shapes", "Record input shapes.", default=True)
+@option("--stacks/--no-stacks", "Record Python stacks.", default=False)
+@option("--memory/--no-memory", "Record allocations.", default=False)
 @workload_options
 def capture(workload: str, arguments: tuple[str, ...], output: str | None, **options: Any) -> None:
     """Run WORKLOAD under torch.profiler and write its trace.
@@ -43,7 +41,9 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
     a distributed run each rank writes its own file.
     """
     from tracekit.capture.output import to_standard_output
+    from tracekit.capture.profile import profile_script
     from tracekit.capture.usercode import refuse_unseen_ends
+    from tracekit.capture.workload import Options, capture
 
     is_script = workload.endswith(".py")
     if arguments and not is_script:
@@ -56,33 +56,19 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
         to_standard_output() if is_piped else nullcontext(to) as path,
     ):
         if is_script:
-            written, done = _capture_script(workload, arguments, path, options)
+            recorded = {name: options[name] for name in ("shapes", "stacks", "memory")}
+            written: str | Path = profile_script(workload, arguments, path, **recorded)
+            done = "recorded"
         else:
-            written, done = _capture_steps(workload, path, options)
+            steps = capture(workload, path, Options(**options))
+            if steps.note:
+                click.echo(f"note: {steps.note}", err=True)
+            written = steps.path
+            done = (
+                f"a step takes {duration(steps.unprofiled_step_ns)}, "
+                f"under the profiler {duration(steps.profiled_step_ns)}"
+            )
     click.echo(f"{'-' if is_piped else printable(written)}: {done}", err=is_piped)
-
-
-def _capture_script(
-    script: str, arguments: tuple[str, ...], output: str | Path, options: dict[str, Any]
-) -> tuple[str | Path, str]:
-    from tracekit.capture.profile import profile_script
-
-    recorded = {name: options[name] for name in ("shapes", "stacks", "memory")}
-    return profile_script(script, arguments, output, **recorded), "recorded"
-
-
-def _capture_steps(
-    workload: str, output: str | Path, options: dict[str, Any]
-) -> tuple[str | Path, str]:
-    from tracekit.capture.workload import Options, capture
-
-    done = capture(workload, output, Options(**options))
-    if done.note:
-        click.echo(f"note: {done.note}", err=True)
-    return done.path, (
-        f"a step takes {duration(done.unprofiled_step_ns)}, "
-        f"under the profiler {duration(done.profiled_step_ns)}"
-    )
 
 
 def _refuse(workload: str, call: str) -> int:
@@ -95,3 +81,11 @@ def _refuse(workload: str, call: str) -> int:
         # The code may have replaced sys.stderr.
         os.write(2, f"{line}\n".encode())
     return 2
+
+
+@click.command()
+def workloads() -> None:
+    """List the built-in workloads."""
+    width = max(map(len, WORKLOADS))
+    for name, entry in WORKLOADS.items():
+        click.echo(f"{name:<{width}}  {entry.summary}")

@@ -1,9 +1,18 @@
-"""tracekit completion"""
+"""tracekit completion, and what it completes. No heavy import: each key waits."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
+
+if TYPE_CHECKING:
+    from tracekit.database.catalog import Query
+
+_SIDES = ("host", "device")
+_WHOLE = ("cuda-graph", "steady", "fuse")
 
 
 @click.command()
@@ -20,3 +29,93 @@ def completion(shell: str) -> None:
     made = get_completion_class(shell)
     if made is not None:
         click.echo(made(root.command, {}, "tracekit", "_TRACEKIT_COMPLETE").source())
+
+
+def questions(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The names of questions, then a file."""
+    from tracekit.database import catalog
+
+    if _given(ctx):
+        return _file(typed)
+    return _starting(typed, ((each.name, each.question) for each in catalog.queries().values()))
+
+
+def parameters(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The parameters of the named question."""
+    asked = _question(ctx)
+    return _starting(
+        typed, ((f"{each.name}=", each.help) for each in asked.parameters) if asked else ()
+    )
+
+
+def columns(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The columns of the named question, after those already typed."""
+    asked = _question(ctx)
+    before = typed[: typed.rfind(",") + 1]
+    return _starting(
+        typed, ((before + each.name, each.help) for each in asked.columns) if asked else ()
+    )
+
+
+def programs(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The workloads, and scripts."""
+    from tracekit.workloads import WORKLOADS
+
+    found = _starting(typed, ((name, entry.summary) for name, entry in WORKLOADS.items()))
+    return found or _file(typed)
+
+
+def remedies(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    return _starting(typed, ((name, "") for name in _remedies()))
+
+
+def changes(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The changes that a replay knows; a factor follows the `*`."""
+    from tracekit.causes import CAUSES
+    from tracekit.replay.grammar import PATTERNS
+
+    known = [f"{each}*" for each in (*_SIDES, *CAUSES[:-1], "batch", "straggler")]
+    known += [*_WHOLE, *(f"{each}:" for each in PATTERNS)]
+    known += [f"remedy:{name}" for name in _remedies()]
+    before, typed = _before_colon(ctx, typed)
+    behind = (each.removeprefix(before) for each in known if each.startswith(before))
+    return _starting(typed, ((each, "") for each in behind))
+
+
+def _before_colon(ctx: click.Context, typed: str) -> tuple[str, str]:
+    """The text before the typed word up to a colon: bash splits `a:b` into three words."""
+    words = [*(ctx.params.get("changes") or ()), typed]
+    if typed == ":" and len(words) > 1:
+        return f"{words[-2]}:", ""
+    if len(words) > 2 and words[-2] == ":":
+        return f"{words[-3]}:", typed
+    return "", typed
+
+
+def _remedies() -> list[str]:
+    from tracekit.database.catalog import remedies
+
+    return [name.replace("_", "-") for name in remedies()]
+
+
+def _given(ctx: click.Context) -> tuple[str, ...]:
+    """The arguments so far. click leaves them in `args` after an option that lacks its value."""
+    return tuple(ctx.params.get("arguments") or ctx.args)
+
+
+def _question(ctx: click.Context) -> Query | None:
+    from tracekit.database import catalog
+    from tracekit.errors import TracekitError
+
+    try:
+        return catalog.query(_given(ctx)[0])
+    except (IndexError, TracekitError):
+        return None
+
+
+def _starting(typed: str, known: Iterable[tuple[str, str]]) -> list[CompletionItem]:
+    return [CompletionItem(name, help=help) for name, help in known if name.startswith(typed)]
+
+
+def _file(typed: str) -> list[CompletionItem]:
+    return [CompletionItem(typed, type="file")]

@@ -1,39 +1,30 @@
-"""tracekit diff"""
+"""Comparisons: of two runs, of a lake's runs over time, and with HTA: diff, history, crosscheck."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import resource_options
+from tracekit.commands import options
+from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError
-from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
+    from tracekit.ingest.resources import Resources
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="A [B]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
-@click.option(
-    "--top", default=10, show_default=True, help="How many kernels, operators and modules to show."
+@json_option
+@option("--markdown", "Print Markdown, for a comment on a pull request.", is_flag=True)
+@options.gate_options(
+    "Exit with 1 if this SQL condition is true. It compares a and b, each with the columns of the "
+    "query run_metrics, such as 'b.span_ns > 1.05 * a.span_ns'."
 )
-@click.option(
-    "--fail-if",
-    "conditions",
-    multiple=True,
-    metavar="CONDITION",
-    help="Exit with 1 if this SQL condition is true. It compares a and b, each with the columns of "
-    "the query run_metrics, such as 'b.span_ns > 1.05 * a.span_ns'.",
-)
-@click.option(
-    "--trace-ids", type=int, nargs=2, default=(1, 2), show_default=True, help="Traces to compare."
-)
-@resource_options
+@option("--trace-ids", "Traces to compare.", int, nargs=2, default=(1, 2))
+@options.resource_options
 def diff(
     runs: tuple[str, ...],
     as_json: bool,
@@ -41,7 +32,7 @@ def diff(
     top: int,
     conditions: tuple[str, ...],
     trace_ids: tuple[int, int],
-    **limits: Any,
+    request: Request,
 ) -> int:
     """Compare two runs.
 
@@ -53,25 +44,19 @@ def diff(
 
     if as_json and markdown:
         raise TracekitError("choose one of --json and --markdown")
-    opened, trace_ids = open_two(runs, trace_ids, **limits)
+    opened, trace_ids = _open_two(runs, trace_ids, request.resources)
     with opened as database:
         found = library.diff(database, *trace_ids, top=top)
         failed = [each for each in conditions if library.fails(database, each, *trace_ids)]
     if markdown:
-        from tracekit.reporters.markdown import render
-
-        click.echo(render(found, top), nl=False)
-    elif as_json:
-        click.echo(json.dumps(found.as_dict(), default=str))
+        click.echo(reporter.markdown(found, top), nl=False)
     else:
-        reporter.render(found)
-    for condition in failed:
-        click.echo(f"tracekit: failed: {printable(condition)}", err=True)
-    return 1 if failed else 0
+        options.show(found, as_json, reporter.render)
+    return options.status_of(failed)
 
 
-def open_two(
-    runs: tuple[str, ...], trace_ids: tuple[int, int], **limits: Any
+def _open_two(
+    runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Resources
 ) -> tuple[Session, tuple[int, int]]:
     """Opens what is compared, and chooses the two traces.
 
@@ -82,32 +67,30 @@ def open_two(
 
     lakes = [may_be_lake(each) for each in runs]
     if len(runs) != 2 or not any(lakes):
-        return open_pair(runs, **limits), trace_ids
+        return open_pair(runs, resources), trace_ids
     if not all(lakes):
         raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")
-    from tracekit.ingest.resources import Resources
     from tracekit.lake import comparing
 
-    pair = comparing.open_pair(*runs, Resources(**limits))
+    pair = comparing.open_pair(*runs, resources)
     if pair.note:
-        click.echo(f"tracekit: {printable(pair.note)}", err=True)
+        options.warn(pair.note)
     return pair.lake, (pair.a, pair.b)
 
 
-def open_pair(runs: tuple[str, ...], **limits: Any) -> Session:
+def open_pair(runs: tuple[str, ...], resources: Resources) -> Session:
     """Opens the two traces to compare, or the one database that holds both.
 
     Raises:
         TracekitError: when they are not two, or cannot be read.
     """
-    from tracekit.ingest.resources import Resources
     from tracekit.opening import load, open_given
 
     if len(runs) > 2:
         raise TracekitError("give two traces to compare, or one database that holds both")
     if len(runs) == 1:
-        return open_given(runs[0], Resources(**limits))
-    database = load(runs, resources=Resources(**limits))
+        return open_given(runs[0], resources)
+    database = load(runs, resources=resources)
     if (count := len(database.trace_ids())) != 2:
         database.close()
         raise TracekitError(
@@ -115,3 +98,50 @@ def open_pair(runs: tuple[str, ...], **limits: Any) -> Session:
             "choose two with --trace-ids"
         )
     return database
+
+
+@click.command()
+@click.argument("lake", metavar="LAKE")
+@json_option
+@options.gate_options(
+    "Exit with 1 if this SQL condition is true of the last run (b) and of the one with the median "
+    "step among those before (a), such as 'b.span_ns > 1.05 * a.span_ns'."
+)
+@options.threshold_options
+def history(
+    lake: str, as_json: bool, top: int, conditions: tuple[str, ...], request: Request
+) -> int:
+    """Tell how the step of a lake's runs changed over time, and what changed.
+
+    The step of a run is the median over its ranks of their median steps.
+    """
+    from tracekit.lake import comparing as library
+    from tracekit.lake.reading import open_lake
+    from tracekit.reporters import history as reporter
+
+    with open_lake(lake, request.resources) as opened:
+        found = library.history(opened, request.thresholds, top)
+        failed = [each for each in conditions if library.last_fails(opened, each)]
+    options.show(found, as_json, reporter.render)
+    return options.status_of(failed)
+
+
+@click.command()
+@click.argument("trace")
+@json_option
+@options.resource_options
+def crosscheck(trace: str, as_json: bool, request: Request) -> int:
+    """Compare tracekit's numbers with HolisticTraceAnalysis's.
+
+    TRACE is a .json or .json.gz file. The exit status is 1 if HolisticTraceAnalysis's numbers
+    differ from those that its own rules give.
+    """
+    from tracekit.compare import crosscheck as library
+    from tracekit.compare import hta
+    from tracekit.reporters import crosscheck as reporter
+
+    hta.require(trace)
+    with request.open(trace) as run:
+        report = library.crosscheck(trace, run.session)
+    options.show(report, as_json, reporter.render)
+    return 0 if report.agrees else 1

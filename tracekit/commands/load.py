@@ -1,97 +1,74 @@
-"""tracekit load"""
+"""A database of traces, and traces as files again: load, export."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tracekit.commands.options import resource_options
+from tracekit.commands.options import Request, option, resource_options, warn
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("-o", "--output", required=True, help="The database file; replaced if it exists.")
-@click.option("--append", is_flag=True, help="Add to the database instead of replacing it.")
-@click.option(
+@option("-o --output", "The database file; replaced if it exists.", required=True)
+@option("--append", "Add to the database instead of replacing it.", is_flag=True)
+@option(
     "--resume",
+    "Keep an interrupted load as OUTPUT.partial, and resume from it when called again.",
     is_flag=True,
-    help="Keep an interrupted load as OUTPUT.partial, and resume from it when called again.",
 )
-@click.option(
+@option(
     "--no-verdict",
+    "Judge no trace: leave the tables verdict, evidence, one_off and advice empty.",
     is_flag=True,
-    help="Judge no trace: leave the tables verdict, evidence, one_off and advice empty.",
 )
 @resource_options
 def load(
-    traces: tuple[str, ...],
-    output: str,
-    append: bool,
-    resume: bool,
-    no_verdict: bool,
-    **limits: Any,
+    traces: tuple[str, ...], output: str, no_verdict: bool, request: Request, **how: bool
 ) -> None:
     """Load traces into a database that any DuckDB client can open.
 
     A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad trace
     does not stop the others from loading: it is reported at the end, with exit status 2.
     """
-    name = printable(output)
+    from tracekit import opening
+    from tracekit.reporters.progress import loading_bar
+
     before = _state_of(output)
+    bad: list[TracekitError] = []
     try:
-        bad = _load(traces, output, append, resume, not no_verdict, limits)
+        with loading_bar(traces) as progress:
+            database = opening.load(
+                traces,
+                output,
+                request.resources,
+                on_bad=bad.append,
+                on_wait=lambda: warn(f"waiting for another load to finish writing {output}"),
+                progress=progress,
+                verdicts=not no_verdict,
+                **how,
+            )
+        with database:
+            for row in database.traces():
+                click.echo(
+                    f"{row['trace_id']}  {printable(row['path'])}: {row['events']:,} events, "
+                    f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
+                )
+            for finding in database.ask("health", severity="error"):
+                click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
     except BaseException as ended:
         if is_interrupt(ended):
             if _state_of(output) != before:
-                click.echo(f"tracekit: {name} is complete", err=True)
-            elif resume and Path(f"{output}.partial").exists():
-                kept = f"{name}.partial keeps what is loaded: run the same command to resume"
-                click.echo(f"tracekit: {kept}", err=True)
+                warn(f"{output} is complete")
+            elif how["resume"] and Path(f"{output}.partial").exists():
+                warn(f"{output}.partial keeps what is loaded: run the same command to resume")
         raise
     for error in bad:
-        click.echo(f"tracekit: not loaded: {printable(str(error))}", err=True)
+        warn(f"not loaded: {error}")
     click.get_current_context().exit(2 if bad else 0)
-
-
-def _load(
-    traces: tuple[str, ...],
-    output: str,
-    append: bool,
-    resume: bool,
-    verdicts: bool,
-    limits: dict[str, Any],
-) -> list[TracekitError]:
-    """Loads the traces, prints what was loaded, and returns the errors of bad traces."""
-    from tracekit.reporters.progress import loading_bar
-    from tracekit.run import load as load_traces
-
-    bad: list[TracekitError] = []
-    waiting = f"tracekit: waiting for another load to finish writing {printable(output)}"
-    with loading_bar(traces) as progress:
-        database = load_traces(
-            traces,
-            output,
-            append=append,
-            resume=resume,
-            on_bad=bad.append,
-            on_wait=lambda: click.echo(waiting, err=True),
-            progress=progress,
-            verdicts=verdicts,
-            **limits,
-        )
-    with database:
-        for row in database.traces():
-            click.echo(
-                f"{row['trace_id']}  {printable(row['path'])}: {row['events']:,} events, "
-                f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
-            )
-        for finding in database.ask("health", severity="error"):
-            click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
-    return bad
 
 
 def _state_of(output: str) -> tuple[int, int] | None:
@@ -101,3 +78,40 @@ def _state_of(output: str) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return found.st_ino, found.st_mtime_ns
+
+
+@click.command()
+@click.argument("source", metavar="TRACE|DB")
+@option(
+    "-o --output",
+    "The file to write; a trace that ends in .gz or .zst is compressed.",
+    required=True,
+)
+@option(
+    "--format form",
+    "The trace itself, or its flame graph: for speedscope, or as folded stacks.",
+    click.Choice(["trace", "speedscope", "collapsed"]),
+    default="trace",
+)
+@option(
+    "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
+)
+@option("--trace-id", "Which trace, if the database holds several.", int)
+def export(source: str, output: str, form: str, weight: str | None, trace_id: int | None) -> None:
+    """Write a trace as JSON, as it was loaded, or its flame graph for other tools."""
+    from tracekit.ingest.resources import Resources
+    from tracekit.opening import open_given
+
+    if form == "trace" and weight is not None:
+        raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
+    name = printable(output)
+    with open_given(source, Resources(), output) as opened:
+        if form == "trace":
+            from tracekit.database.export import export as export_trace
+
+            click.echo(f"{name}: {export_trace(opened, output, trace_id):,} events")
+            return
+        from tracekit.reporters import stacks
+
+        count = stacks.write(opened, form, output, weight or "host", trace_id)
+    click.echo(f"{name}: {count:,} stacks", err=output == "-")

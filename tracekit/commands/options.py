@@ -1,24 +1,75 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what the commands make of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.errors import TracekitError
 from tracekit.reporters import FORMATS
+from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from tracekit.database.catalog import Value
+    from tracekit.database.session import Session
+    from tracekit.ingest.resources import Resources
+    from tracekit.run import Database
+    from tracekit.thresholds import Thresholds
 
 _Command = Callable[..., Any]
+_Decorator = Callable[[_Command], _Command]
 
 
-def _all_of(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
-    def decorate(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
+class Request:
+    """How traces are to be opened and judged, and where rows go."""
 
-    return decorate
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+        self.window: str | None = given.get("window")
+        self.output: str | None = given.get("output")
+
+    @cached_property
+    def resources(self) -> Resources:
+        from tracekit.ingest.resources import Resources
+
+        names = ("memory_mb", "threads", "temp_dir", "hardware", "spill_mb")
+        return Resources(*(self.given[name] for name in names))
+
+    @cached_property
+    def thresholds(self) -> Thresholds:
+        from tracekit.thresholds import Thresholds
+
+        return Thresholds().updated(self.given.get("thresholds", ()))
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Database]:
+        """Opens a trace, a database or a lake; questions judge by the thresholds."""
+        from tracekit.opening import open_given
+        from tracekit.run import Database
+
+        judged = self.thresholds
+        opened = open_given(path, self.resources, self.output)
+        with Database(opened) as run, opened.judging(judged):
+            yield run
+
+    def render(
+        self,
+        database: Session,
+        query: str,
+        variables: Mapping[str, Value] | None = None,
+        columns: Sequence[str] = (),
+    ) -> int:
+        """Prints or writes the rows of one SELECT; returns how many."""
+        from tracekit.reporters import rows
+
+        limits = rows.Limits(self.given["timeout_s"], self.given["max_rows"])
+        form = self.given["form"]
+        return rows.render(database, query, variables or {}, form, self.output, columns, limits)
 
 
 class Listed(click.ParamType):  # type: ignore[type-arg]
@@ -46,88 +97,141 @@ class Listed(click.ParamType):  # type: ignore[type-arg]
         return tuple(dict.fromkeys(found))
 
 
+def warn(text: str) -> None:
+    """Prints a line to standard error."""
+    click.echo(f"tracekit: {printable(text)}", err=True)
+
+
+def show(found: Any, as_json: bool, render: Callable[[Any], object]) -> None:
+    """Prints a result as one JSON object, or as `render` does."""
+    if as_json:
+        click.echo(json.dumps(found.as_dict(), default=str))
+    else:
+        render(found)
+
+
+def status_of(failed: Sequence[str]) -> int:
+    """Prints the conditions of --fail-if that hold; returns the exit status."""
+    for condition in failed:
+        warn(f"failed: {condition}")
+    return 1 if failed else 0
+
+
+def pair(text: str) -> tuple[str, str]:
+    """A parameter given as NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise TracekitError(f"--param takes NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def option(names: str, help: str = "", type: Any = None, **more: Any) -> _Decorator:
+    """An option whose help tells its default; `names` are separated by spaces."""
+    shows = more.get("default") is not None
+    return click.option(*names.split(), help=help, type=type, show_default=shows, **more)
+
+
+def all_of(*options: _Decorator) -> _Decorator:
+    """Adds options in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for each in reversed(options):
+            command = each(command)
+        return command
+
+    return decorate
+
+
+def requesting(*options: _Decorator) -> _Decorator:
+    """Adds options whose values the command receives as one `request`."""
+    add = all_of(*options)
+    params: list[click.Parameter] = vars(add(lambda: None))["__click_params__"]
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def call(**given: Any) -> Any:
+            values = {str(each.name): given.pop(str(each.name)) for each in params}
+            return command(**given, request=Request(values))
+
+        return add(call)
+
+    return decorate
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
 # The sizes in `tracekit.capture.workload.Options`.
-size_options = _all_of(
-    click.option("--batch", type=int, help="Sequences in a batch.  [default: 64, on a CPU 4]"),
-    click.option("--seq", type=int, help="Tokens in a sequence.  [default: 128, on a CPU 32]"),
-    click.option("--dim", type=int, help="Features in and out.  [default: 768, on a CPU 256]"),
-    click.option("--hidden", type=int, help="Features within.  [default: 3072, on a CPU 1024]"),
-    click.option(
-        "--dtype",
-        type=click.Choice(["fp32", "fp16", "bf16"]),
-        help="[default: bf16, on a CPU fp32]",
-    ),
+size_options = all_of(
+    option("--batch", "Sequences in a batch.  [default: 64, on a CPU 4]", int),
+    option("--seq", "Tokens in a sequence.  [default: 128, on a CPU 32]", int),
+    option("--dim", "Features in and out.  [default: 768, on a CPU 256]", int),
+    option("--hidden", "Features within.  [default: 3072, on a CPU 1024]", int),
+    option("--dtype", "[default: bf16, on a CPU fp32]", click.Choice(["fp32", "fp16", "bf16"])),
 )
 
 # The other fields of `Options`.
-workload_options = _all_of(
-    click.option(
+workload_options = all_of(
+    option(
         "--activation",
-        type=click.Choice(["gelu-tanh", "gelu", "silu", "relu"]),
+        "The activation of the MLPs.",
+        click.Choice(["gelu-tanh", "gelu", "silu", "relu"]),
         default="gelu-tanh",
-        show_default=True,
-        help="The activation of the MLPs.",
     ),
-    click.option(
-        "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True
-    ),
-    click.option(
-        "--warmup", type=int, default=5, show_default=True, help="Steps to run before recording."
-    ),
-    click.option("--active", type=int, default=5, show_default=True, help="Steps to record."),
+    option("--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto"),
+    option("--warmup", "Steps to run before recording.", int, default=5),
+    option("--active", "Steps to record.", int, default=5),
 )
 
-# The fields of `tracekit.ingest.resources.Resources`.
-resource_options = _all_of(
-    click.option(
-        "--memory-mb",
-        type=int,
-        help="Use about this much memory, and spill the rest to disk.",
-    ),
-    click.option("--threads", type=int, help="Threads to load with.  [default: one per core]"),
-    click.option("--temp-dir", help="Where to spill.  [default: the system's temporary directory]"),
-    click.option(
+RESOURCES = (
+    option("--memory-mb", "Use about this much memory, and spill the rest to disk.", int),
+    option("--threads", "Threads to load with.  [default: one per core]", int),
+    option("--temp-dir", "Where to spill.  [default: the system's temporary directory]"),
+    option(
         "--spill-mb",
-        type=int,
-        help="How much queries may spill to disk.  [default: 10,000; for a DB, 0 unless "
-        "--memory-mb is given]",
+        "How much queries may spill to disk.  [default: 10,000; for a DB, 0 unless --memory-mb is "
+        "given]",
+        int,
     ),
-    click.option(
-        "--hardware", help="A TOML file of device peaks, looked up before tracekit's own."
-    ),
+    option("--hardware", "A TOML file of device peaks, looked up before tracekit's own."),
 )
-
-row_options = _all_of(
-    click.option(
-        "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True
-    ),
-    click.option("-o", "--output", help="Write to this file instead of printing."),
-    click.option(
-        "--timeout",
-        "timeout_s",
-        type=float,
-        default=600,
-        show_default=True,
-        help="End the query after this many seconds.",
-    ),
-    click.option(
-        "--max-rows",
-        type=int,
-        help="Show or write at most this many rows.  [default: 1,000 in a table; otherwise all, if "
-        "they are at most 100,000,000]",
-    ),
-)
-
-threshold_option = click.option(
-    "--threshold",
-    "thresholds",
+_THRESHOLD = option(
+    "--threshold thresholds",
+    "Set a threshold (tracekit/thresholds.py lists them).",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a threshold (tracekit/thresholds.py lists them).",
+)
+_WINDOW = option(
+    "--window",
+    "gpu_active, trace, a step's name, or the name of annotated ranges (the one of median length; "
+    "NAME@2: the second).  [default: the step of median length; without steps, gpu_active]",
+)
+ROWS = (
+    option("--format form", type=click.Choice(FORMATS), default="table"),
+    option("-o --output", "Write to this file instead of printing."),
+    option("--timeout timeout_s", "End the query after this many seconds.", float, default=600),
+    option(
+        "--max-rows",
+        "Show or write at most this many rows.  [default: 1,000 in a table; otherwise all, if they "
+        "are at most 100,000,000]",
+        int,
+    ),
 )
 
-window_option = click.option(
-    "--window",
-    help="gpu_active, trace, a step's name, or the name of annotated ranges (the one of median "
-    "length; NAME@2: the second).  [default: the step of median length; without steps, gpu_active]",
-)
+resource_options = requesting(*RESOURCES)
+threshold_option = requesting(_THRESHOLD)
+threshold_options = requesting(_THRESHOLD, *RESOURCES)
+judging_options = requesting(_WINDOW, _THRESHOLD, *RESOURCES)
+row_options = requesting(*ROWS, *RESOURCES)
+
+
+def trace_id_option(default: str) -> _Decorator:
+    """--trace-id, and what holds without it."""
+    return option("--trace-id", f"Which trace of a database.  [default: {default}]", int)
+
+
+def gate_options(help: str) -> _Decorator:
+    """--top and --fail-if of a comparison."""
+    return all_of(
+        option("--top", "How many kernels, operators and modules to show.", default=10),
+        option("--fail-if conditions", help, multiple=True, metavar="CONDITION"),
+    )

@@ -1,36 +1,31 @@
-"""tracekit probe"""
+"""Experiments with a workload: probe, and sweep."""
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import Any
 
 import click
 
-from tracekit.commands.options import size_options, threshold_option, workload_options
+from tracekit.commands import options
+from tracekit.commands.options import Listed, Request, json_option, option
+from tracekit.errors import is_interrupt
 
 
 @click.command()
 @click.argument("workload")
-@size_options
-@click.option(
-    "--rounds", default=15, show_default=True, help="How often to time each experiment, in turns."
-)
-@click.option(
+@options.size_options
+@option("--rounds", "How often to time each experiment, in turns.", default=15)
+@option(
     "--advice",
+    "Apply what `tracekit advise` lists instead, and compare promised with measured times.",
     is_flag=True,
-    help="Apply what `tracekit advise` lists instead, and compare promised with measured times.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@threshold_option
-@workload_options
+@json_option
+@options.threshold_option
+@options.workload_options
 def probe(
-    workload: str,
-    rounds: int,
-    advice: bool,
-    as_json: bool,
-    thresholds: tuple[str, ...],
-    **given: Any,
+    workload: str, rounds: int, advice: bool, as_json: bool, request: Request, **given: Any
 ) -> int:
     """Test the verdict on WORKLOAD by experiment.
 
@@ -48,23 +43,57 @@ def probe(
     from tracekit.experiments import probing as library
     from tracekit.reporters import probe as reporter
     from tracekit.reporters.progress import probe_bar
-    from tracekit.thresholds import Thresholds
 
-    judged = Thresholds().updated(thresholds)
-    options = Options(**given)
-    with probe_bar() as progress:
+    chosen = Options(**given)
+    with probe_bar() as bar:
+        how: dict[str, Any] = {"rounds": rounds, "thresholds": request.thresholds, "progress": bar}
         if advice:
-            applied = library.probe_advice(
-                workload, options, rounds=rounds, thresholds=judged, progress=progress
+            applied = library.probe_advice(workload, chosen, **how)
+            options.show(applied, as_json, reporter.render_advice)
+            return 0
+        found = library.probe(workload, chosen, **how)
+    options.show(found, as_json, reporter.render)
+    return 1 if found.judgement.agrees is False else 0
+
+
+@click.command()
+@click.argument("workload")
+@option("-o --output", "The database.", default="sweep.duckdb")
+@option("--batch", "Sequences in a batch: 1,8,64.", Listed(int))
+@option("--seq", "Tokens in a sequence.", Listed(int))
+@option("--dim", "Features in and out.", Listed(int))
+@option("--hidden", "Features within.", Listed(int))
+@option("--dtype", "Any of fp32, fp16 and bf16.", Listed(str))
+@click.option("--variants", type=Listed(str), default=(), help="Only these: eager,compiled.")
+@option("--baseline", "The variant to compare with.  [default: the first]")
+@option("--rounds", "How often to time each variant, in turns.", default=15)
+@option("--retry", "Retry the points that could not run.", is_flag=True)
+@json_option
+@option("--markdown", "Print tables in Markdown.", is_flag=True)
+@options.workload_options
+def sweep(workload: str, output: str, as_json: bool, markdown: bool, **given: Any) -> int:
+    """Time and capture WORKLOAD at every size of a grid.
+
+    WORKLOAD is a name from `tracekit workloads`, or a family: mlp means all mlp-*. The variants of
+    a size are timed in turns without the profiler; then each is captured once. When called again,
+    the sweep runs only the missing points. The exit status is 1 if a variant gives a wrong answer.
+    """
+    from tracekit.capture.workload import Options
+    from tracekit.experiments import sweeping as library
+    from tracekit.experiments.points import AXES
+    from tracekit.reporters import sweep as reporter
+    from tracekit.reporters.progress import sweep_bar
+
+    axes = {axis: values for axis in AXES if (values := given.pop(axis))}
+    chosen = {name: given.pop(name) for name in ("variants", "baseline", "rounds", "retry")}
+    try:
+        with sweep_bar() as progress:
+            found = library.sweep(
+                workload, output, axes, options=Options(**given), progress=progress, **chosen
             )
-        else:
-            found = library.probe(
-                workload, options, rounds=rounds, thresholds=judged, progress=progress
-            )
-    if as_json:
-        click.echo(json.dumps((applied if advice else found).as_dict()))
-    elif advice:
-        reporter.render_advice(applied)
-    else:
-        reporter.render(found)
-    return 1 if not advice and found.judgement.agrees is False else 0
+    except BaseException as error:
+        if is_interrupt(error):
+            options.warn(f"{output} keeps the finished points: run the same command to resume")
+        raise
+    options.show(found, as_json, partial(reporter.render, markdown=markdown))
+    return 0 if found.is_right else 1

@@ -1,14 +1,19 @@
-"""tracekit query"""
+"""Questions: query, sql, and schema for what they answer."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands import completing
-from tracekit.commands.options import resource_options, row_options
+from tracekit.commands import completion
+from tracekit.commands.options import Request, option, pair, row_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable
 
@@ -19,46 +24,39 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument(
-    "arguments", nargs=-1, metavar="[NAME] [TRACE|DB]", shell_complete=completing.questions
+    "arguments", nargs=-1, metavar="[NAME] [TRACE|DB]", shell_complete=completion.questions
 )
-@click.option(
-    "--param",
-    "parameters",
+@option(
+    "--param parameters",
+    "Set a parameter.",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a parameter.",
-    shell_complete=completing.parameters,
+    shell_complete=completion.parameters,
 )
-@click.option(
+@option(
     "--columns",
+    "Show only these columns, in this order.",
     metavar="NAME,NAME",
-    help="Show only these columns, in this order.",
-    shell_complete=completing.columns,
+    shell_complete=completion.columns,
 )
-@click.option("--list", "listing", is_flag=True, help="List the questions.")
-@click.option("--explain", is_flag=True, help="Print the query's SQL and what its columns mean.")
+@option("--list listing", "List the questions.", is_flag=True)
+@option("--explain", "Print the query's SQL and what its columns mean.", is_flag=True)
 @row_options
-@resource_options
 def query(
     arguments: tuple[str, ...],
     parameters: tuple[str, ...],
     columns: str | None,
     listing: bool,
     explain: bool,
-    form: str,
-    output: str | None,
-    timeout_s: float,
-    max_rows: int | None,
-    **limits: Any,
+    request: Request,
 ) -> None:
     """Ask a trace or database a named question; --list shows them."""
     from tracekit.database import catalog
-    from tracekit.opening import open_given
 
     if listing or not arguments:
-        from tracekit.reporters import paging
+        from tracekit.reporters.terminal import show_paged
 
-        paging.show(_listing())
+        show_paged(_listing())
         return
     question = catalog.query(arguments[0])
     if explain:
@@ -66,17 +64,13 @@ def query(
         return
     if len(arguments) != 2:
         raise TracekitError(f"query {question.name} needs one trace or database")
-    from tracekit.ingest.resources import Resources
-    from tracekit.reporters import rows
-
-    asked = rows.Limits(timeout_s, max_rows)
     values = dict(pair(each) for each in parameters)
     chosen = question.chosen([each.strip() for each in columns.split(",")] if columns else [])
-    with open_given(arguments[1], Resources(**limits), output) as database:
+    with request.open(arguments[1]) as run:
         variables = question.checked(values)
-        statement = database.shown_sql(question, variables)
-        count = rows.render(database, statement, variables, form, output, chosen, asked)
-        _explain_doubts(database, question, variables, count)
+        statement = run.session.shown_sql(question, variables)
+        count = request.render(run.session, statement, variables, chosen)
+        _explain_doubts(run.session, question, variables, count)
 
 
 def _listing() -> str:
@@ -103,18 +97,94 @@ def _explain_doubts(
 ) -> None:
     """Prints to standard error what makes the answer doubtful, or why it is empty."""
     trace = variables.get("trace")
-    found = database.doubts(question.name, trace if isinstance(trace, int) else None)
-    told = [row for row in found if row["severity"] not in ("info", "missing") or not count]
-    for row in told:
+    rows = database.doubts(question.name, trace if isinstance(trace, int) else None)
+    doubts = [row for row in rows if row["severity"] not in ("info", "missing") or not count]
+    for row in doubts:
         message = f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
         click.echo(printable(message), err=True)
-    if not count and not told:
+    if not count and not doubts:
         click.echo("no rows: the trace holds nothing that answers this question", err=True)
 
 
-def pair(text: str) -> tuple[str, str]:
-    """A parameter given as NAME=VALUE."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise TracekitError(f"--param takes NAME=VALUE, not {text!r}")
-    return name, value
+@click.command()
+@click.argument("source", metavar="TRACE|DB")
+@click.argument("statement", required=False)
+@row_options
+def sql(source: str, statement: str | None, request: Request) -> None:
+    """Run one read-only SELECT on a trace or database.
+
+    Without STATEMENT, on a terminal, this opens an SQL shell on a DB: `duckdb`, or `harlequin`.
+    """
+    if statement is None:
+        _open_shell(source)
+        return
+    with request.open(source) as run:
+        run.session.require_select(statement)
+        request.render(run.session, statement)
+
+
+def _open_shell(source: str) -> None:
+    """Runs an SQL shell on a database, which it can only read; exits with its status.
+
+    Raises:
+        TracekitError: when `source` is not a database of tracekit's, or there is no shell.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("Missing argument 'STATEMENT' (without one, it needs a terminal).")
+    if not _is_database(source):
+        raise TracekitError(
+            f"{source}: an SQL shell needs a database: tracekit load {source} -o run.duckdb"
+        )
+    from tracekit.run import open_database
+
+    # It refuses a database whose views are not tracekit's.
+    open_database(source).close()
+    path = str(Path(source).absolute())
+    if (shell := shutil.which("duckdb")) and _reads(shell, path):
+        command = [shell, "-readonly", path]
+    elif shell := shutil.which("harlequin"):
+        command = [shell, "--read-only", path]
+    else:
+        raise TracekitError(
+            "an SQL shell needs `harlequin` (pip install harlequin), or a `duckdb` not older "
+            "than the database (pip install duckdb-cli)"
+        )
+    click.get_current_context().exit(subprocess.run(command).returncode)
+
+
+def _is_database(path: str) -> bool:
+    # https://duckdb.org/docs/stable/internals/storage
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(12)[8:] == b"DUCK"
+    except OSError:
+        return Path(path).suffix in (".duckdb", ".db")
+
+
+def _reads(shell: str, path: str) -> bool:
+    """Whether this version of DuckDB's shell can read the database."""
+    tried = [shell, "-readonly", path, "-c", "FROM trace LIMIT 0"]
+    return subprocess.run(tried, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+
+
+@click.command()
+@click.argument("command", nargs=-1, metavar="[COMMAND] [QUESTION]")
+def schema(command: tuple[str, ...]) -> None:
+    """Print the JSON Schema of what COMMAND prints with --json.
+
+    With `query` or `lake ask`, a QUESTION's name gives the schema of its rows (--format json).
+    Without COMMAND, the commands that have a schema are listed.
+    """
+    from tracekit.schemas import outputs
+
+    known = outputs.commands()
+    if not command:
+        for name, option in known.items():
+            click.echo(f"{name:<12} {option}")
+        return
+    words = 2 if " ".join(command[:2]) in known else 1
+    if len(command) > words + 1:
+        raise TracekitError("schema takes one command, and for `query` one question")
+    question = command[words] if len(command) > words else None
+    found = outputs.schema(" ".join(command[:words]), question)
+    click.echo(json.dumps(found, indent=2))

@@ -5,32 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
-from tracekit.commands.options import resource_options, threshold_option, window_option
+from tracekit.commands.options import Request, judging_options, option, trace_id_option
 from tracekit.errors import TracekitError
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="TRACE|DB...")
-@click.option("-o", "--output", required=True, help="The HTML file to write.")
-@click.option("--trace-id", type=int, help="Which trace of a database.  [default: all]")
-@click.option(
-    "--trace-ids", type=int, nargs=2, metavar="A B", help="Compare these traces of the database."
-)
-@window_option
-@threshold_option
-@resource_options
+@option("-o --output", "The HTML file to write.", required=True)
+@trace_id_option("all")
+@option("--trace-ids", "Compare these traces of the database.", int, nargs=2, metavar="A B")
+@judging_options
 def report(
     runs: tuple[str, ...],
     output: str,
     trace_id: int | None,
     trace_ids: tuple[int, int] | None,
-    window: str | None,
-    thresholds: tuple[str, ...],
-    **limits: Any,
+    request: Request,
 ) -> None:
     """Write a page of charts that needs nothing but a browser.
 
@@ -43,9 +36,7 @@ def report(
     from tracekit.commands.diff import open_pair
     from tracekit.experiments.points import sweep_in
     from tracekit.files import require_writable
-    from tracekit.ingest.resources import Resources
     from tracekit.opening import files_named, load, open_given
-    from tracekit.thresholds import Thresholds
 
     try:
         with _without_unused_formats():
@@ -53,17 +44,16 @@ def report(
     except ImportError as error:
         raise TracekitError(f"reports need {error.name}: pip install 'tracekit[report]'") from error
 
-    resources = Resources(**limits)
+    resources, window, judged = request.resources, request.window, request.thresholds
     require_writable(output, files_named(runs, resources))
-    judged = Thresholds().updated(thresholds)
     if len(runs) == 2 or trace_ids:
         if window or trace_id is not None:
             raise TracekitError("--window and --trace-id are for the page of one trace")
-        with open_pair(runs, **limits) as database, database.judging(judged):
+        with open_pair(runs, resources) as database, database.judging(judged):
             reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
         return
     one = len(runs) == 1
-    opened = open_given(runs[0], resources) if one else load(runs, resources=Resources(**limits))
+    opened = open_given(runs[0], resources) if one else load(runs, resources=resources)
     with opened as database, database.judging(judged):
         if trace_id is not None or len(database.trace_ids()) == 1:
             reports.write_trace(database, output, trace_id, window, judged)

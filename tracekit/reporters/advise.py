@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from tracekit.advice.catalogue import Remedy
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
-from tracekit.reporters.page import clipped, console, section
 from tracekit.reporters.parts import is_of_recording, lists_of
+from tracekit.reporters.terminal import Cell, clipped, clipped_start, console, section, table
 from tracekit.text import duration, percent, printable
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import weigh
 
-SHOWN = 10
+_SHOWN = 10
 _PLACE = 60
-# A place that has less room than this is left out.
+# With less room than this, a place is left out.
 _SHORTEST = 12
 
 
@@ -31,8 +31,8 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     shown: list[Advice] = []
     for heading, listed in lists_of(fixes.advice, recurring):
         section(out, heading)
-        most = listed if every else listed[:SHOWN]
-        table(out, most, fixes.bottleneck)
+        most = listed if every else listed[:_SHOWN]
+        _list(out, most, fixes.bottleneck)
         if len(most) < len(listed):
             out.print(f"... and {len(listed) - len(most)} more (--all)")
         shown += most
@@ -42,7 +42,7 @@ def render(fixes: FixList, *, every: bool = False) -> None:
         out.print(Text(printable(note)))
     if fixes.together:
         _together(out, fixes.together)
-    conditions(out, shown)
+    _conditions(out, shown)
     _caveats(out, [each for each in fixes.advice if is_of_recording(each)])
     if fixes.unlooked:
         section(out, "Not looked for")
@@ -55,10 +55,9 @@ def _caveats(out: Console, advice: Sequence[Advice]) -> None:
     if advice:
         section(out, "Caveats")
     for each in advice:
-        out.print(
-            f"Recording takes {duration(each.saves_ns)} of the window, {percent(each.share or 0)}: "
-            f"{each.detail} ({each.remedy})."
-        )
+        share = percent(each.share or 0)
+        taken = f"Recording takes {duration(each.saves_ns)} of the window, {share}"
+        out.print(f"{taken}: {each.detail} ({each.remedy}).")
 
 
 def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
@@ -72,45 +71,38 @@ def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
         if len(each.places) > 1:
             line += f": {len(each.places)} places"
         elif each.where and room > _SHORTEST:
-            line += f": {_end(each.where, room)}"
+            line += f": {clipped_start(each.where, room)}"
         out.print(Text(line + aside), no_wrap=True, overflow="ellipsis")
 
 
 def _first(advice: Sequence[Advice]) -> Advice | None:
-    """The first line on what recurs."""
+    """The first advice on what recurs."""
     return next((each for each in advice if not each.once), None)
 
 
 def _aside(advice: Advice, bottleneck: str | None) -> str:
-    """Tells of that line if it is not against the verdict's bottleneck."""
+    """A remark on advice that is not against the verdict's bottleneck."""
     if not bottleneck or advice.cause == bottleneck:
         return ""
     return f" (not against the bottleneck, {bottleneck})"
 
 
-def table(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
-    """Prints a line for each piece of advice: what it saves alone, and what to do where; of several
-    places, a line for each beneath it.
-
-    The first line on what recurs tells if it is not against the verdict's bottleneck.
-    """
-    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for _ in range(2):
-        rows.add_column(justify="right", no_wrap=True)
-    rows.add_column()
-    rows.add_column(no_wrap=True)
+def _list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
+    """Prints a line for each piece of advice, and beneath it one for each of several places."""
+    rows: list[Sequence[Cell]] = []
     first = _first(advice)
     for each in advice:
         saved = "" if each.share is None else percent(each.share)
         line = _line(each)
         if each is first:
             line.append(_aside(each, bottleneck))
-        rows.add_row(saved, duration(each.saves_ns), line, f"{each.effort} effort")
+        rows.append((saved, duration(each.saves_ns), line, f"{each.effort} effort"))
         for place in each.places if len(each.places) > 1 else []:
-            beneath = Text(f"  {_end(place.where)}", "dim")
+            beneath = Text(f"  {clipped_start(place.where, _PLACE)}", "dim")
             beneath.append(f" [{'; '.join([percent(place.share), *_details(place)])}]")
-            rows.add_row("", "", beneath, "")
-    out.print(rows)
+            rows.append(("", "", beneath, ""))
+    figure = Column(justify="right", no_wrap=True)
+    out.print(table([figure, figure.copy(), "", Column(no_wrap=True)], rows))
 
 
 def _line(advice: Advice) -> Text:
@@ -119,7 +111,7 @@ def _line(advice: Advice) -> Text:
         line.append(f" [{advice.remedy}; {advice.count:,} times]", "dim")
         return line
     if advice.where:
-        line.append(f": {_end(advice.where)}")
+        line.append(f": {clipped_start(advice.where, _PLACE)}")
     line.append(f" [{'; '.join([advice.remedy, *_details(advice)])}]", "dim")
     return line
 
@@ -129,32 +121,21 @@ def _details(advice: Advice | AdvisedPlace) -> list[str]:
     return [*details, f"{advice.count:,} times"] if advice.count > 1 else details
 
 
-def _end(where: str, width: int = _PLACE) -> str:
-    """A place made safe to print; of a long one, the end."""
-    text = printable(where)
-    return text if len(text) <= width else "..." + text[3 - width :]
-
-
 def _together(out: Console, together: BestCombination) -> None:
-    if len(together.additions) == 1:
-        section(out, "With the best of them")
-    else:
-        section(out, "The best of them together")
-    added = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    added.add_column(justify="right")
-    added.add_column()
+    is_alone = len(together.additions) == 1
+    section(out, "With the best of them" if is_alone else "The best of them together")
+    rows = []
     for each in together.additions:
-        place = f": {_end(each.where)}" if each.where else ""
-        added.add_row(f"+ {duration(each.adds_ns)}", f"{each.remedy}{place}")
+        place = f": {clipped_start(each.where, _PLACE)}" if each.where else ""
+        rows.append((f"+ {duration(each.adds_ns)}", f"{each.remedy}{place}"))
     share = f"{percent(together.share)} of the window"
-    if len(together.additions) == 1:
-        added.add_row("", f"{share}; no other change adds enough to it")
+    if is_alone:
+        rows.append(("", f"{share}; no other change adds enough to it"))
     else:
-        added.add_row(duration(together.saves_ns), f"in all, {share}")
-    out.print(added)
-    if not together.bound_by:
-        return
-    out.print(_bound_then(together))
+        rows.append((duration(together.saves_ns), f"in all, {share}"))
+    out.print(table([">", ""], rows))
+    if together.bound_by:
+        out.print(_bound_then(together))
 
 
 def _bound_then(together: BestCombination) -> str:
@@ -177,7 +158,7 @@ def _bound_then(together: BestCombination) -> str:
     return f"Then {said}, and {percent(part)} of its critical path is {cause}."
 
 
-def conditions(out: Console, advice: Sequence[Advice]) -> None:
+def _conditions(out: Console, advice: Sequence[Advice]) -> None:
     """Prints what each remedy needs, and what makes its price doubtful."""
     first = {each.remedy: each for each in reversed(advice)}
     if not first:

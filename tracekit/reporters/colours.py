@@ -43,11 +43,7 @@ DEVICE = {
     "unknown": "#7f7f7f",
 }
 
-REGIME = {
-    OVERHEAD: "#d55e00",
-    COMPUTE: "#009e73",
-    UNKNOWN: "#7f7f7f",
-}
+REGIME = {OVERHEAD: "#d55e00", COMPUTE: "#009e73", UNKNOWN: "#7f7f7f"}
 
 # The runs of a comparison, and whether a part takes longer or shorter in b than in a.
 RUN = {"a": "#868e96", "b": "#2b7bba"}
@@ -55,27 +51,18 @@ CHANGE = {"longer": "#d6604d", "shorter": "#4393c3"}
 UNCHANGED = "#eeeeee"
 
 # What a rank does in a collective.
-RANK = {
-    "waiting for others": "#999933",
-    "on the wire": DEVICE["communication"],
-}
+RANK = {"waiting for others": "#999933", "on the wire": DEVICE["communication"]}
 
 ALL = DEVICE | HOST | REGIME | RUN | CHANGE | RANK
 
-# Schemes of Vega for amounts, and for what lies below and above a middle.
+# Schemes of Vega for amounts, and for differences from a middle.
 AMOUNTS: Final = "viridis"
 DIFFERENCES: Final = "blueorange"
 
 
 def of(name: str) -> str:
-    """The colour of a cause, an activity or a regime; grey for what has none."""
+    """The colour of a cause, an activity or a regime; grey for others."""
     return ALL.get(name, DEVICE["unknown"])
-
-
-def scale(names: list[str]) -> tuple[list[str], list[str]]:
-    """Domain and range of a colour scale for these names, in order, each once."""
-    domain = list(dict.fromkeys(names))
-    return domain, [of(name) for name in domain]
 
 
 # Variants of a workload, in the order in which a sweep names them.

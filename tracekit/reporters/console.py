@@ -1,21 +1,29 @@
-"""All of a verdict on a terminal (`analyze --full`)."""
+"""All of a verdict on a terminal (`analyze --full`), and what is behind it (`--explain`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
+import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
+from tracekit.causes import UNKNOWN_LIMIT
+from tracekit.database import catalog
+from tracekit.evidence.collect import QUERIES
 from tracekit.evidence.model import Period
+from tracekit.replay.model import Causal
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
-from tracekit.reporters.page import clipped, console, section
 from tracekit.reporters.parts import devices_of, lists_of, parts_of
+from tracekit.reporters.terminal import Cell, clipped, console, section, table
 from tracekit.text import duration, percent, printable, share, size
-from tracekit.thresholds import Thresholds
+from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.regime import bound_of_verdict
+from tracekit.verdict.run_model import RUN_QUERIES
 from tracekit.verdict.steady import is_hardly_longer
 
 _BAR = 34
@@ -26,9 +34,7 @@ def render(analysis: Analysis) -> None:
     """Prints one analysis."""
     out = console()
     _headline(out, analysis)
-    section(out, "Why")
-    for sentence in analysis.verdict.why:
-        out.print(Text("- " + printable(sentence)))
+    section(out, "Why", analysis.verdict.why)
     _time(out, analysis)
     _windows(out, analysis)
     _phases(out, analysis)
@@ -40,12 +46,8 @@ def render(analysis: Analysis) -> None:
     for heading, listed in lists:
         section(out, heading)
         brief(out, listed[:_ADVISED], analysis.verdict.bottleneck)
-    if lists:
-        return
-    if analysis.verdict.try_next:
-        section(out, "What to try next")
-        for sentence in analysis.verdict.try_next:
-            out.print(Text("- " + sentence))
+    if not lists and analysis.verdict.try_next:
+        section(out, "What to try next", analysis.verdict.try_next)
 
 
 def _headline(out: Console, analysis: Analysis) -> None:
@@ -60,8 +62,8 @@ def _headline(out: Console, analysis: Analysis) -> None:
         )
     out.print(line)
     rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
-    told = f"{trace.path}: {devices_of(analysis)}{rank}, {trace.events:,} events"
-    out.print(Text(printable(told), "dim"))
+    about = f"{trace.path}: {devices_of(analysis)}{rank}, {trace.events:,} events"
+    out.print(Text(printable(about), "dim"))
 
 
 def _time(out: Console, analysis: Analysis) -> None:
@@ -71,22 +73,18 @@ def _time(out: Console, analysis: Analysis) -> None:
         return
     window, span = analysis.judged.window, analysis.judged.window.span_ns
     section(out, f"Where the time went ({window.name}: {duration(span)} = 100 %)")
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    table.add_column()
+    rows = []
     for part in parts:
         bar = Text("█" * round(_BAR * part.ns / span) or "▏", colours.of(part.kind))
-        table.add_row(part.name, duration(part.ns), share(part.ns, span), bar)
-    out.print(table)
+        rows.append((part.name, duration(part.ns), share(part.ns, span), bar))
+    out.print(table(["", ">", ">", ""], rows))
 
 
 def _windows(out: Console, analysis: Analysis) -> None:
     """The same shares for the other windows, which can disagree, with what halving each side's work
     gains there."""
     periods = sorted(
-        (each for each in (*analysis.windows, *analysis.steps[:8]) if _tells(each, analysis)),
+        (each for each in (*analysis.windows, *analysis.steps[:8]) if _has_row(each, analysis)),
         key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
     )
     if len(periods) < 2:
@@ -94,29 +92,27 @@ def _windows(out: Console, analysis: Analysis) -> None:
     is_steady = any(each.gains.one_offs_ns for each in periods if each.gains)
     without = "; gains: of it without one-offs" if is_steady else ""
     section(out, f"Window by window (shares of each window{without})")
-    figures = ["length", "busy", "host late"] if analysis.gpu else ["length", "compute"]
+    figures = [">length", ">busy", ">host late"] if analysis.gpu else [">length", ">compute"]
     is_replayed = any(period.gains for period in periods)
-    figures += ["half host", "half device"] if is_replayed else []
-    table = _table_of("window", figures, ["regime", "bottleneck"])
+    figures += [">half host", ">half device"] if is_replayed else []
+    rows: list[Sequence[Cell]] = []
     for period in periods:
         span = period.window.span_ns
+        late = [share(period.idle.host_late_ns, span)] if period.idle else []
         gains = [_gain(period, "host"), _gain(period, "device")] if is_replayed else []
-        table.add_row(
-            clipped(period.window.name, 24),
-            duration(span),
-            _busy(period),
-            *([share(period.idle.host_late_ns, span)] if period.idle else []),
-            *gains,
-            *_judged(period),
-        )
-    out.print(table)
+        regime = Text(period.regime, colours.of(period.regime))
+        rows.append((
+            clipped(period.window.name, 24), duration(span), _busy(period), *late, *gains,
+            regime, period.bottleneck or "-",
+        ))  # fmt: skip
+    out.print(table(["window", *figures, "regime", "bottleneck"], rows))
     if len(analysis.steps) > 8:
         out.print(f"... and {len(analysis.steps) - 8} more steps")
 
 
-def _tells(period: Period, analysis: Analysis) -> bool:
-    """Whether a row tells more than that of the verdict's window: the whole trace may be hardly
-    longer, and one step may be all of the host's steps."""
+def _has_row(period: Period, analysis: Analysis) -> bool:
+    """Whether a window differs enough from the verdict's for a row of its own: the whole trace may
+    be hardly longer, and one step may be all of the host's steps."""
     window, main = period.window, analysis.judged.window
     if window.kind == "step":
         alone = main.kind == "host_active" and len(analysis.steps) == 1
@@ -125,26 +121,11 @@ def _tells(period: Period, analysis: Analysis) -> bool:
     return not (same and is_hardly_longer(window, main, Thresholds()))
 
 
-def _table_of(first: str, figures: Sequence[str], words: Sequence[str] = ()) -> Table:
-    """An empty table with a column for the row's subject, then figures, then words."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(first)
-    for name in figures:
-        table.add_column(name, justify="right")
-    for name in words:
-        table.add_column(name)
-    return table
-
-
 def _gain(period: Period, side: str) -> str:
     """What halving a side's work gains."""
     if period.gains is None:
         return "-"
     return percent(max(period.gains.host if side == "host" else period.gains.device, 0.0))
-
-
-def _judged(period: Period) -> list[str | Text]:
-    return [Text(period.regime, colours.of(period.regime)), period.bottleneck or "-"]
 
 
 def _phases(out: Console, analysis: Analysis) -> None:
@@ -155,16 +136,13 @@ def _phases(out: Console, analysis: Analysis) -> None:
         section(out, "Ranges of this name (from the begin of their work to its completion)")
     else:
         section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")
-    table = _table_of("range", ["length", "half host", "half device"])
     longest = sorted(analysis.phases, key=lambda phase: -phase.window_ns)
-    for phase in longest[:5]:
-        table.add_row(
-            clipped(phase.name, 50),
-            duration(phase.window_ns),
-            percent(max(phase.host_gain, 0.0)),
-            percent(max(phase.device_gain, 0.0)),
-        )
-    out.print(table)
+    rows = [
+        (clipped(each.name, 50), duration(each.window_ns),
+         percent(max(each.host_gain, 0.0)), percent(max(each.device_gain, 0.0)))
+        for each in longest[:5]
+    ]  # fmt: skip
+    out.print(table(["range", ">length", ">half host", ">half device"], rows))
     if len(longest) > 5:
         out.print(f"... and {len(longest) - 5} shorter ones")
 
@@ -179,19 +157,12 @@ def _kernels(out: Console, analysis: Analysis) -> None:
     if not analysis.top_kernels:
         return
     section(out, "Top kernels (share of summed kernel time)")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("share", "total", "count", "mean"):
-        table.add_column(name, justify="right")
-    table.add_column("kernel")
-    for row in analysis.top_kernels[:5]:
-        table.add_row(
-            f"{row['share_of_kernel_time']:.1%}",
-            duration(row["total_ns"]),
-            f"{row['count']:,}",
-            duration(row["mean_ns"]),
-            clipped(row["name"], 62),
-        )
-    out.print(table)
+    rows = [
+        (f"{row['share_of_kernel_time']:.1%}", duration(row["total_ns"]), f"{row['count']:,}",
+         duration(row["mean_ns"]), clipped(row["name"], 62))
+        for row in analysis.top_kernels[:5]
+    ]  # fmt: skip
+    out.print(table([">share", ">total", ">count", ">mean", "kernel"], rows))
 
 
 def _traffic(out: Console, analysis: Analysis) -> None:
@@ -217,3 +188,77 @@ def _health(out: Console, analysis: Analysis) -> None:
         count = f" ({finding.count:,})" if finding.count > 1 else ""
         line = Text(f"{finding.severity}: ", colour[finding.severity])
         out.print(line.append(printable(finding.message) + count))
+
+
+def explain(analysis: Analysis, limits: Thresholds) -> None:
+    """Prints the arithmetic, critical path and thresholds of one analysis."""
+    out = console()
+    if analysis.causal is not None:
+        _arithmetic(out, analysis, analysis.causal, limits)
+        _path(out, analysis.causal)
+    section(out, "Thresholds (--threshold NAME=VALUE sets one, but not those marked with *)")
+    rows = []
+    for each in fields(limits):
+        text = f"{each.metadata['help']} ({each.metadata['source']})"
+        mark = "" if is_settable(each) else " *"
+        rows.append((each.name + mark, f"{getattr(limits, each.name):,}", text))
+    out.print(table(["", ">", Column(overflow="fold")], rows))
+
+
+def print_queries(*, of_run: bool = False, err: bool = False) -> None:
+    """Prints the SQL of the questions that an analysis asks, and the verdict of a run."""
+    for name in (*QUERIES, *(RUN_QUERIES if of_run else ())):
+        click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
+
+
+def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresholds) -> None:
+    """Prints each replayed change with its gain and the length that remains."""
+    gains = causal.gains
+    name = printable(analysis.judged.window.name)
+    length = duration(gains.window_ns)
+    section(out, f"Replays of {name}, recorded {length} (tracekit whatif TRACE CHANGE)")
+    changes = {"host*0.5": gains.host, "device*0.5": gains.device}
+    changes |= {f"{cause}*0": gain for cause, gain in gains.removed.items()}
+    at_most = gains.removed_at_most.items()
+    changes |= {f"{cause}*0 {UNKNOWN_LIMIT}*0": gain for cause, gain in at_most}
+    changes |= {"cuda-graph": gains.cuda_graph, "without unexplained waits": gains.unknown}
+    rows = [
+        (change, share(gain, 1), duration(round((1 - gain) * gains.window_ns)))
+        for change, gain in changes.items()
+    ]
+    out.print(table(["change", ">gain", ">length"], rows))
+    bound = bound_of_verdict(analysis, limits)
+    assert bound is not None
+    if bound.is_capped:
+        idle = share(bound.host, 1)
+        out.print(
+            f"host*0.5 counts up to the device's idle share: {idle} of {share(gains.host, 1)}"
+        )
+    subtracted = f"{share(bound.device, 1)} - {share(bound.host, 1)}"
+    judged = f"{bound.margin:+.3f} of the window: {bound.regime}"
+    if bound.by_time:
+        out.print(
+            f"margin = |device*0.5 - host*0.5| = |{subtracted}|: both under small_gain, so time "
+            f"gives its sign: {judged}"
+        )
+    else:
+        out.print(f"margin = device*0.5 - host*0.5 = {subtracted} = {judged}")
+    if causal.flip is None:
+        sign = f"keeps its sign down to K = 1/{limits.fastest:.0f}"
+    else:
+        sign = f"changes its sign at K = 1/{causal.flip:.2f}"
+    out.print(f"flip: with {bound.side}*K, the margin {sign}")
+
+
+def _path(out: Console, causal: Causal) -> None:
+    section(out, "Critical path (shares add up to the window)")
+    out.print(table(["", ">"], [(cause, share(part, 1)) for cause, part in causal.path.items()]))
+    section(out, "Its longest links")
+    rows = []
+    for link in causal.links:
+        where = next((link[k] for k in ("module", "python_line", "cpu_op") if link[k]), None)
+        what = Text(clipped(link["name"], 44))
+        if where and where != link["name"]:
+            what.append(" in " + clipped(where, 36), "dim")
+        rows.append((duration(link["dur_ns"]), duration(link["start_ns"]), link["cause"], what))
+    out.print(table([">length", ">at", "cause", "what"], rows))

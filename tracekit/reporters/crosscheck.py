@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from collections.abc import Sequence
+
+from rich.table import Column, Table
 from rich.text import Text
 
 from tracekit.compare.crosscheck import ANALYSES, CheckedFigure, Report, Value
-from tracekit.reporters.page import console
+from tracekit.reporters.terminal import Cell, console, table
 from tracekit.text import printable
 
 _COLUMNS = ("HTA", "by its rules", "tracekit")
@@ -33,28 +35,25 @@ def render(report: Report) -> None:
         for reason in reasons:
             out.print(Text(f"- {printable(reason)}"))
     out.print()
-    found = [figure.agrees for figure in report.figures]
+    agrees = [figure.agrees for figure in report.figures]
     out.print(
-        f"{found.count(True)} figures agree with HTA's rules, {found.count(False)} do not; "
+        f"{agrees.count(True)} figures agree with HTA's rules, {agrees.count(False)} do not; "
         f"HTA fails in {len(report.failures)} of its analyses."
     )
 
 
 def _table(analysis: str, figures: list[CheckedFigure]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(Text(analysis, "bold"), min_width=40)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right", min_width=12)
-    table.add_column("HTA, rules")
-    for figure in figures:
-        values = (figure.hta, figure.by_hta_rules, figure.tracekit)
-        verdict, colour = _AGREES[figure.agrees]
-        table.add_row(
-            _label(figure),
-            *(_cell(value, figure.unit) for value in values),
-            Text(verdict, colour),
-        )
-    return table
+    rows: list[Sequence[Cell]] = [
+        [
+            _label(each),
+            *(_cell(value, each.unit) for value in (each.hta, each.by_hta_rules, each.tracekit)),
+            Text(*_AGREES[each.agrees]),
+        ]
+        for each in figures
+    ]
+    first = Column(Text(analysis, "bold"), min_width=40)
+    values = (Column(name, justify="right", min_width=12) for name in _COLUMNS)
+    return table([first, *values, "HTA, rules"], rows)
 
 
 def _label(figure: CheckedFigure) -> str:

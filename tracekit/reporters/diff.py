@@ -1,104 +1,173 @@
-"""A comparison of two runs, for a terminal."""
+"""A comparison of two runs, for a terminal, and as GitHub's Markdown for a pull request."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
-from tracekit.reporters.page import clipped, console, section
-from tracekit.text import duration, figure_of, printable
+from tracekit.reporters.terminal import clipped, console, section, table
+from tracekit.text import duration, figure_of, printable, signed
 
+FIGURES = ("", "a", "b", "change", "b / a")
+# Tables of changes: title, which rows, the column of names and that of counts, and the beginnings
+# of the columns of times.
+_TABLES = (
+    ("Kernels, GPU time per step", "kernels", "kernel", "count", ("",)),
+    ("Operators, per step", "operators", "operator", "count", ("self_", "gpu_")),
+    ("Modules, per step", "modules", "module", "calls", ("host_", "gpu_")),
+)
 _BAR = 30
+# GitHub refuses a longer comment.
+_MOST_CHARACTERS = 65_536
+_NAME_CHARACTERS = 120
+# `$` begins a formula: https://docs.github.com/get-started/writing-on-github.
+_LIVE = "\\`*_{}[]<>&|~@#:.$"
 
 
-def render(found: Diff) -> None:
+def render(comparison: Diff) -> None:
     """Prints figures, waterfall, and what changed most."""
     out = console()
-    out.print(Text(f"a: {printable(found.a)}\nb: {printable(found.b)}"))
-    _summary(out, found.summary)
-    _waterfall(out, found.waterfall)
-    _changes(out, "Kernels, GPU time per step", found.kernels, "kernel", "count", ("",))
-    _changes(out, "Operators, per step", found.operators, "operator", "count", ("self_", "gpu_"))
-    _changes(out, "Modules, per step", found.modules, "module", "calls", ("host_", "gpu_"))
-    if found.doubts:
-        section(out, "Caveats")
-    for row in found.doubts:
-        side = printable(f"{row['severity']}: trace {row['trace_id']}: {row['message']}")
-        out.print(Text(side))
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place, name in enumerate(columns):
-        table.add_column(name, justify="left" if place == 0 else "right")
-    return table
-
-
-def _summary(out: Console, rows: Rows) -> None:
-    table = _table("", "a", "b", "change", "b / a")
-    for row in rows:
-        ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        figures = [figure_of(row[name], row["metric"]) for name in ("a", "b", "change")]
-        table.add_row(row["metric"].removesuffix("_ns").removesuffix("_bytes"), *figures, ratio)
+    out.print(Text(f"a: {printable(comparison.a)}\nb: {printable(comparison.b)}"))
     section(out, "Figures (of the median step, if both runs have steps, then of the whole trace)")
-    if rows:
-        out.print(table)
-    else:
-        out.print("none: one of the runs has no GPU ops")
+    figures = figures_of(comparison)
+    none = "none: one of the runs has no GPU ops"
+    out.print(table(_right(FIGURES), figures) if figures else none)
+    _waterfall(out, comparison.waterfall)
+    for title, name, key, count, parts in _TABLES:
+        rows = _changed(getattr(comparison, name))
+        if not rows:
+            continue
+        section(out, title)
+        times = {
+            f"{side}_{part}ns": f"{part.rstrip('_')} {side}".strip()
+            for part in parts
+            for side in ("a", "b")
+        }
+        cells = (
+            (*_counts(row, count), *(duration(row[each]) for each in times),
+             clipped(str(row[key]), 44))
+            for row in rows
+        )  # fmt: skip
+        heads = ("change", f"{count} a", f"{count} b", *times.values())
+        out.print(table([*_right(heads), key], cells))
+    if comparison.doubts:
+        section(out, "Caveats")
+    for row in comparison.doubts:
+        out.print(Text(printable(_doubt(row))))
+
+
+def figures_of(comparison: Diff) -> list[Sequence[str]]:
+    """The figures of both runs, in the columns FIGURES."""
+    return [
+        (
+            row["metric"].removesuffix("_ns").removesuffix("_bytes"),
+            *(figure_of(row[name], row["metric"]) for name in ("a", "b", "change")),
+            "-" if row["ratio"] is None else f"{row['ratio']:.2f}",
+        )
+        for row in comparison.summary
+    ]
+
+
+def _right(heads: Sequence[str]) -> list[str]:
+    """Columns of which all but the first are aligned to the right."""
+    return [heads[0], *(f">{name}" for name in heads[1:])]
 
 
 def _waterfall(out: Console, rows: Rows) -> None:
     if not rows:
         return
     section(out, f"From a to b: {rows[0]['window']}")
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for place in range(4):
-        table.add_column(justify="right" if place in (1, 2) else "left")
     longest = max(row["until_ns"] for row in rows) or 1
+    cells: list[Sequence[str | Text]] = []
     for row in rows:
         if row["change_ns"] is None:
-            length = _BAR * row["until_ns"] / longest
-            table.add_row(row["part"], "", duration(row["until_ns"]), "█" * round(length))
+            bar = Text("█" * round(_BAR * row["until_ns"] / longest))
+            cells.append((row["part"], "", duration(row["until_ns"]), bar))
         elif row["change_ns"]:
             start = min(row["until_ns"], row["until_ns"] - row["change_ns"])
-            left = round(_BAR * start / longest)
             width = max(1, round(_BAR * abs(row["change_ns"]) / longest))
             colour = "red" if row["change_ns"] > 0 else "green"
-            bar = Text(" " * left).append("█" * width, colour)
-            table.add_row(row["part"], _signed(row["change_ns"]), duration(row["until_ns"]), bar)
-    out.print(table)
+            bar = Text(" " * round(_BAR * start / longest)).append("█" * width, colour)
+            cells.append((row["part"], signed(row["change_ns"]), duration(row["until_ns"]), bar))
+    out.print(table(["", ">", ">", ""], cells))
 
 
-def _changes(
-    out: Console, title: str, rows: Rows, key: str, count: str, parts: tuple[str, ...]
-) -> None:
-    changed = [row for row in rows if row["change_ns"] or row.get("change", "same") != "same"]
-    if not changed:
-        return
-    section(out, title)
-    names = [part.rstrip("_") for part in parts]
-    headings = [f"{name} {side}".strip() for name in names for side in ("a", "b")]
-    table = _table("change", f"{count} a", f"{count} b", *headings, key)
-    table.columns[-1].justify = "left"
-    for row in changed:
-        times = [duration(row[f"{side}_{part}ns"]) for part in parts for side in ("a", "b")]
-        table.add_row(
-            _signed(row["change_ns"]),
-            _count(row[f"a_{count}"]),
-            _count(row[f"b_{count}"]),
-            *times,
-            clipped(str(row[key]), 44),
+def _changed(rows: Rows) -> Rows:
+    return [row for row in rows if row["change_ns"] or row.get("change", "same") != "same"]
+
+
+def _counts(row: dict[str, Any], count: str) -> tuple[str, str, str]:
+    """The change in time, and the counts of both runs."""
+    a, b = (f"{row[f'{side}_{count}']:,.1f}".removesuffix(".0") for side in ("a", "b"))
+    return signed(row["change_ns"]), a, b
+
+
+def _doubt(row: dict[str, Any]) -> str:
+    return f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
+
+
+def markdown(comparison: Diff, top: int) -> str:
+    """The comparison as https://github.github.com/gfm, at most as long as GitHub takes: with fewer
+    rows where names are long."""
+    while True:
+        text = "\n".join(_lines(comparison, top)) + "\n"
+        if len(text) <= _MOST_CHARACTERS or top == 0:
+            return text
+        top //= 2
+
+
+def _lines(comparison: Diff, top: int) -> Iterator[str]:
+    yield from (
+        f"### {comparison.title}",
+        "",
+        f"a: {_code(comparison.a)}, b: {_code(comparison.b)}",
+        "",
+    )
+    if comparison.summary:
+        yield from _markdown_table(FIGURES, figures_of(comparison))
+    else:
+        yield "One of the runs has no GPU ops, so they have no figures to compare."
+    changed = [row for row in comparison.waterfall if row["change_ns"]]
+    if changed:
+        yield from ("", f"**From a to b: {_code(comparison.waterfall[0]['window'])}**", "")
+        parts = (
+            (_code(row["part"]), signed(row["change_ns"]), duration(row["until_ns"]))
+            for row in changed
         )
-    out.print(table)
+        yield from _markdown_table(("part", "change", "length so far"), parts)
+    for title, name, key, count, _ in _TABLES:
+        rows = _changed(getattr(comparison, name))[:top]
+        if rows:
+            yield from ("", f"<details><summary>{title}</summary>", "")
+            heads = ("change", f"{count} a", f"{count} b", key)
+            yield from _markdown_table(heads, ((*_counts(r, count), _code(r[key])) for r in rows))
+            yield from ("", "</details>")
+    if comparison.doubts:
+        yield from ("", "**Caveats**", "")
+    for row in comparison.doubts:
+        yield f"- {_doubt(row | {'message': _escaped(row['message'])})}"
 
 
-def _signed(ns: int) -> str:
-    return ("+" if ns > 0 else "") + duration(ns)
+def _markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + "|".join("---" for _ in columns) + "|"
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
 
 
-def _count(value: Any) -> str:
-    return f"{value:,.1f}".removesuffix(".0")
+def _code(text: object) -> str:
+    """Text from a trace: in <code>, GitHub links no name and no address."""
+    cut = printable(str(text))
+    if len(cut) > _NAME_CHARACTERS:
+        cut = cut[: _NAME_CHARACTERS - 1] + "…"
+    return f"<code>{_escaped(cut)}</code>"
+
+
+def _escaped(text: str) -> str:
+    """Text that means nothing in Markdown or HTML, and that is no address and no name of a user."""
+    plain = "".join(f"&#{ord(each)};" if each in _LIVE else each for each in text)
+    return " ".join(plain.split())

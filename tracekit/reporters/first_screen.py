@@ -9,8 +9,8 @@ from rich.text import Text
 
 from tracekit.advice.model import Advice
 from tracekit.reporters import colours
-from tracekit.reporters.page import clipped, console
 from tracekit.reporters.parts import devices_of, is_of_recording, screen_parts_of
+from tracekit.reporters.terminal import clipped, console
 from tracekit.text import duration, printable, share
 from tracekit.verdict.model import Analysis
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from tracekit.compare.diff import Diff
 from tracekit.experiments.points import Sweep
+from tracekit.reporters.diff import FIGURES, figures_of
 from tracekit.reporters.parts import parts_of
-from tracekit.text import duration, figure_of, percent, printable
+from tracekit.text import duration, percent, printable
 from tracekit.verdict.model import Analysis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
 
     import altair
 
@@ -22,51 +23,44 @@ _LONGEST_TEXT = 200
 
 
 @singledispatch
-def html(found: object) -> str:
+def html(result: object) -> str:
     """A result as HTML: its words or its table, and a chart where the extra `report` is installed.
 
     Raises:
         TypeError: for what notebooks do not show.
     """
-    raise TypeError(f"notebooks do not show a {type(found).__name__}")
+    raise TypeError(f"notebooks do not show a {type(result).__name__}")
 
 
 @html.register
-def _analysis(found: Analysis) -> str:
-    verdict = found.verdict
+def _analysis(result: Analysis) -> str:
+    verdict = result.verdict
     by = f", by {verdict.bottleneck}" if verdict.bottleneck else ""
     margin = "" if verdict.margin is None else f", margin {percent(abs(verdict.margin))}"
-    span = duration(found.judged.window.span_ns)
+    span = duration(result.judged.window.span_ns)
     return _joined(
         f"<b>{_text(verdict.headline)}</b>",
         f"<b>{_text(verdict.regime + by)}</b> (confidence {_text(verdict.confidence)}{margin})",
-        _text(f"{found.trace.path}: {found.judged.window.name}, {span}"),
+        _text(f"{result.trace.path}: {result.judged.window.name}, {span}"),
         _list(verdict.why),
-        _drawn(lambda: _parts_chart(found)),
+        _drawn(result),
     )
 
 
 @html.register
-def _diff(found: Diff) -> str:
-    rows = [
-        [row["metric"].removesuffix("_ns").removesuffix("_bytes")]
-        + [figure_of(row[side], row["metric"]) for side in ("a", "b", "change")]
-        + ["-" if row["ratio"] is None else f"{row['ratio']:.2f}"]
-        for row in found.summary
-    ]
-    table = _table(["", "a", "b", "change", "b / a"], rows)
-    doubts = [f"trace {row['trace_id']}: {row['message']}" for row in found.doubts]
+def _diff(result: Diff) -> str:
+    rows = figures_of(result)
     return _joined(
-        _text(f"a: {found.a}"),
-        _text(f"b: {found.b}"),
-        table if rows else "One of the runs has no GPU ops.",
-        _list(doubts),
-        _drawn(lambda: _waterfall(found)) if found.waterfall else "",
+        _text(f"a: {result.a}"),
+        _text(f"b: {result.b}"),
+        _table(FIGURES, rows) if rows else "One of the runs has no GPU ops.",
+        _list(f"trace {row['trace_id']}: {row['message']}" for row in result.doubts),
+        _drawn(result),
     )
 
 
 @html.register
-def _sweep(found: Sweep) -> str:
+def _sweep(result: Sweep) -> str:
     columns = ["workload", "batch", "seq", "dim", "hidden", "dtype"]
     rows = [
         [str(getattr(point, name)) for name in columns]
@@ -75,43 +69,39 @@ def _sweep(found: Sweep) -> str:
             "-" if point.speedup is None else f"{point.speedup:.2f}",
             point.reason or ", ".join(filter(None, [point.regime, point.bottleneck])),
         ]
-        for point in found.points
+        for point in result.points
     ]
     return _joined(
-        _text(f"{found.database}: {len(rows)} points on {found.device}"),
-        _table([*columns, "step", f"speed-up over {found.baseline}", "bound by"], rows),
-        _drawn(lambda: _regimes(found)) if rows else "",
+        _text(f"{result.database}: {len(rows)} points on {result.device}"),
+        _table([*columns, "step", f"speed-up over {result.baseline}", "bound by"], rows),
+        _drawn(result),
     )
 
 
-def _regimes(found: Sweep) -> altair.TopLevelMixin | None:
-    from tracekit.reporters.html.sweep import regimes_chart
-
-    return regimes_chart(found)
-
-
-def _parts_chart(found: Analysis) -> altair.TopLevelMixin | None:
-    from tracekit.reporters.html.charts import parts_chart
-
-    parts = parts_of(found)
-    return parts_chart(parts) if parts else None
-
-
-def _waterfall(found: Diff) -> altair.TopLevelMixin | None:
-    from tracekit.reporters.html.diff import waterfall_chart
-
-    return waterfall_chart(found.waterfall)
-
-
-def _drawn(chart: Callable[[], altair.TopLevelMixin | None]) -> str:
-    """The chart as SVG; nothing where the extra `report` is not installed."""
+def _drawn(result: Analysis | Diff | Sweep) -> str:
+    """The result's chart as SVG; nothing where the extra `report` is not installed."""
     try:
         from tracekit.reporters.html.charts import svg
 
-        made = chart()
+        chart = _chart(result)
     except ImportError:
         return ""
-    return "" if made is None else svg(made)
+    return svg(chart) if chart else ""
+
+
+def _chart(result: Analysis | Diff | Sweep) -> altair.TopLevelMixin | None:
+    if isinstance(result, Sweep):
+        from tracekit.reporters.html.sweep import regimes_chart
+
+        return regimes_chart(result) if result.points else None
+    if isinstance(result, Diff):
+        from tracekit.reporters.html.diff import waterfall_chart
+
+        return waterfall_chart(result.waterfall)
+    from tracekit.reporters.html.charts import parts_chart
+
+    parts = parts_of(result)
+    return parts_chart(parts) if parts else None
 
 
 def _text(value: object) -> str:
@@ -124,7 +114,7 @@ def _list(sentences: Iterable[str]) -> str:
     return f"<ul>{lines}</ul>" if lines else ""
 
 
-def _table(heads: list[str], rows: list[list[str]]) -> str:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{_text(each)}</th>" for each in heads)
     lines = "".join(f"<tr>{''.join(f'<td>{_text(v)}</td>' for v in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"

@@ -14,7 +14,7 @@ from tracekit.text import printable
 from tracekit.trace.source import trace_paths
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
     from rich.status import Status
 
 
@@ -39,36 +39,6 @@ class LoadingBar:
 
     def finishing(self) -> None:
         self._bar.update(self._task, description="building tables")
-
-
-@contextmanager
-def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
-    """A bar on standard error while the block runs; None if standard error is not a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    total = 0
-    # The loader reports the files that cannot be found.
-    with suppress(TracekitError, OSError):
-        total = sum(Path(path).stat().st_size for path in trace_paths(traces) if path != "-")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield LoadingBar(bar, bar.add_task("loading", total=total or None, rate=""))
 
 
 class SweepBar:
@@ -98,10 +68,50 @@ class ProbeBar:
         self._status.update(printable(what))
 
 
+# Each of these shows a bar on standard error while the block runs; they yield None if standard
+# error is not a terminal.
+
+
+@contextmanager
+def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
+    if not _is_terminal():
+        yield None
+        return
+    from rich import progress
+
+    total = 0
+    # The loader reports the files that cannot be found.
+    with suppress(TracekitError, OSError):
+        total = sum(Path(path).stat().st_size for path in trace_paths(traces) if path != "-")
+    with _bar(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TextColumn("{task.fields[rate]}"),
+        progress.TimeRemainingColumn(),
+    ) as bar:
+        yield LoadingBar(bar, bar.add_task("loading", total=total or None, rate=""))
+
+
+@contextmanager
+def sweep_bar() -> Iterator[SweepBar | None]:
+    if not _is_terminal():
+        yield None
+        return
+    from rich import progress
+
+    with _bar(
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+    ) as bar:
+        yield SweepBar(bar, bar.add_task("", total=None))
+
+
 @contextmanager
 def probe_bar() -> Iterator[ProbeBar | None]:
-    """A line on standard error while the block runs; None if standard error is not a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not _is_terminal():
         yield None
         return
     from rich.console import Console
@@ -111,22 +121,12 @@ def probe_bar() -> Iterator[ProbeBar | None]:
         yield ProbeBar(status)
 
 
-@contextmanager
-def sweep_bar() -> Iterator[SweepBar | None]:
-    """A bar on standard error while the block runs; None if standard error is not a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    text = TextColumn("{task.description}", markup=False)
-    with Progress(*columns, text, console=Console(stderr=True), transient=True) as bar:
-        yield SweepBar(bar, bar.add_task("", total=None))
+
+def _bar(*columns: ProgressColumn) -> Progress:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True)

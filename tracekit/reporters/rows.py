@@ -14,18 +14,17 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from types import NoneType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import duckdb
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
-from tracekit.reporters import paging
-from tracekit.reporters.page import console
+from tracekit.reporters.terminal import console, show_paged, table
 from tracekit.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -265,42 +264,38 @@ def _render_table(
     names, rows = first_rows(
         database, query, variables, columns, most=most + 1, timeout_s=limits.timeout_s
     )
-    _table(names, rows[:most])
+    _print_table(names, rows[:most])
     if len(rows) > most:
         more = "--max-rows shows more, --format csv shows all"
         print(f"only the first {most:,} rows: {more}", file=sys.stderr)
     return min(len(rows), most)
 
 
-def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
+def _print_table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
     """One line per row if that fits the width; otherwise one line per value, as in psql."""
     out = console(is_wide=True)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    heads = []
     for place, name in enumerate(columns):
         is_number = all(isinstance(row[place], int | float | Decimal | NoneType) for row in rows)
-        table.add_column(
-            Text(printable(name), "bold"), justify="right" if is_number else "left", no_wrap=True
-        )
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    natural = Measurement.get(out, out.options.update(max_width=10_000), table).maximum
+        side: Literal["left", "right"] = "right" if is_number else "left"
+        heads.append(Column(Text(printable(name), "bold"), justify=side, no_wrap=True))
+    whole = table(heads, ([Text(_cell(value)) for value in row] for row in rows))
+    natural = Measurement.get(out, out.options.update(max_width=10_000), whole).maximum
     with out.capture() as printed:
         if natural <= out.width:
-            out.print(table)
+            out.print(whole)
         else:
             for row in rows:
                 out.print(_record(columns, row))
-    paging.show(printed.get())
+    show_paged(printed.get())
 
 
 def _record(columns: list[str], row: tuple[Any, ...]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in zip(columns, row, strict=True):
-        table.add_row(Text(printable(name)), Text(_cell(value)))
-    table.add_row()
-    return table
+    values = [
+        (Text(printable(name)), Text(_cell(value)))
+        for name, value in zip(columns, row, strict=True)
+    ]
+    return table([Column(style="bold", no_wrap=True), Column(overflow="fold")], [*values, ()])
 
 
 def _cell(value: Any) -> str:

@@ -8,12 +8,12 @@ from pathlib import PurePath
 from statistics import median
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from tracekit.reporters import colours
-from tracekit.reporters.page import clipped, console, section
 from tracekit.reporters.parts import devices_of
+from tracekit.reporters.terminal import Cell, clipped_start, console, section, table
 from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN
@@ -23,6 +23,7 @@ _SIDE_BY_SIDE = 3
 _NAME = 28
 # Columns that are not cut when the names of remedies need room.
 _NARROWEST = {"rank": 4, "window": 7, "busy": 7, "verdict": 25, "waits for": 11}
+_FIGURES = ("rank", "window", "busy")
 _ENDINGS = (".zst", ".gz", ".json", ".trace", ".pt")
 _SAVINGS, _SIZES = 6, 6
 
@@ -38,7 +39,7 @@ def render(analyses: Sequence[Analysis], run: RunVerdict | None = None) -> None:
 
 
 def titles(analyses: Sequence[Analysis]) -> list[str]:
-    """A short name for each: its workload, or the part of its path that tells it from the others,
+    """A short name for each: its workload, or the part of its path that the others lack,
     and the trace_id where those are not enough."""
     paths = [PurePath(each.trace.path) for each in analyses]
     folders = [list(path.parts[:-1]) for path in paths]
@@ -85,29 +86,30 @@ def _stem(path: PurePath) -> str:
 
 
 def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("trace", no_wrap=True)
-    has_ranks = any(each.trace.rank is not None for each in analyses)
-    for name in ("rank", "window", "busy"):
-        if name != "rank" or has_ranks:
-            table.add_column(name, justify="right", no_wrap=True, min_width=_NARROWEST[name])
     waits = _waits(run)
-    if waits:
-        table.add_column("waits for", no_wrap=True, min_width=_NARROWEST["waits for"])
-    table.add_column("verdict", no_wrap=True, min_width=_NARROWEST["verdict"])
-    table.add_column("worth most", no_wrap=True)
-    for title, each in zip(titles(analyses), analyses, strict=True):
-        rank = "-" if each.trace.rank is None else str(each.trace.rank)
-        table.add_row(
-            _end(title),
-            *([rank] if has_ranks else []),
-            duration(each.judged.window.span_ns),
-            _busy(each),
-            *([waits.get(each.trace.trace_id, "-")] if waits else []),
-            _verdict(each),
-            _best(each),
+    cells: dict[str, Sequence[Cell]] = {
+        "trace": [clipped_start(title, _NAME) for title in titles(analyses)],
+        "rank": ["-" if a.trace.rank is None else str(a.trace.rank) for a in analyses],
+        "window": [duration(a.judged.window.span_ns) for a in analyses],
+        "busy": [_share(a, a.judged.gpu, "busy_ns") for a in analyses],
+        "waits for": [waits.get(a.trace.trace_id, "-") for a in analyses],
+        "verdict": [_verdict(a) for a in analyses],
+        "worth most": [_best(a) for a in analyses],
+    }
+    if all(a.trace.rank is None for a in analyses):
+        del cells["rank"]
+    if not waits:
+        del cells["waits for"]
+    columns = [
+        Column(
+            name,
+            justify="right" if name in _FIGURES else "left",
+            no_wrap=True,
+            min_width=_NARROWEST.get(name),
         )
-    out.print(table)
+        for name in cells
+    ]
+    out.print(table(columns, zip(*cells.values(), strict=True)))
 
 
 def _waits(run: RunVerdict | None) -> dict[int, str]:
@@ -134,25 +136,23 @@ def _best(analysis: Analysis) -> str:
     return f"{percent(shares[0].share or 0)} {shares[0].remedy}" if shares else "-"
 
 
-def _busy(analysis: Analysis) -> str:
-    judged = analysis.judged
-    return share(judged.gpu.busy_ns, judged.window.span_ns) if judged.gpu else "-"
+def _share(analysis: Analysis, part: object, column: str) -> str:
+    """A part of the window's time as its share; `part` is None where that is not known."""
+    return share(getattr(part, column), analysis.judged.window.span_ns) if part else "-"
 
 
 def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for title in titles(analyses):
-        table.add_column(title, overflow="fold")
-    rows: dict[str, Sequence[str | Text]] = {
+    rows: dict[str, Sequence[Cell]] = {
         "verdict": [Text(a.verdict.regime, colours.of(a.verdict.regime)) for a in analyses],
         "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
         "confidence": [a.verdict.confidence for a in analyses],
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
         "device": [printable(devices_of(a)) for a in analyses],
         "window": [f"{w.name}, {duration(w.span_ns)}" for w in (a.judged.window for a in analyses)],
-        "compute, of window": [_compute_share(a) for a in analyses],
-        "host late, of window": [_late_share(a) for a in analyses],
+        "compute, of window": [
+            _share(a, a.judged.gpu or a.judged.host, "compute_ns") for a in analyses
+        ],
+        "host late, of window": [_share(a, a.judged.idle, "host_late_ns") for a in analyses],
         "waits for": [_waits(run).get(a.trace.trace_id, "-") for a in analyses],
         "worth most": [_best(a) for a in analyses],
         "kernels": [f"{a.gpu.kernels:,}" if a.gpu else "-" for a in analyses],
@@ -160,25 +160,11 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
         "step, unprofiled": [_step(a, "unprofiled_step_ns") for a in analyses],
         "step, profiled": [_step(a, "profiled_step_ns") for a in analyses],
     }
-    for name, cells in rows.items():
-        if any(str(cell) != "-" for cell in cells):
-            table.add_row(name, *cells)
-    out.print(table)
-
-
-def _end(title: str) -> str:
-    """The title, or of a long one its end: ranks and dates stand there."""
-    return title if len(title) <= _NAME else "..." + clipped(title[3 - _NAME :], _NAME)
-
-
-def _compute_share(analysis: Analysis) -> str:
-    part = analysis.judged.gpu or analysis.judged.host
-    return share(part.compute_ns, analysis.judged.window.span_ns) if part else "-"
-
-
-def _late_share(analysis: Analysis) -> str:
-    idle = analysis.judged.idle
-    return share(idle.host_late_ns, analysis.judged.window.span_ns) if idle else "-"
+    known = [
+        (name, *cells) for name, cells in rows.items() if any(str(cell) != "-" for cell in cells)
+    ]
+    heads = (Column(title, overflow="fold") for title in titles(analyses))
+    out.print(table([Column(), *heads], known))
 
 
 def _step(analysis: Analysis, key: str) -> str:
@@ -209,13 +195,9 @@ def render_run(run: RunVerdict) -> None:
         line.append(f"   {_length(run)}", "default")
     out.print(line)
     if run.why:
-        section(out, "Why")
-        for sentence in run.why:
-            out.print(Text(f"- {printable(sentence)}"))
+        section(out, "Why", run.why)
     if run.unknown:
-        section(out, "What these traces do not tell")
-        for sentence in run.unknown:
-            out.print(Text(f"- {printable(sentence)}"))
+        section(out, "What these traces do not tell", run.unknown)
     if run.savings:
         section(out, "What would shorten a step of the run (all ranks replayed together)")
         _savings(out, run)
@@ -234,10 +216,7 @@ def _length(run: RunVerdict) -> str:
 
 
 def _savings(out: Console, run: RunVerdict) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for _ in range(2):
-        table.add_column(justify="right")
-    table.add_column()
+    rows = []
     for each in run.savings[:_SAVINGS]:
         on = f"rank {each.rank}" if each.rank is not None else "all ranks"
         what = {
@@ -247,8 +226,8 @@ def _savings(out: Console, run: RunVerdict) -> None:
             "slow-link": "the slow link is as fast as the others",
             "network": "collectives take no time once all ranks have come",
         }.get(each.remove, f"no {each.remove} on {on}")
-        table.add_row(percent(each.share), duration(each.saves_ns), what)
-    out.print(table)
+        rows.append((percent(each.share), duration(each.saves_ns), what))
+    out.print(table([">", ">", ""], rows))
 
 
 def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
@@ -268,18 +247,15 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     rows = [row for row in done.bandwidth if row["message_bytes"]]
     if not rows:
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("type")
-    for name in ("message", "calls", "on the wire", "bus bandwidth", "waited, all ranks"):
-        table.add_column(name, justify="right")
     most = sorted(rows, key=lambda row: -row["wire_ns"] * row["count"])
-    for row in most[:_SIZES]:
-        rate = row["bus_gb_per_s"]
-        table.add_row(
-            printable(row["type"]), size(row["message_bytes"]), f"{row['count']:,}",
-            duration(row["wire_ns"]), f"{rate:.3g} GB/s" if rate else "-",
-            f"{duration(row['wait_ns'])} ({share(row['wait_ns'], max(1, done.waited_ns))})",
-        )  # fmt: skip
-    out.print(table)
+    cells = [
+        (printable(row["type"]), size(row["message_bytes"]), f"{row['count']:,}",
+         duration(row["wire_ns"]),
+         f"{row['bus_gb_per_s']:.3g} GB/s" if row["bus_gb_per_s"] else "-",
+         f"{duration(row['wait_ns'])} ({share(row['wait_ns'], max(1, done.waited_ns))})")
+        for row in most[:_SIZES]
+    ]  # fmt: skip
+    figures = (">message", ">calls", ">on the wire", ">bus bandwidth", ">waited, all ranks")
+    out.print(table(["type", *figures], cells))
     if len(rows) > _SIZES:
         out.print(f"... and {len(rows) - _SIZES:,} more: `tracekit query link_bandwidth`")

@@ -21,8 +21,6 @@ from tracekit.text import printable
 if TYPE_CHECKING:
     from tracekit.database.session import Session
 
-FORMATS = ("speedscope", "collapsed")
-WEIGHTS = ("host", "gpu")
 # flamegraph.pl would read a number behind a frame's last space as a second count.
 _COUNT_BEHIND = re.compile(r"\s+(?=\d+(?:\.\d*)?$)")
 

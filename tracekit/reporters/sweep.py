@@ -7,26 +7,25 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tracekit.experiments.points import AXES, Point, Shape, Sweep
 from tracekit.reporters import colours
-from tracekit.reporters.page import clipped, console, section
+from tracekit.reporters.terminal import Cell, clipped, console, section, table
 from tracekit.text import duration, percent, printable, share, size
 
 _MARKDOWN_WIDTH = 1000
 _Place = tuple[Any, ...]
 
 
-def render(found: Sweep, markdown: bool = False) -> None:
+def render(sweep: Sweep, markdown: bool = False) -> None:
     """Prints the tables and the maps; with `markdown`, as Markdown."""
     out = console()
     if markdown:
         out.width = _MARKDOWN_WIDTH
-    page = _Page(out, found, markdown)
-    run = len(found.points)
-    page.text(f"{found.database}: {run:,} points on {found.device}, {found.captured:,} of them new")
+    page = _Page(out, sweep, markdown)
+    run = len(sweep.points)
+    page.text(f"{sweep.database}: {run:,} points on {sweep.device}, {sweep.captured:,} of them new")
     page.points(
         "Without the profiler: median of the rounds; spread is the distance between their "
         "quartiles, as a share of the step",
@@ -44,89 +43,93 @@ def render(found: Sweep, markdown: bool = False) -> None:
 class _Page:
     """Prints a sweep; `axes` are the axes that vary between its points."""
 
-    def __init__(self, out: Console, found: Sweep, markdown: bool) -> None:
-        self.out, self.found, self.markdown = out, found, markdown
-        varying = [axis for axis in AXES if len({getattr(p, axis) for p in found.points}) > 1]
-        self.axes = varying or [axis for axis in ("batch", "dim") if _has(found.points, axis)][:1]
-        self.family = {name: name for name in found.variants}
-        if len(found.variants) > 1:
-            prefix = found.variants[0].split("-")[0] + "-"
-            self.family = {name: name.removeprefix(prefix) for name in found.variants}
+    def __init__(self, out: Console, sweep: Sweep, markdown: bool) -> None:
+        self.out, self.sweep, self.markdown = out, sweep, markdown
+        varying = [axis for axis in AXES if len({getattr(p, axis) for p in sweep.points}) > 1]
+        self.axes = varying or [axis for axis in ("batch", "dim") if _has(sweep.points, axis)][:1]
+        self.family = {name: name for name in sweep.variants}
+        if len(sweep.variants) > 1:
+            prefix = sweep.variants[0].split("-")[0] + "-"
+            self.family = {name: name.removeprefix(prefix) for name in sweep.variants}
 
     def text(self, line: str) -> None:
         self.out.print(Text(printable(line)))
 
-    def points(self, title: str, columns: dict[str, Callable[[Point], str | Text]]) -> None:
+    def points(self, title: str, columns: dict[str, Callable[[Point], Cell]]) -> None:
         """Prints one row per point; leaves out empty columns."""
-        rows = [[cell(point) for cell in columns.values()] for point in self.found.points]
-        shown = [
+        rows = [[cell(point) for cell in columns.values()] for point in self.sweep.points]
+        filled = [
             place
             for place in range(len(columns))
             if any(str(row[place]) not in ("", "-") for row in rows)
         ]
-        table = self._table([*self.axes, "variant"], [list(columns)[place] for place in shown])
-        for point, row in zip(self.found.points, rows, strict=True):
-            place = [_value(getattr(point, axis)) for axis in self.axes]
-            name = self.family[point.workload]
-            table.add_row(*place, name, *(self._cell(row[each]) for each in shown))
-        self._print(title, table)
+        cells = [
+            (
+                *(_value(getattr(point, axis)) for axis in self.axes),
+                self.family[point.workload],
+                *(row[each] for each in filled),
+            )
+            for point, row in zip(self.sweep.points, rows, strict=True)
+        ]
+        self._print(title, [*self.axes, "variant"], [list(columns)[each] for each in filled], cells)
 
     def maps(self) -> None:
         """Prints by size what bounds the baseline, what is fastest, and each variant's speed-up."""
-        base = self.found.baseline
-        shapes = {_place(shape, self.axes): shape for shape in self.found.shapes}
+        base = self.sweep.baseline
+        shapes = {_place(shape, self.axes): shape for shape in self.sweep.shapes}
         self._map(f"What bounds {base}", {"": {at: _regime(s.regime) for at, s in shapes.items()}})
-        if len(self.found.variants) == 1:
+        if len(self.sweep.variants) == 1:
             return
         self._map(
             f"The fastest variant, and its speed-up over {base}",
             {"": {at: self._fastest(shape) for at, shape in shapes.items()}},
         )
-        speedups: dict[str, dict[_Place, str | Text]] = {}
-        for point in self.found.points:
+        speedups: dict[str, dict[_Place, Cell]] = {}
+        for point in self.sweep.points:
             if point.workload != base and point.step_ns:
                 row = speedups.setdefault(self.family[point.workload], {})
                 row[_place(point, self.axes)] = _speedup(point)
         if speedups:
             self._map(f"Speed-up over {base} (~: within the spread)", speedups)
 
-    def _map(self, title: str, rows: dict[str, dict[_Place, str | Text]]) -> None:
+    def _map(self, title: str, rows: dict[str, dict[_Place, Cell]]) -> None:
         """Prints a map: the last axis runs across, the other axes and the variants run down."""
         *down, across = self.axes
         columns = list(dict.fromkeys(place[-1] for cells in rows.values() for place in cells))
         names = ["variant"] if any(rows) else []
-        table = self._table([*names, *down], [f"{across} {_value(each)}" for each in columns])
-        for name, cells in rows.items():
-            for place in dict.fromkeys(each[:-1] for each in cells):
-                values = [self._cell(cells.get((*place, each), "-")) for each in columns]
-                table.add_row(*([name] if names else []), *map(_value, place), *values)
-        self._print(title, table)
+        lines = [
+            (
+                *([name] if names else []),
+                *map(_value, place),
+                *(cells.get((*place, each), "-") for each in columns),
+            )
+            for name, cells in rows.items()
+            for place in dict.fromkeys(each[:-1] for each in cells)
+        ]
+        self._print(title, [*names, *down], [f"{across} {_value(each)}" for each in columns], lines)
 
-    def _fastest(self, shape: Shape) -> str | Text:
+    def _fastest(self, shape: Shape) -> Cell:
         if shape.fastest is None:
             return "-"
         name = self.family[shape.fastest]
-        if shape.fastest == self.found.baseline or shape.speedup is None:
+        if shape.fastest == self.sweep.baseline or shape.speedup is None:
             return name
         return Text(f"{name} {shape.speedup:.2f}", "green")
 
-    def _table(self, left: Sequence[str], right: Sequence[str]) -> Table:
-        style: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
-        table = Table(box=box.MARKDOWN) if self.markdown else Table(**style)
-        for name in left:
-            table.add_column(name)
-        for name in right:
-            table.add_column(name, justify="left" if name in _WORDS else "right")
-        return table
-
-    def _cell(self, value: str | Text) -> str | Text:
-        return value.replace("|", "/") if self.markdown and isinstance(value, str) else value
-
-    def _print(self, title: str, table: Table) -> None:
+    def _print(
+        self, title: str, left: Sequence[str], right: Sequence[str], rows: Sequence[Sequence[Cell]]
+    ) -> None:
+        """Prints a table; the columns `right` are figures, but for some words."""
         section(self.out, title)
-        if self.markdown:
-            self.out.print()
-        self.out.print(table)
+        columns = [*left, *(name if name in _WORDS else f">{name}" for name in right)]
+        if not self.markdown:
+            self.out.print(table(columns, rows))
+            return
+        self.out.print()
+        cells = ([c.replace("|", "/") if isinstance(c, str) else c for c in row] for row in rows)
+        sweep = table(columns, cells)
+        sweep.box, sweep.pad_edge, sweep.padding = box.MARKDOWN, True, (0, 1)
+        self.out.print(sweep)
 
 
 def _has(points: Sequence[Point], axis: str) -> bool:
@@ -147,7 +150,7 @@ def _regime(regime: str | None) -> Text:
     return Text(regime.removesuffix("-bound"), colours.REGIME.get(regime, ""))
 
 
-def _speedup(point: Point) -> str | Text:
+def _speedup(point: Point) -> Cell:
     if point.speedup is None:
         return "-"
     if (point.speedup_low or 0) > 1:
@@ -169,7 +172,7 @@ def _count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.3g}"
 
 
-def _ran(point: Point) -> str | Text:
+def _ran(point: Point) -> Cell:
     if point.reason is None:
         return clipped(point.variant or "-", 28)
     wrong = "wrong answer: " if point.is_wrong else ""
@@ -177,7 +180,7 @@ def _ran(point: Point) -> str | Text:
 
 
 _WORDS = ("what ran", "bound by")
-_MEASURED: dict[str, Callable[[Point], str | Text]] = {
+_MEASURED: dict[str, Callable[[Point], Cell]] = {
     "step": lambda p: duration(p.step_ns),
     "spread": lambda p: _share(p.spread),
     "speed-up": lambda p: "1" if p.speedup == p.speedup_low == 1 else _speedup(p),
@@ -185,7 +188,7 @@ _MEASURED: dict[str, Callable[[Point], str | Text]] = {
     "host": lambda p: duration(p.host_ns),
     "what ran": _ran,
 }
-_TRACED: dict[str, Callable[[Point], str | Text]] = {
+_TRACED: dict[str, Callable[[Point], Cell]] = {
     "operators": lambda p: _count(p.operators),
     "launches": lambda p: _count(p.launches),
     "busy": lambda p: _share(p.share_busy),

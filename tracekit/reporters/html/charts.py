@@ -3,7 +3,7 @@ charts as pictures that need no script, for notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -13,11 +13,10 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import encode
 from tracekit.reporters.parts import WindowPart
 
-# As `tracekit.text.duration` writes them; in a chart, a number needs no more than three digits.
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
-
-# As `tracekit.text.size` writes them.
-_SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+# As `tracekit.text.duration` and `size` write them, from the smallest on; in a chart, three digits
+# are enough.
+_TIMES = ((1, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s"))
+_SIZES = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 
 # The parameter that all charts of a page share: the step that a reader chose, or null.
 STEP = "chosen_step"
@@ -26,20 +25,37 @@ _WIDTH = 720
 
 def duration_of(value: str) -> str:
     """The Vega expression that writes the nanoseconds of an expression in a readable unit."""
-    text = f"format({value}, '.3~g') + ' ns'"
-    for size, unit in reversed(_UNITS):
-        scaled = f"format({value} / {size:.0f}, '.3~g') + ' {unit}'"
-        text = f"abs({value}) >= {size:.0f} ? {scaled} : {text}"
-    return f"({text})"
+    return _in_units(value, _TIMES)
 
 
 def size_of(value: str) -> str:
     """The Vega expression that writes the bytes of an expression in a readable unit."""
-    text = f"format({value}, '.3~g') + ' B'"
-    for size, unit in reversed(_SIZES):
+    return _in_units(value, _SIZES)
+
+
+def _in_units(value: str, units: Sequence[tuple[float, str]]) -> str:
+    text = f"format({value}, '.3~g') + ' {units[0][1]}'"
+    for size, unit in units[1:]:
         scaled = f"format({value} / {size:.0f}, '.3~g') + ' {unit}'"
         text = f"abs({value}) >= {size:.0f} ? {scaled} : {text}"
     return f"({text})"
+
+
+def durations(**columns: str) -> dict[str, str]:
+    """Columns that `transform_calculate` makes: the named columns of nanoseconds, as text."""
+    return {name: duration_of(f"datum.{column}") for name, column in columns.items()}
+
+
+def tips(*fields: str) -> list[alt.Tooltip]:
+    """The lines of a tooltip, each `field`, `field=title` or `field|format`."""
+    made = []
+    for each in fields:
+        rest, _, form = each.partition("|")
+        field, _, title = rest.partition("=")
+        given = {"title": title, "format": form}
+        named: dict[str, Any] = {key: value for key, value in given.items() if value}
+        made.append(alt.Tooltip(field, **named))
+    return made
 
 
 def size_axis(**options: Any) -> alt.Axis:
@@ -52,22 +68,39 @@ def time_axis(**options: Any) -> alt.Axis:
     return alt.Axis(labelExpr=duration_of("datum.value"), **options)
 
 
-def time(column: str, title: str) -> alt.X:
-    """Instants across, as wide as there are some."""
-    return alt.X(
-        f"{column}:Q", title=title, axis=time_axis(), scale=alt.Scale(zero=False, nice=False)
-    )
+def time(column: str, title: str = "since the window's start", **axis: Any) -> alt.X:
+    """Instants across, from the first to the last."""
+    scale = alt.Scale(zero=False, nice=False)
+    return alt.X(f"{column}:Q", title=title, axis=time_axis(**axis), scale=scale)
 
 
-def colour(names: list[str], title: str | None = None, **legend: Any) -> alt.Color:
+def colour(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
     """Colours by the column `colour`: each name has the colour that it has everywhere."""
-    domain, shades = colours.scale(names)
-    return alt.Color(
-        "colour:N",
-        title=title,
-        scale=alt.Scale(domain=domain, range=shades),
-        legend=alt.Legend(orient="top", columns=8, **legend),
-    )
+    return shades("colour", {name: colours.of(name) for name in names}, title, columns=8, **legend)
+
+
+def shades(
+    column: str, shade_of: Mapping[str, str], title: str | None = None, **legend: Any
+) -> alt.Color:
+    """Colours by a column: a colour for each of its values."""
+    scale = alt.Scale(domain=list(shade_of), range=list(shade_of.values()))
+    top = alt.Legend(orient="top", **legend)
+    return alt.Color(f"{column}:N", title=title, scale=scale, legend=top)
+
+
+def cells(
+    base: alt.Chart,
+    color: alt.Color,
+    tooltip: Any,
+    label: Any = None,
+    on: str = "colour",
+    **mark: Any,
+) -> Any:
+    """The cells of a matrix, coloured by the column `on`; labelled where there is a label."""
+    drawn = base.mark_rect(**mark).encode(color=color, tooltip=tooltip)
+    if label is None:
+        return drawn
+    return drawn + base.mark_text(color=on_colour(on)).encode(text=label)
 
 
 def safe(names: Iterable[str]) -> list[str]:
@@ -87,16 +120,6 @@ def names(column: str, order: list[str]) -> alt.Y:
 def on_colour(column: str) -> alt.ExprRef:
     """The colour of text over a mark that is coloured by this column: black or white."""
     return alt.ExprRef(f"luminance(scale('color', datum.{column})) > 0.2 ? 'black' : 'white'")
-
-
-def told(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows without the columns of which the trace tells nothing."""
-    return rows.select(column for column in rows if column.null_count() < len(rows))
-
-
-def shade(name: str) -> str:
-    """The colour of a mark that stands for one name alone."""
-    return colours.of(name)
 
 
 def plain() -> str:
@@ -130,27 +153,19 @@ def svg(chart: alt.TopLevelMixin) -> str:
 
 def parts_chart(parts: Sequence[WindowPart]) -> alt.TopLevelMixin:
     """A bar of where the window's time went."""
+    names = safe(part.name for part in parts)
     rows = pl.DataFrame(
         [
-            {"part": encode.safe(part.name), "part_ns": part.ns, "place": place}
-            for place, part in enumerate(parts)
+            {"part": name, "part_ns": part.ns, "place": place}
+            for place, (name, part) in enumerate(zip(names, parts, strict=True))
         ]
     )
-    names = rows["part"].to_list()
     shades = [colours.of(part.kind) for part in parts]
-    bar = (
-        alt.Chart(rows)
-        .mark_bar(stroke="white")
-        .encode(
-            x=alt.X("part_ns:Q", title=None, stack="zero", axis=time_axis()),
-            color=alt.Color(
-                "part:N",
-                title=None,
-                sort=names,
-                scale=alt.Scale(domain=names, range=shades),
-                legend=alt.Legend(orient="top", columns=4),
-            ),
-            order="place:Q",
-        )
-    )
+    bar = alt.Chart(rows).mark_bar(stroke="white").encode(
+        x=alt.X("part_ns:Q", title=None, stack="zero", axis=time_axis()),
+        color=alt.Color("part:N", title=None, sort=names,
+                        scale=alt.Scale(domain=names, range=shades),
+                        legend=alt.Legend(orient="top", columns=4)),
+        order="place:Q",
+    )  # fmt: skip
     return sized(bar, 30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -14,12 +14,13 @@ from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database.connection import is_database
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure
-from tracekit.reporters.html.page import Part, View
-from tracekit.reporters.html.sections.flame import frames_chart
-from tracekit.text import duration, printable
+from tracekit.reporters.html.figure import Drawing, PageSubject, Section, figure
+from tracekit.reporters.html.page import View, part_of
+from tracekit.reporters.html.sections.flame import frames_chart, frames_control
+from tracekit.text import counted, duration, printable, signed
 
 if TYPE_CHECKING:
+    from tracekit.database.catalog import Value
     from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
@@ -32,12 +33,11 @@ _FIRST = {
     "copied_bytes": "copied",
 }
 # "change" is the heading of change_ns already.
-_CHANGE = "what changed"
+_CHANGE = {"change": "what changed"}
 # How many kernels, operators and modules the tables hold, and how many parts sentences name.
 _TOP = 200
 _NAMED = 3
-# "change" is the heading of change_ns in other tables.
-_SHOWN = (
+_FRAME_COLUMNS = (
     "depth", "name", "kind", "change", "a_host_ns", "b_host_ns", "a_gpu_ns", "b_gpu_ns", "a_count",
     "b_count", "host_ns", "gpu_ns", "host_from_ns", "gpu_from_ns",
 )  # fmt: skip
@@ -54,44 +54,40 @@ def diff_view(
     Raises:
         TracekitError: when the database has no such trace.
     """
-    found = diff(database, a, b, _TOP)
-    page = _Comparison(database, found, a, b)
-    parts = [
-        Part("changes", "What the difference consists of", page.changes()),
-        Part("kernels", "Kernels", page.kernels()),
-        Part("operators", "Operators and modules", page.operators()),
-        Part("flame", "Flame graph of differences", page.flame()),
-    ]
-    figures = {row["metric"]: row for row in found.summary}
+    comparison = diff(database, a, b, _TOP)
+    runs = _Comparison(database, comparison, a, b)
+    figures = {row["metric"]: row for row in comparison.summary}
     facts = {
-        "found": found,
-        "title": found.title,
+        "found": comparison,
+        "title": comparison.title,
         "first": [(name, figures[metric]) for metric, name in _FIRST.items() if metric in figures],
         "with_steps": "".join(side for side in "ab" if figures and figures["steps"][side]),
-        "sentences": sentences(found),
+        "sentences": sentences(comparison),
         "analyses": list(zip("ab", analyses, strict=False)),
     }
-    view = View("diff", "a and b", "diff.html", facts, [part for part in parts if part.figures])
-    return found, view
+    return comparison, View(
+        "diff", "a and b", "diff.html", facts, [part_of(runs, s) for s in _SECTIONS]
+    )
 
 
-def sentences(found: Diff) -> list[str]:
+def sentences(comparison: Diff) -> list[str]:
     """Which parts of the step account for the difference, and what appeared and went."""
-    told = [
-        f"{part['part']}: {_signed(part['change_ns'])}"
+    lines = [
+        f"{part['part']}: {signed(part['change_ns'])}"
         f" ({duration(part['a_ns'])} in a, {duration(part['b_ns'])} in b)."
-        for part in sorted(_changed(found.waterfall), key=lambda part: -abs(part["change_ns"]))
+        for part in sorted(_changed(comparison.waterfall), key=lambda part: -abs(part["change_ns"]))
     ][:_NAMED]
-    figures = {row["metric"]: row for row in found.summary}
+    figures = {row["metric"]: row for row in comparison.summary}
     steps = figures.get("steps")
     if steps and steps["a"] and steps["b"] and steps["a"] != steps["b"]:
-        launches, kernels = figures["launches"], figures["kernels"]
-        told.append(
-            f"a has {_steps(steps['a'])}, b {_steps(steps['b'])}. Per step: "
-            f"{launches['a'] / steps['a']:,.0f} and {launches['b'] / steps['b']:,.0f} launches, "
-            f"{kernels['a'] / steps['a']:,.0f} and {kernels['b'] / steps['b']:,.0f} kernels."
+        counts = ", ".join(
+            f"{figures[name]['a'] / steps['a']:,.0f} and {figures[name]['b'] / steps['b']:,.0f} "
+            f"{name}"
+            for name in ("launches", "kernels")
         )
-    return told
+        of_b = counted(steps["b"], "step")
+        lines.append(f"a has {counted(steps['a'], 'step')}, b {of_b}. Per step: {counts}.")
+    return lines
 
 
 def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
@@ -116,8 +112,7 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
         )
         .transform_calculate(right="max(datum.from_ns, datum.to_ns)")
         .encode(
-            y=alt.Y("part:N", title=None, sort=[*changed, "in all"]),
-            tooltip=["part:N", "change:N"],
+            y=alt.Y("part:N", title=None, sort=[*changed, "in all"]), tooltip=["part:N", "change:N"]
         )
     )
     x = alt.X(
@@ -126,23 +121,15 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
         axis=charts.time_axis(tickCount=5),
         scale=alt.Scale(padding=64, nice=False),
     )
-    drawn = base.mark_bar().encode(
-        x=x,
-        x2="to_ns:Q",
-        color=alt.Color(
-            "direction:N",
-            title=None,
-            scale=alt.Scale(domain=list(colours.CHANGE), range=list(colours.CHANGE.values())),
-            legend=alt.Legend(orient="top"),
-        ),
-    )
+    direction = charts.shades("direction", colours.CHANGE)
+    bars = base.mark_bar().encode(x=x, x2="to_ns:Q", color=direction)
     labels = base.mark_text(align="left", dx=4).encode(x="right:Q", text="change:N")
-    return charts.sized(drawn + labels, 21 * (len(changed) + 1))
+    return charts.sized(bars + labels, 21 * (len(changed) + 1))
 
 
-def classes_chart(rows: pl.DataFrame) -> alt.Chart:
+def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
     """The GPU time of each class of kernel in a and in b."""
-    found: alt.Chart = (
+    bars = (
         alt.Chart(rows)
         .transform_fold(["a_ns", "b_ns"], as_=["side", "time"])
         .transform_calculate(
@@ -154,168 +141,144 @@ def classes_chart(rows: pl.DataFrame) -> alt.Chart:
             y=alt.Y("class:N", title=None, sort=rows["class"].to_list()),
             yOffset=alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1)),
             x=alt.X("time:Q", title="GPU time per step", axis=charts.time_axis(tickCount=5)),
-            color=alt.Color(
-                "run:N",
-                title=None,
-                scale=alt.Scale(domain=list(colours.RUN), range=list(colours.RUN.values())),
-                legend=alt.Legend(orient="top"),
+            color=charts.shades("run", colours.RUN),
+            tooltip=charts.tips(
+                "class:N", "run:N", "shown:N=time per step", "kernels:Q=kernels per step|,.4~g"
             ),
-            tooltip=[
-                "class:N",
-                "run:N",
-                alt.Tooltip("shown:N", title="time per step"),
-                alt.Tooltip("kernels:Q", title="kernels per step", format=",.4~g"),
-            ],
         )
     )  # fmt: skip
-    return found
+    return charts.sized(bars, 32 * len(rows))
 
 
-class _Comparison:
-    def __init__(self, database: Session, found: Diff, a: int, b: int) -> None:
-        self.found = found
-        self.of_both = {"a": a, "b": b}
-        self.database = database
+class _Comparison(PageSubject):
+    """Two runs, as the figures of their page ask for them."""
 
-    def changes(self) -> list[Figure]:
-        """The waterfall of the step, and the classes of kernel."""
-        return [*self._waterfall(), *self._classes()]
+    def __init__(self, database: Session, comparison: Diff, a: int, b: int) -> None:
+        super().__init__(database)
+        self.comparison = comparison
+        self.runs = {"a": a, "b": b}
 
-    def _waterfall(self) -> list[Figure]:
-        rows = self.found.waterfall
-        if not _changed(rows):
-            return []
-        frame = _frame(rows)
-        longer = sum(max(each["change_ns"], 0) for each in _changed(rows))
-        shorter = sum(min(each["change_ns"], 0) for each in _changed(rows))
-        says = (
-            f"{rows[0]['window']}. Parts that got longer: {_signed(longer)}; parts that got "
-            f"shorter: {_signed(shorter)}; in all: {_signed(longer + shorter)}."
-        )
-        drawn = waterfall_chart(rows)
-        return [self._figure("waterfall", "From a's step to b's", says, frame, drawn)]
+    def rows(self, question: str, **parameters: Value) -> pl.DataFrame:
+        """The rows of the comparison; only call paths are a question of their own."""
+        if question == "diff_flame":
+            return self.database.query(question, **self.runs)
+        return _frame(getattr(self.comparison, question.removeprefix("diff_")))
 
-    def _classes(self) -> list[Figure]:
-        rows = self.found.classes
-        if not rows:
-            return []
-        first = rows[0]
-        says = (
-            f"Sums of durations per step: overlapping kernels count twice. {first['class']} "
-            f"changed most: {_signed(first['change_ns'])}."
-            if first["change_ns"]
-            else "No class of kernel takes more or less GPU time."
-        )
-        drawn = charts.sized(classes_chart(_frame(rows)), 32 * len(rows))
-        return [self._figure("classes", "GPU time by class of kernel", says, _frame(rows), drawn)]
-
-    def kernels(self) -> list[Figure]:
-        """Kernels that only one run has, and kernels of which a run has more, or slower ones."""
-        rows = self.found.kernels
-        added = [row for row in rows if row["change"] == "added"]
-        removed = [row for row in rows if row["change"] == "removed"]
-        kept = [row for row in rows if row["change"] in ("count", "time")]
-        figures = []
-        if added or removed:
-            came, went = (_total(added, "b_ns"), _total(removed, "a_ns"))
-            says = (
-                f"{len(added):,} appeared and take {came} per step in b; {len(removed):,} went, "
-                f"which took {went} per step in a."
+    def source(self, question: str, **parameters: Value) -> str:
+        """The command that prints the rows. Traces that are in no database are compared anew; but
+        `tracekit diff` prints no call paths, so a database is made first."""
+        if not is_database(self.database.name):
+            paths = " ".join(
+                shlex.quote(printable(path)) for path in (self.comparison.a, self.comparison.b)
             )
-            shown = [row for row in rows if row["change"] in ("added", "removed")]
-            name = "Kernels that appeared and went"
-            figures.append(self._figure("kernels", name, says, self._kernels(shown)))
-        if kept:
-            says = (
-                "Kernels of both runs that run more or less often (count), or equally often and "
-                f"take another time (time). {_most(kept, 'kernel')}"
-            )
-            figures.append(
-                self._figure(
-                    "changed", "Kernels that changed", says, self._kernels(kept), of="kernels"
-                )
-            )
-        return figures
+            if question != "diff_flame":
+                return f"tracekit diff {paths} --json --top {_TOP}"
+            name = "flame-a-b.duckdb"
+            return f"tracekit load {paths} -o {name} && tracekit query diff_flame {name}"
+        is_limited = question in ("diff_kernels", "diff_operators", "diff_modules")
+        return super().source(question, **self.runs, top=_TOP if is_limited else None)
 
-    @staticmethod
-    def _kernels(rows: Rows) -> pl.DataFrame:
-        return _headed(_frame(rows), "kernel", "class", "change", "change_ns")
-
-    def operators(self) -> list[Figure]:
-        """Operators and modules that cost more or less."""
-        figures = []
-        for name, key, says in (
-            (
-                "operators",
-                "operator",
-                "Host time in the operator itself, and GPU time that it launched",
-            ),
-            ("modules", "module", "Host time with inner modules, and GPU time launched inside"),
-        ):
-            rows = [row for row in getattr(self.found, name) if row["change_ns"]]
-            if rows:
-                told = f"{says}, per step. {_most(rows, key)}"
-                frame = _headed(_frame(rows), key, "change", "change_ns")
-                figures.append(self._figure(name, name.capitalize(), told, frame))
-        return figures
-
-    def flame(self) -> list[Figure]:
-        """The call paths of both runs."""
-        rows = self.database.query("diff_flame", **self.of_both)
-        if not rows["host_ns"].sum():
-            return []
-        shown = shown_rows(rows)
-        return [
-            Figure(
-                name="flame",
-                title="Call paths of both runs",
-                says=sentence(rows),
-                rows=shown,
-                source=self._flame_source(),
-                chart=differences_chart(shown),
-                doubts=self._doubts("diff_flame"),
-                control={"kind": "flame", "measures": 2 if rows["gpu_ns"].sum() else 1},
-            )
-        ]
-
-    def _figure(
-        self,
-        name: str,
-        title: str,
-        says: str,
-        rows: pl.DataFrame,
-        chart: alt.TopLevelMixin | None = None,
-        of: str | None = None,
-    ) -> Figure:
-        source, doubts = self._source(f"diff_{of or name}"), self._doubts(f"diff_{of or name}")
-        return Figure(name, title, says, rows, source, chart, doubts)
-
-    def _source(self, question: str) -> str:
-        """The command that prints the rows: traces that are in no database are compared anew."""
-        name = self.database.name
-        if not is_database(name):
-            paths = (shlex.quote(printable(path)) for path in (self.found.a, self.found.b))
-            return f"tracekit diff {' '.join(paths)} --json --top {_TOP}"
-        chosen = "".join(f" --param {side}={number}" for side, number in self.of_both.items())
-        if question in ("diff_kernels", "diff_operators", "diff_modules"):
-            chosen += f" --param top={_TOP}"
-        return f"tracekit query {question} {shlex.quote(printable(name))}{chosen}"
-
-    def _flame_source(self) -> str:
-        """As _source; but `tracekit diff` prints no call paths, so a database is made first."""
-        if is_database(self.database.name):
-            return self._source("diff_flame")
-        paths = [shlex.quote(printable(path)) for path in (self.found.a, self.found.b)]
-        both = "flame-a-b.duckdb"
-        return f"tracekit load {' '.join(paths)} -o {both} && tracekit query diff_flame {both}"
-
-    def _doubts(self, question: str) -> list[str]:
+    def doubts(self, question: str) -> list[str]:
         return [
             f"{side}: {row['message']}"
-            for side, number in self.of_both.items()
-            for row in self.database.doubts(question, number)
-            if row["severity"] not in ("info", "missing")
+            for side, number in self.runs.items()
+            for row in self.findings_against(question, number)
         ]
+
+
+@figure("diff_waterfall", "From a's step to b's")
+def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+    """How the parts of the step changed."""
+    parts = runs.comparison.waterfall
+    if not _changed(parts):
+        return None
+    longer = sum(max(each["change_ns"], 0) for each in _changed(parts))
+    shorter = sum(min(each["change_ns"], 0) for each in _changed(parts))
+    return Drawing(
+        f"{parts[0]['window']}. Parts that got longer: {signed(longer)}; parts that got "
+        f"shorter: {signed(shorter)}; in all: {signed(longer + shorter)}.",
+        rows,
+        waterfall_chart(parts),
+    )
+
+
+@figure("diff_classes", "GPU time by class of kernel")
+def classes(runs: _Comparison, rows: pl.DataFrame) -> Drawing:
+    """The classes of kernel."""
+    first = rows.row(0, named=True)
+    says = (
+        f"Sums of durations per step: overlapping kernels count twice. {first['class']} "
+        f"changed most: {signed(first['change_ns'])}."
+        if first["change_ns"]
+        else "No class of kernel takes more or less GPU time."
+    )
+    return Drawing(says, rows, _classes_chart(rows))
+
+
+@figure("diff_kernels", "Kernels that appeared and went")
+def kernels(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+    """Kernels that only one run has."""
+    rows = rows.filter(pl.col("change").is_in(["added", "removed"]))
+    if rows.is_empty():
+        return None
+    added, removed = (rows.filter(change=change) for change in ("added", "removed"))
+    came, went = duration(int(added["b_ns"].sum())), duration(int(removed["a_ns"].sum()))
+    return Drawing(
+        f"{len(added):,} appeared and take {came} per step in b; {len(removed):,} went, "
+        f"which took {went} per step in a.",
+        _headed(rows, "kernel", "class"),
+    )
+
+
+@figure("diff_kernels", "Kernels that changed", name="changed")
+def changed_kernels(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+    """Kernels of which a run has more, or slower ones."""
+    rows = rows.filter(pl.col("change").is_in(["count", "time"]))
+    if rows.is_empty():
+        return None
+    return Drawing(
+        "Kernels of both runs that run more or less often (count), or equally often and "
+        f"take another time (time). {_most(rows, 'kernel')}",
+        _headed(rows, "kernel", "class"),
+    )
+
+
+@figure("diff_operators", "Operators")
+def operators(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+    """Operators that cost more or less."""
+    return _costs(
+        rows, "operator", "Host time in the operator itself, and GPU time that it launched"
+    )
+
+
+@figure("diff_modules", "Modules")
+def modules(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+    """Modules that cost more or less."""
+    return _costs(rows, "module", "Host time with inner modules, and GPU time launched inside")
+
+
+def _costs(rows: pl.DataFrame, key: str, says: str) -> Drawing | None:
+    rows = rows.filter(pl.col("change_ns") != 0)
+    if rows.is_empty():
+        return None
+    return Drawing(f"{says}, per step. {_most(rows, key)}", _headed(rows, key))
+
+
+@figure("diff_flame", "Call paths of both runs")
+def flame(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+    """The call paths of both runs."""
+    if not rows["host_ns"].sum():
+        return None
+    frames = rows.select(_FRAME_COLUMNS).rename(_CHANGE)
+    return Drawing(_longest_path(rows), frames, _frames(frames), frames_control(rows))
+
+
+_SECTIONS: tuple[Section[_Comparison], ...] = (
+    Section("changes", "What the difference consists of", (waterfall, classes)),
+    Section("kernels", "Kernels", (kernels, changed_kernels)),
+    Section("operators", "Operators and modules", (operators, modules)),
+    Section("flame", "Flame graph of differences", (flame,)),
+)
 
 
 def _changed(rows: Rows) -> Rows:
@@ -327,74 +290,51 @@ def _frame(rows: Rows) -> pl.DataFrame:
 
 
 def _headed(rows: pl.DataFrame, *first: str) -> pl.DataFrame:
-    """The rows with these columns first, of those that there are."""
-    kept = [name for name in first if name in rows.columns]
-    return rows.select(*kept, pl.exclude(kept)).rename({"change": _CHANGE}, strict=False)
+    """The rows with these columns first, and then the changes."""
+    kept = [name for name in (*first, "change", "change_ns") if name in rows.columns]
+    return rows.select(*kept, pl.exclude(kept)).rename(_CHANGE, strict=False)
 
 
-def _most(rows: Rows, key: str) -> str:
-    longer = max(rows, key=lambda row: row["change_ns"])
-    shorter = min(rows, key=lambda row: row["change_ns"])
-    told = [
-        f"{word}: {row[key]}, {_signed(row['change_ns'])}"
-        for word, row, holds in (
-            ("Grew most", longer, longer["change_ns"] > 0),
-            ("Shrank most", shorter, shorter["change_ns"] < 0),
-        )
-        if holds
-    ]
-    return ". ".join(told) + "." if told else ""
+def _most(rows: pl.DataFrame, key: str) -> str:
+    """What grew most, and what shrank most."""
+    by_change = rows.sort("change_ns", maintain_order=True)
+    longer = rows.row(int(rows["change_ns"].arg_max() or 0), named=True)
+    shorter = by_change.row(0, named=True)
+    parts = []
+    if longer["change_ns"] > 0:
+        parts.append(f"Grew most: {longer[key]}, {signed(longer['change_ns'])}.")
+    if shorter["change_ns"] < 0:
+        parts.append(f"Shrank most: {shorter[key]}, {signed(shorter['change_ns'])}.")
+    return " ".join(parts)
 
 
-def _total(rows: Rows, column: str) -> str:
-    return duration(sum(row[column] for row in rows))
-
-
-def _signed(ns: int) -> str:
-    return ("+" if ns > 0 else "") + duration(ns)
-
-
-def _steps(count: Any) -> str:
-    return f"{count:,} step" if count == 1 else f"{count:,} steps"
-
-
-def shown_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of the rows of the query diff_flame, what the chart and its table show."""
-    return rows.select(_SHOWN).rename({"change": "what changed"})
-
-
-def sentence(rows: pl.DataFrame) -> str:
-    """How to read the chart, and the longest path that only one run has."""
-    told = (
+def _longest_path(rows: pl.DataFrame) -> str:
+    """The longest path that only one run has, and how to read the chart."""
+    says = (
         "A frame is as wide as its time per step in both runs together; its colour tells in which "
         "of them it takes longer. Click on a frame to look into it."
     )
-    outer = rows.join(
-        rows.filter(pl.col("change").is_in(["added", "removed"])).select(parent="node"),
-        on="parent",
-        how="anti",
-    ).filter(pl.col("change").is_in(["added", "removed"]))
-    if not len(outer):
-        return told
+    of_one = rows.filter(pl.col("change").is_in(["added", "removed"]))
+    outer = of_one.join(of_one.select(parent="node"), on="parent", how="anti")
+    if outer.is_empty():
+        return says
     first = outer.sort("host_ns", descending=True).row(0, named=True)
     side = "b" if first["change"] == "added" else "a"
     name = first["name"]
     name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
     return (
         f"Of the paths that only one run has, {name} takes the longest: "
-        f"{duration(first['host_ns'])} of the host per step in {side}. {told}"
+        f"{duration(first['host_ns'])} of the host per step in {side}. {says}"
     )
 
 
-def differences_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
+def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
     """Frames by call path, coloured by which of the two runs they cost more."""
+    shades = [colours.CHANGE["shorter"], colours.UNCHANGED, colours.CHANGE["longer"]]
     colour = alt.Color(
         "more:Q",
         title=None,
-        scale=alt.Scale(
-            domain=[-1, 0, 1],
-            range=[colours.CHANGE["shorter"], colours.UNCHANGED, colours.CHANGE["longer"]],
-        ),
+        scale=alt.Scale(domain=[-1, 0, 1], range=shades),
         legend=alt.Legend(
             orient="top",
             values=[-1, 0, 1],
@@ -402,15 +342,17 @@ def differences_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
             labelExpr="datum.value < 0 ? 'only in a' : datum.value > 0 ? 'only in b' : 'alike'",
         ),
     )
-    told = {"in_a:N": "in a, per step", "in_b:N": "in b, per step", "kind:N": "kind"}
-    told |= {"a_count:Q": "count in a", "b_count:Q": "count in b"}
     in_a, in_b = (
         f"(measure == 'gpu' ? datum.{side}_gpu_ns : datum.{side}_host_ns)" for side in "ab"
     )
+    more_tips = [
+        "in_a:N=in a, per step", "in_b:N=in b, per step", "kind:N=kind", "a_count:Q=count in a",
+        "b_count:Q=count in b",
+    ]  # fmt: skip
     return frames_chart(
         rows,
         colour,
-        told,
+        more_tips,
         in_a=charts.duration_of(in_a),
         in_b=charts.duration_of(in_b),
         more=f"({in_b} - {in_a}) / ({in_a} + {in_b})",

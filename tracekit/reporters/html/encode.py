@@ -25,7 +25,7 @@ def script_json(value: object) -> str:
 
 
 def columns(rows: polars.DataFrame) -> dict[str, Any]:
-    """The columns of a frame; in columns of text, each text once and then its numbers."""
+    """The columns of a frame; a column of text is each text once, and a number for each row."""
     return {column.name: _values(column) for column in rows}
 
 

@@ -1,19 +1,67 @@
-"""A figure: rows of a question, drawn as a chart or shown as a table."""
+"""A figure: the answer to a question, drawn as a chart or shown as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tracekit.text import printable
 
 if TYPE_CHECKING:
     import altair
     import polars
 
+    from tracekit.database.catalog import Value
+    from tracekit.database.session import Session
+
+
+class PageSubject(ABC):
+    """What the figures of a page ask: a trace, two runs, or several ranks."""
+
+    def __init__(self, database: Session) -> None:
+        self.database = database
+
+    @property
+    def quoted_name(self) -> str:
+        """The database or trace, as a shell takes it."""
+        return shlex.quote(printable(self.database.name))
+
+    def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
+        """The answer to a named question."""
+        return self.database.query(question, **parameters)
+
+    def source(self, question: str, **parameters: Value) -> str:
+        """The command that prints these rows."""
+        given = "".join(
+            f" --param {shlex.quote(f'{name}={value}')}"
+            for name, value in parameters.items()
+            if value is not None
+        )
+        return f"tracekit query {question} {self.quoted_name}{given}"
+
+    @abstractmethod
+    def doubts(self, question: str) -> list[str]:
+        """What makes the answer doubtful."""
+
+    def findings_against(
+        self, question: str, trace: int | None = None, among: list[dict[str, Any]] | None = None
+    ) -> list[dict[str, Any]]:
+        """The findings that make the answer doubtful, about one trace or all."""
+        rows = self.database.doubts(question, trace, among)
+        return [row for row in rows if row["severity"] not in ("info", "missing")]
+
+
+S = TypeVar("S", bound=PageSubject)
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Figure:
-    """What a page shows at one place.
+    """A chart or a table of a page.
 
     `rows` are drawn by `chart`, an Altair chart made from the same rows; without one, they are a
     table. Columns that end in `_ns`, `_bytes` and `share` are shown as times, sizes and percent.
@@ -40,14 +88,90 @@ class Figure:
         return command[2] if command[:2] == ["tracekit", "query"] else None
 
 
-def table(rows: polars.DataFrame) -> polars.DataFrame:
-    """The columns of a question that tell something in a table of one trace: neither the trace nor
-    the only device, and no column that is empty."""
-    told = [
+@dataclass(frozen=True)
+class Drawing:
+    """How the answer to a question is shown; see `Figure`."""
+
+    says: str
+    rows: polars.DataFrame | None = None
+    """None: the rows of the answer, in the columns that tell something."""
+    chart: altair.TopLevelMixin | None = None
+    control: dict[str, Any] = field(default_factory=dict)
+    title: str | None = None
+    """If it is not that of the figure."""
+
+
+class _Decorator(Protocol):
+    def __call__(
+        self, draw: Callable[[S, polars.DataFrame], Drawing | None], /
+    ) -> Callable[[S], Figure | None]: ...
+
+
+@dataclass(frozen=True)
+class Section(Generic[T]):
+    """Figures under one heading; a figure that has nothing to show is None."""
+
+    name: str
+    title: str
+    figures: Sequence[Callable[[T], Figure | None]]
+
+
+def figure(
+    question: str,
+    title: str = "",
+    given: Callable[[Any], Mapping[str, Value] | None] | None = None,
+    *,
+    when: Callable[[Any], bool] | None = None,
+    name: str = "",
+    **parameters: Value,
+) -> _Decorator:
+    """A figure of the answer to a question, as the function draws it: under its name, if no other
+    is given.
+
+    It is None when `when` does not hold, when `given`, which may add parameters, returns None, when
+    the answer has no rows, or when the function returns None.
+    """
+
+    def decorate(
+        draw: Callable[[S, polars.DataFrame], Drawing | None],
+    ) -> Callable[[S], Figure | None]:
+        @wraps(draw)
+        def make(subject: S) -> Figure | None:
+            more = given(subject) if given else {}
+            if more is None or (when and not when(subject)):
+                return None
+            asked = parameters | dict(more)
+            rows = subject.rows(question, **asked)
+            drawing = draw(subject, rows) if len(rows) else None
+            if drawing is None:
+                return None
+            return Figure(
+                name or draw.__name__,
+                drawing.title or title,
+                drawing.says,
+                informative(rows) if drawing.rows is None else drawing.rows,
+                subject.source(question, **asked),
+                drawing.chart,
+                subject.doubts(question),
+                drawing.control,
+            )
+
+        return make
+
+    return decorate
+
+
+def informative(rows: polars.DataFrame) -> polars.DataFrame:
+    """The columns that tell something in a table of one trace: neither the trace nor the only
+    device, and no column that is empty."""
+    return without_empty(rows).select(
         column.name
-        for column in rows
-        if column.null_count() < len(rows)
-        and column.name not in ("trace_id", "rank")
+        for column in without_empty(rows)
+        if column.name not in ("trace_id", "rank")
         and not (column.name in ("device_id", "device_type") and column.n_unique() == 1)
-    ]
-    return rows.select(told)
+    )
+
+
+def without_empty(rows: polars.DataFrame) -> polars.DataFrame:
+    """The columns that are not empty."""
+    return rows.select(column for column in rows if column.null_count() < len(rows))

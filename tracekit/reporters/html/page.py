@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.resources import files
@@ -21,7 +21,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import encode
-from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.figure import Figure, Section, T
 from tracekit.reporters.parts import devices_of
 from tracekit.text import duration, figure_of, percent, printable, share, size
 from tracekit.version import __version__
@@ -35,11 +35,17 @@ _POLICY = (
 
 @dataclass(frozen=True)
 class Part:
-    """A section as it is shown: a heading and its figures."""
+    """A section of a page: a heading and its figures."""
 
     name: str
     title: str
     figures: list[Figure]
+
+
+def part_of(subject: T, section: Section[T]) -> Part:
+    """A section with the figures that have something to show."""
+    made = (make(subject) for make in section.figures)
+    return Part(section.name, section.title, [each for each in made if each is not None])
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,12 @@ class View:
     title: str
     template: str
     facts: dict[str, Any]
-    parts: Sequence[Part] = field(default_factory=list)
+    parts: Sequence[Part]
     label: str | None = None
     """What the button says that shows it, if not its title."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", [part for part in self.parts if part.figures])
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -74,7 +83,7 @@ class View:
 
 def page(title: str, views: Sequence[View]) -> str:
     """The whole page as HTML text."""
-    scripts = [vega(), _vendored("dataTables.min.js"), _template_text("page.js")]
+    scripts = [vega(), _text("vendor/dataTables.min.js"), _text("templates/page.js")]
     figures = {name: figure for view in views for name, figure in view.data.items()}
     data = {"figures": figures, "meanings": {}}
     template = _templates().get_template("page.html")
@@ -82,7 +91,7 @@ def page(title: str, views: Sequence[View]) -> str:
         title=title,
         views=views,
         scripts=scripts,
-        style=_template_text("page.css"),
+        style=_text("templates/page.css"),
         policy=_POLICY.format(scripts=" ".join(map(_hash, scripts))),
         data=encode.script_json(data),
         version=__version__,
@@ -177,12 +186,9 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def _template_text(name: str) -> str:
-    return (files("tracekit.reporters.html") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _vendored(name: str) -> str:
-    return (files("tracekit.reporters.html") / "vendor" / name).read_text(encoding="utf-8")
+def _text(path: str) -> str:
+    """A file of this folder."""
+    return (files("tracekit.reporters.html") / path).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import altair
 
 from tracekit.errors import TracekitError
-from tracekit.reporters.html.sections import SECTIONS
 from tracekit.reporters.html.subject import Subject
+from tracekit.reporters.html.trace import SECTIONS
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session

@@ -10,23 +10,9 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure
-from tracekit.reporters.html.page import Part, View
-from tracekit.reporters.html.ranks import (
-    FEW,
-    MOST_CELLS,
-    WAITS,
-    Ranks,
-    across,
-    amount,
-    height,
-    is_labelled,
-    lane,
-    left_out_text,
-    legend,
-    part_name,
-    step_number,
-)
+from tracekit.reporters.html.figure import Drawing, Figure, Section, figure, without_empty
+from tracekit.reporters.html.page import View, part_of
+from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, part_name, step_number
 from tracekit.reporters.parts import parts_of
 from tracekit.text import duration, printable
 from tracekit.verdict.regime import UNKNOWN
@@ -36,44 +22,40 @@ if TYPE_CHECKING:
     from tracekit.verdict.model import Analysis
 
 # What the cells of the matrix of steps can show.
-_SHOWN = {
+_MEASURES = {
     "how long others waited for it": "held_up_ns",
     "how long it waited for others": "waited_ns",
     "length of the step": "step_ns",
 }
+# Cells are labelled in a matrix with at most this many columns and rows.
+_LABELLED = 16
+# The names of up to this many columns are written level.
+_FEW = 8
+_LANE, _HIGHEST = 26, 620
 
 
 def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
     """All traces on one page. The fact `paged` is for the names of the views of single traces, by
     trace_id."""
     ranks = Ranks(database, analyses)
-    cells = cells_of(ranks)
-    sections = [
-        Part("all", ranks.noun.capitalize(), _drawn(table(ranks), parts(ranks), excess(ranks))),
-        Part("steps", "Steps", _drawn(steps(ranks, cells), regimes(ranks, cells))),
-        Part("waits", "Who waits for whom", _drawn(who_waits(ranks), clocks(ranks))),
-        Part("collectives", "Collectives over time", _drawn(collectives(ranks))),
-    ]
+    sections: tuple[Section[Ranks], ...] = (
+        Section("all", ranks.noun.capitalize(), (table, parts, excess)),
+        Section("steps", "Steps", (matrix, regimes)),
+        Section("waits", "Who waits for whom", (who, clocks)),
+        Section("collectives", "Collectives over time", (collectives,)),
+    )
     facts: dict[str, Any] = {"ranks": ranks, "paged": {}}
-    shown = [section for section in sections if section.figures]
+    made = [part_of(ranks, section) for section in sections]
     title, label = printable(database.name), f"All {len(ranks)} {ranks.noun}"
-    return View("ranks", title, "ranks.html", facts, shown, label)
-
-
-# -- all together
+    return View("ranks", title, "ranks.html", facts, made, label)
 
 
 def table(ranks: Ranks) -> Figure:
     """A row for each rank, with the numbers of its verdict."""
     rows = pl.DataFrame([_row(ranks, each) for each in ranks.analyses], infer_schema_length=None)
     late = " Late is how long the others together waited for it." if ranks.met else ""
-    return Figure(
-        "table",
-        "Each with its verdict",
-        f"The verdict on each alone, and what would save most.{late}",
-        rows.select(column for column in rows if column.null_count() < len(rows)),
-        ranks.analyzed,
-    )
+    says = f"The verdict on each alone, and what would save most.{late}"
+    return Figure("table", "Each with its verdict", says, without_empty(rows), ranks.analyzed)
 
 
 def _row(ranks: Ranks, analysis: Analysis) -> dict[str, object]:
@@ -112,14 +94,13 @@ def parts(ranks: Ranks) -> Figure | None:
     fitting = [row for row in rows[:MOST_CELLS] if row["rank"] != last]
     left_out = len(ranks) - len({row["rank"] for row in fitting})
     frame = pl.DataFrame(fitting)
-    bars = (
+    computed = charts.durations(length="part_ns", window="window_ns")
+    drawn = (
         alt.Chart(frame)
-        .transform_calculate(
-            length=charts.duration_of("datum.part_ns"), window=charts.duration_of("datum.window_ns")
-        )
+        .transform_calculate(**computed)
         .mark_bar()
         .encode(
-            y=lane(ranks, "rank"),
+            y=_lane(ranks, "rank"),
             x=alt.X("part_ns:Q", title="window of the verdict", axis=charts.time_axis()),
             color=charts.colour(frame["colour"].to_list()),
             order="place:Q",
@@ -127,147 +108,119 @@ def parts(ranks: Ranks) -> Figure | None:
         )
     )
     longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
-    shown, more = duration(longest.judged.window.span_ns), "further " + ranks.noun
     return Figure(
         "parts",
         "Where the time went",
         f"The parts of each window. The longest is that of {ranks.names[longest.trace.trace_id]}, "
-        f"{shown}.{left_out_text(left_out, more)}",
+        f"{duration(longest.judged.window.span_ns)}."
+        f"{_left_out(left_out, f'further {ranks.noun}')}",
         frame,
         ranks.source("partition"),
-        charts.sized(bars, height(ranks)),
+        charts.sized(drawn, _height(ranks)),
     )
 
 
-def excess(ranks: Ranks) -> Figure | None:
+@figure("rank_excess", "What each does for longer than the others")
+def excess(ranks: Ranks, answer: pl.DataFrame) -> Drawing | None:
     """What each rank does for longer than the others."""
-    found = ranks.rows("rank_excess")
-    if not len(found) or not found["excess_ns"].abs().max():
+    if not answer["excess_ns"].abs().max():
         return None
-    most = found.row(0, named=True)
-    rows = _named(ranks, found).head(MOST_CELLS)
-    cells = (
-        alt.Chart(rows)
-        .transform_calculate(
-            more=charts.duration_of("datum.excess_ns"),
-            others=charts.duration_of("datum.others_ns"),
-            own=charts.duration_of("datum.own_ns"),
-        )
-        .mark_rect()
-        .encode(
-            x=alt.X("part:N", title=None, axis=alt.Axis(labelAngle=-30)),
-            y=lane(ranks, "name"),
-            color=alt.Color(
-                "excess_ns:Q",
-                title="more than the median of the others, per step",
-                scale=alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True),
-                legend=legend(titleLimit=400),
-            ),
-            tooltip=["name:N", "part:N", "own:N", "others:N", "more:N"],
-        )
-    )
-    return Figure(
-        "excess",
-        "What each does for longer than the others",
+    most = answer.row(0, named=True)
+    rows = _named(ranks, answer).head(MOST_CELLS)
+    computed = charts.durations(more="excess_ns", others="others_ns", own="own_ns")
+    cells = alt.Chart(rows).transform_calculate(**computed).mark_rect().encode(
+        x=alt.X("part:N", title=None, axis=alt.Axis(labelAngle=-30)),
+        y=_lane(ranks, "name"),
+        color=alt.Color(
+            "excess_ns:Q",
+            title="more than the median of the others, per step",
+            scale=alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True),
+            legend=_legend(titleLimit=400),
+        ),
+        tooltip=["name:N", "part:N", "own:N", "others:N", "more:N"],
+    )  # fmt: skip
+    return Drawing(
         f"Most stands out {ranks.names[most['trace_id']]}, with "
         f"{duration(most['excess_ns'])} more of {part_name(most['part'])} per step. "
         "Communication is left out, because it contains the waiting."
-        f"{left_out_text(len(found) - len(rows), 'cells with less')}",
+        f"{_left_out(len(answer) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),
-        ranks.source("rank_excess"),
-        charts.sized(cells, height(ranks) + 40),
-        ranks.doubts("rank_excess"),
+        charts.sized(cells, _height(ranks) + 40),
     )
 
 
 # -- waiting
 
 
-def who_waits(ranks: Ranks) -> Figure | None:
+@figure("rank_waits", "Who waits for whom", lambda ranks: {"top": ranks.awaited})
+def who(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
     """A matrix of waiting and awaited ranks."""
-    if not len(ranks.who):
-        return None
-    rows = ranks.who.select(
+    rows = rows.select(
         "collectives", "wait_ns",
         waiting=pl.col("waiting_trace_id").replace_strict(ranks.names, return_dtype=pl.String),
         awaited=pl.col("awaited_trace_id").replace_strict(ranks.names, return_dtype=pl.String),
     )  # fmt: skip
-    axis = across(rows["awaited"])
-    base = (
-        alt.Chart(rows)
-        .transform_calculate(told=charts.duration_of("datum.wait_ns"))
-        .encode(
-            x=alt.X("awaited:N", title="waits for", sort=list(ranks.names.values()), axis=axis),
-            y=lane(ranks, "waiting"),
-        )
-    )
-    drawn: Any = base.mark_rect().encode(
-        color=amount("wait_ns"), tooltip=["waiting:N", "awaited:N", "told:N", "collectives:Q"]
-    )
-    if is_labelled(ranks, rows["awaited"]):
-        drawn += base.mark_text(color=charts.on_colour("wait_ns")).encode(text="told:N")
+    order = list(ranks.names.values())
+    base = alt.Chart(rows).transform_calculate(**charts.durations(label="wait_ns")).encode(
+        x=alt.X("awaited:N", title="waits for", sort=order, axis=_across(rows["awaited"])),
+        y=_lane(ranks, "waiting"),
+    )  # fmt: skip
+    label = "label:N" if _is_labelled(ranks, rows["awaited"]) else None
+    tooltip = charts.tips("waiting:N", "awaited:N", "label:N=wait", "collectives:Q")
+    drawn = charts.cells(base, _amount("wait_ns"), tooltip, label, "wait_ns")
     most = rows.sort("wait_ns", descending=True).row(0, named=True)
     left_out = sum(1 for each in ranks.waits.values() if each["times_last"])
     left_out -= rows["awaited"].n_unique()
-    return Figure(
-        "who",
-        "Who waits for whom",
+    return Drawing(
         f"Longest, {most['waiting']} waits for {most['awaited']}: {duration(most['wait_ns'])} in "
         f"{most['collectives']:,} collectives. A wait counts for the rank that came last, though "
         "others may have come late, too."
-        f"{left_out_text(left_out, 'ranks that are waited for less')}",
+        f"{_left_out(left_out, 'ranks that are waited for less')}",
         rows,
-        ranks.source("rank_waits", top=ranks.awaited),
-        charts.sized(drawn, height(ranks) + 20),
-        _waiting_doubts(ranks, "rank_waits"),
+        charts.sized(drawn, _height(ranks) + 20),
     )
 
 
-def clocks(ranks: Ranks) -> Figure | None:
+@figure("rank_clocks", "Clocks")
+def clocks(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
     """How far the clocks differ."""
-    rows = ranks.clocks
-    if not len(rows):
-        return None
     apart = max(rows["offset_ns"]) - min(rows["offset_ns"])
     missing = len(ranks) - len(rows)
     alone = f" {missing:,} {ranks.noun} share no collective to compare clocks by." * bool(missing)
-    return Figure(
-        "clocks",
-        "Clocks",
+    return Drawing(
         f"By the ends of their collectives, the clocks differ by up to {duration(apart)}. Drawn on "
         f"one clock, ends differ by about {duration(max(rows['residual_ns']))} at most.{alone}",
         _named(ranks, rows).select("name", pl.exclude("name", "trace_id", "rank")),
-        ranks.source("rank_clocks"),
     )
 
 
-def collectives(ranks: Ranks) -> Figure | None:
+def _top(ranks: Ranks) -> dict[str, int]:
+    return {"top": max(1, MOST_CELLS // (2 * len(ranks)))}
+
+
+@figure("collective_times", "Collectives by one clock", _top)
+def collectives(ranks: Ranks, answer: pl.DataFrame) -> Drawing:
     """The collectives with most waiting, on one clock."""
-    top = max(1, MOST_CELLS // (2 * len(ranks)))
-    found = ranks.rows("collective_times", top=top)
-    if not len(found):
-        return None
     # Instants since the epoch are too large for JavaScript's numbers.
-    begin = found["start_ns"].min()
+    begin = answer["start_ns"].min()
     names = {p.window.name for each in ranks.analyses for p in each.steps}
     numbers = {step_number(name): name for name in names}
-    rows = _named(ranks, found).with_columns(
+    rows = _named(ranks, answer).with_columns(
         pl.col("start_ns", "end_ns") - begin,
         pl.col("step").replace_strict(numbers, default=None, return_dtype=pl.String),
     )
     arrived = pl.col("start_ns") + pl.col("wait_ns")
     kept = ("name", "type", "step", "place", "awaited_rank", "wait_ns")
     waiting, wire = colours.RANK
-    drawn = pl.concat(
+    rows = pl.concat(
         [
             rows.select(*kept, "start_ns", end_ns=arrived, colour=pl.lit(waiting)),
             rows.select(*kept, start_ns=arrived, end_ns="end_ns", colour=pl.lit(wire)),
         ]
     ).filter(pl.col("end_ns") > pl.col("start_ns"))
     moved = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
-    scale = alt.Scale(zero=False)
     bars = (
-        alt.Chart(drawn)
+        alt.Chart(rows)
         .transform_filter(charts.of_chosen_step())
         .transform_calculate(
             length=charts.duration_of("datum.end_ns - datum.start_ns"),
@@ -275,27 +228,24 @@ def collectives(ranks: Ranks) -> Figure | None:
         )
         .mark_bar()
         .encode(
-            x=alt.X("start_ns:Q", title="one clock", scale=scale, axis=charts.time_axis()),
+            x=alt.X("start_ns:Q", title="one clock", scale=alt.Scale(zero=False),
+                    axis=charts.time_axis()),
             x2="end_ns:Q",
-            y=lane(ranks, "name"),
+            y=_lane(ranks, "name"),
             color=charts.colour([waiting, wire]),
             tooltip=["name:N", "type:N", "step:N", "place:Q", "colour:N", "length:N", "waits:N",
                      "awaited_rank:N"],
         )
     )  # fmt: skip
-    calls = found.select("group_key", "matched_by", "place", "type", "awaited_ns").n_unique()
-    shown = f"all {calls:,} collectives that could be matched"
-    if calls >= top:
-        shown = f"the {calls:,} collectives with most waiting"
-    return Figure(
-        "collectives",
-        "Collectives by one clock",
-        f"Shown are {shown}. Where one {ranks.noun.removesuffix('s')} begins late, the others "
+    calls = answer.select("group_key", "matched_by", "place", "type", "awaited_ns").n_unique()
+    listed = f"all {calls:,} collectives that could be matched"
+    if calls >= _top(ranks)["top"]:
+        listed = f"the {calls:,} collectives with most waiting"
+    return Drawing(
+        f"Shown are {listed}. Where one {ranks.noun.removesuffix('s')} begins late, the others "
         "wait. Drag to move; turn the wheel with Shift to zoom.",
-        drawn,
-        ranks.source("collective_times", top=top),
-        charts.sized(bars.add_params(charts.step_parameter(), moved), height(ranks)),
-        _waiting_doubts(ranks, "collective_times"),
+        rows,
+        charts.sized(bars.add_params(charts.step_parameter(), moved), _height(ranks)),
     )
 
 
@@ -305,65 +255,59 @@ def _named(ranks: Ranks, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(name=name)
 
 
-def _waiting_doubts(ranks: Ranks, question: str) -> list[str]:
-    return [*ranks.doubts(question), *([ranks.clock_doubt] if ranks.clock_doubt else [])]
+# -- steps
 
 
-def _drawn(*figures: Figure | None) -> list[Figure]:
-    return [figure for figure in figures if figure is not None]
-
-
-def cells_of(ranks: Ranks) -> pl.DataFrame:
-    """A row for each rank and step."""
+def _cells(ranks: Ranks) -> tuple[pl.DataFrame, int]:
+    """A row for each rank and step: the steps that a matrix can show, those with most waiting; and
+    how many steps are left out."""
     waits = {(row["trace_id"], row["step"]): row for row in ranks.stragglers.iter_rows(named=True)}
     rows = []
     for each in ranks.analyses:
         trace = each.trace.trace_id
         for period in {period.window.name: period for period in each.steps}.values():
             number = step_number(period.window.name)
-            found = waits.get((trace, number), {})
+            waited = waits.get((trace, number), {})
             rows.append(
                 {"rank": ranks.names[trace], "step": period.window.name, "number": number}
-                | {name: found.get(name) for name in WAITS[:3]}
+                | {name: waited.get(name) for name in WAITS[:3]}
                 | {"step_ns": period.window.span_ns, "regime": period.regime}
                 | {"bottleneck": period.bottleneck}
             )
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _fitting(ranks: Ranks, cells: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """The steps that a matrix can show, those with most waiting, and how many are left out."""
+    cells = pl.DataFrame(rows, infer_schema_length=None)
+    if cells.is_empty():
+        return cells, 0
     by_waits = cells.group_by("step").agg(pl.col("waited_ns", "step_ns").sum())
     by_waits = by_waits.sort("waited_ns", "step_ns", "step", descending=[True, True, False])
     kept = by_waits["step"][: max(1, MOST_CELLS // len(ranks))]
     return cells.filter(pl.col("step").is_in(kept.to_list())), len(by_waits) - len(kept)
 
 
-def steps(ranks: Ranks, cells: pl.DataFrame) -> Figure | None:
+def matrix(ranks: Ranks) -> Figure | None:
     """A matrix of ranks and steps: how late each was, how long it waited, how long it took."""
-    if not len(cells):
+    rows, left_out = _cells(ranks)
+    if rows.is_empty():
         return None
-    rows, left_out = _fitting(ranks, cells)
-    shown = {title: name for title, name in _SHOWN.items() if rows[name].null_count() < len(rows)}
-    choice = alt.binding_select(options=list(shown), name="Colour by ")
-    by = alt.param(name="cell", value=next(iter(shown)), bind=choice)
-    chosen = "".join(f"cell == '{title}' ? datum.{name} : " for title, name in shown.items())
+    known = {t: name for t, name in _MEASURES.items() if rows[name].null_count() < len(rows)}
+    choice = alt.binding_select(options=list(known), name="Colour by ")
+    by = alt.param(name="cell", value=next(iter(known)), bind=choice)
+    chosen = "".join(f"cell == '{title}' ? datum.{name} : " for title, name in known.items())
     base = (
         _matrix(ranks, rows)
         .transform_calculate(value=f"{chosen} null")
         .transform_calculate(
-            told=f"datum.value == null ? '' : {charts.duration_of('datum.value')}",
-            **{f"{name}_told": charts.duration_of(f"datum.{name}") for name in shown.values()},
+            label=f"datum.value == null ? '' : {charts.duration_of('datum.value')}",
+            **{f"{name}_told": charts.duration_of(f"datum.{name}") for name in known.values()},
         )
     )
-    tips = [alt.Tooltip(f"{name}_told:N", title=title) for title, name in shown.items()]
-    drawn: Any = base.mark_rect(cursor="pointer").encode(
-        color=amount("value"),
+    measures = [f"{name}_told:N={title}" for title, name in known.items()]
+    drawn = base.mark_rect(cursor="pointer").encode(
+        color=_amount("value"),
         opacity=alt.condition(charts.of_chosen_step(), alt.value(1), alt.value(0.35)),
-        tooltip=["rank:N", "step:N", *tips, "regime:N", "bottleneck:N"],
+        tooltip=charts.tips("rank:N", "step:N", *measures, "regime:N", "bottleneck:N"),
     )
-    if is_labelled(ranks, rows["step"]):
-        drawn += base.mark_text(color=charts.on_colour("value")).encode(text="told:N")
+    if _is_labelled(ranks, rows["step"]):
+        drawn += base.mark_text(color=charts.on_colour("value")).encode(text="label:N")
     worst = ""
     if rows["waited_ns"].sum():
         sums = rows.group_by("step").agg(pl.col("waited_ns").sum())
@@ -373,45 +317,83 @@ def steps(ranks: Ranks, cells: pl.DataFrame) -> Figure | None:
         "matrix",
         f"Each step of each {ranks.noun.removesuffix('s')}",
         f"{worst}Click on a step to see only it in what follows."
-        f"{left_out_text(left_out, 'steps with less waiting')}",
+        f"{_left_out(left_out, 'steps with less waiting')}",
         rows,
         ranks.source("stragglers"),
-        charts.sized(drawn.add_params(charts.step_parameter(), by), height(ranks)),
+        charts.sized(drawn.add_params(charts.step_parameter(), by), _height(ranks)),
         ranks.doubts("stragglers"),
         {"kind": "steps"},
     )
 
 
-def regimes(ranks: Ranks, cells: pl.DataFrame) -> Figure | None:
+def regimes(ranks: Ranks) -> Figure | None:
     """A matrix of ranks and steps: what bounds each."""
-    if not len(cells) or cells["step"].n_unique() < 2 or set(cells["regime"]) == {UNKNOWN}:
+    rows, left_out = _cells(ranks)
+    steps = {step.window.name: None for each in ranks.analyses for step in each.steps}
+    known = {step.regime for each in ranks.analyses for step in each.steps}
+    if len(steps) < 2 or known == {UNKNOWN}:
         return None
-    rows, left_out = _fitting(ranks, cells)
     rows = rows.select("rank", "step", "number", "bottleneck", colour="regime")
-    base = _matrix(ranks, rows)
-    drawn: Any = base.mark_rect().encode(
-        color=charts.colour(rows["colour"].to_list(), "regime"),
-        tooltip=["rank:N", "step:N", "colour:N", "bottleneck:N"],
+    is_labelled = _is_labelled(ranks, rows["step"]) and rows["step"].n_unique() <= _FEW
+    drawn = charts.cells(
+        _matrix(ranks, rows),
+        charts.colour(rows["colour"].to_list(), "regime"),
+        ["rank:N", "step:N", "colour:N", "bottleneck:N"],
+        "bottleneck:N" if is_labelled else None,
     )
-    if is_labelled(ranks, rows["step"]) and rows["step"].n_unique() <= FEW:
-        drawn += base.mark_text(color=charts.on_colour("colour")).encode(text="bottleneck:N")
     differing = rows.group_by("step").agg(pl.col("colour").n_unique() > 1)["colour"].sum()
-    told = f"The {ranks.noun} differ in {differing} of {rows['step'].n_unique():,} steps."
-    if not differing:
-        told = f"In each step, all {ranks.noun} are bound by the same side."
+    says = (
+        f"The {ranks.noun} differ in {differing} of {rows['step'].n_unique():,} steps."
+        if differing
+        else f"In each step, all {ranks.noun} are bound by the same side."
+    )
     return Figure(
         "regimes",
         f"What bounds each step of each {ranks.noun.removesuffix('s')}",
-        f"{told}{left_out_text(left_out, 'steps with less waiting')}",
+        f"{says}{_left_out(left_out, 'steps with less waiting')}",
         rows,
         ranks.analyzed,
-        charts.sized(drawn, height(ranks)),
+        charts.sized(drawn, _height(ranks)),
     )
 
 
 def _matrix(ranks: Ranks, rows: pl.DataFrame) -> alt.Chart:
     order = alt.EncodingSortField("number")
     return alt.Chart(rows).encode(
-        x=alt.X("step:N", title=None, sort=order, axis=across(rows["step"])),
-        y=lane(ranks, "rank"),
+        x=alt.X("step:N", title=None, sort=order, axis=_across(rows["step"])),
+        y=_lane(ranks, "rank"),
     )
+
+
+def _across(names: pl.Series) -> alt.Axis:
+    """The axis of a matrix; the names of few columns are written level."""
+    level: dict[str, Any] = {"labelAngle": 0} if names.n_unique() <= _FEW else {}
+    return alt.Axis(labelOverlap=True, **level)
+
+
+def _lane(ranks: Ranks, column: str) -> alt.Y:
+    axis = alt.Axis(labelOverlap=True, labelLimit=160)
+    return alt.Y(f"{column}:N", title=None, sort=list(ranks.names.values()), axis=axis)
+
+
+def _amount(column: str) -> alt.Color:
+    scale = alt.Scale(scheme=colours.AMOUNTS)
+    return alt.Color(f"{column}:Q", title=None, scale=scale, legend=_legend())
+
+
+def _legend(**options: Any) -> alt.Legend:
+    text = charts.duration_of("datum.value")
+    return alt.Legend(orient="top", labelExpr=text, gradientLength=260, **options)
+
+
+def _height(ranks: Ranks) -> int:
+    return min(_HIGHEST, max(2 * _LANE, _LANE * len(ranks)))
+
+
+def _is_labelled(ranks: Ranks, columns: pl.Series) -> bool:
+    return len(ranks) <= _LABELLED and columns.n_unique() <= _LABELLED
+
+
+def _left_out(count: int, what: str) -> str:
+    """A sentence that tells what a figure does not show."""
+    return f" {count:,} {what} are left out." if count > 0 else ""

@@ -1,50 +1,40 @@
-"""The page of several traces, such as the ranks of a job: who waits for whom, and why; and what its
-charts share."""
+"""Several traces, such as the ranks of a job, as their page asks for them: who waits for whom, and
+why."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
-import polars as pl
-
 from tracekit.replay.ranks.rank_replay import clock_doubt
-from tracekit.reporters import colours, several
-from tracekit.reporters.html import charts
-from tracekit.text import duration, printable
+from tracekit.reporters import several
+from tracekit.reporters.html.figure import PageSubject
+from tracekit.text import duration
 from tracekit.verdict.run_model import RunVerdict
 from tracekit.verdict.run_verdict import judge_run
 
 if TYPE_CHECKING:
     import polars
 
-    from tracekit.database.catalog import Value
     from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
-# The first screen names at most so many ranks.
+# The first screen names at most this many ranks.
 _FIRST = 8
-# A matrix has at most so many cells.
+# A matrix has at most this many cells.
 MOST_CELLS = 6_000
 
 # Columns of the query stragglers.
 WAITS = ("waited_ns", "held_up_ns", "times_last", "collectives")
-# Cells of a matrix with at most so many columns and rows are labelled.
-_LABELLED = 16
-# The names of at most so many columns stand level.
-FEW = 8
-_LANE, _HIGHEST = 26, 620
 
 
-class Ranks:
+class Ranks(PageSubject):
     """Several traces with their verdicts, as the figures of their page ask for them."""
 
     def __init__(self, database: Session, analyses: Sequence[Analysis]) -> None:
-        self.database = database
+        super().__init__(database)
         self.analyses = sorted(analyses, key=lambda a: _by_rank(a.trace.rank, a.trace.trace_id))
         numbers = [each.trace.rank for each in self.analyses]
         self.are_ranks = None not in numbers and len(set(numbers)) == len(numbers)
@@ -67,37 +57,25 @@ class Ranks:
     def noun(self) -> str:
         return "ranks" if self.are_ranks else "traces"
 
-    def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """The answer to a named question about all traces."""
-        return self.database.query(question, **parameters)
-
-    def source(self, question: str, **parameters: Value) -> str:
-        """The command that prints these rows."""
-        chosen = "".join(f" --param {name}={value}" for name, value in parameters.items())
-        return f"tracekit query {question} {self._quoted_name}{chosen}"
-
     @property
     def analyzed(self) -> str:
         """The command that prints the verdicts."""
-        return f"tracekit analyze {self._quoted_name}"
-
-    @property
-    def _quoted_name(self) -> str:
-        return shlex.quote(printable(self.database.name))
+        return f"tracekit analyze {self.quoted_name}"
 
     def doubts(self, question: str) -> list[str]:
-        """What makes the answer doubtful, each kind of doubt once."""
+        """What makes the answer doubtful, each kind of doubt once; of waits also the clocks."""
         kinds: dict[str, list[dict[str, Any]]] = {}
-        for row in self.database.doubts(question):
-            if row["severity"] not in ("info", "missing"):
-                kinds.setdefault(row["code"], []).append(row)
-        return [
+        for row in self.findings_against(question):
+            kinds.setdefault(row["code"], []).append(row)
+        doubts = [
             f"{self.names.get(rows[0]['trace_id'], 'a trace')}: {rows[0]['message']}"
             + (f" ({len(rows) - 1} more like it)" if len(rows) > 1 else "")
             for rows in kinds.values()
         ]
+        is_by_clocks = question in ("rank_waits", "collective_times")
+        return [*doubts, self.clock_doubt] if is_by_clocks and self.clock_doubt else doubts
 
-    # -- what was waited
+    # -- waiting
 
     @cached_property
     def stragglers(self) -> polars.DataFrame:
@@ -110,8 +88,8 @@ class Ranks:
 
     @cached_property
     def waits(self) -> dict[int, dict[str, int]]:
-        """What each trace waited and was waited for, over all steps: sums of stragglers, except for
-        how long the others waited for it: that is the run's verdict's."""
+        """How long each trace waited and the others waited for it, over all steps: sums of
+        stragglers, but the run's verdict says how long the others waited."""
         found = {trace: dict.fromkeys(WAITS, 0) for trace in self.names}
         for row in self.stragglers.iter_rows(named=True):
             for name in WAITS:
@@ -121,11 +99,6 @@ class Ranks:
             for trace, sums in found.items():
                 sums["held_up_ns"] = held.get(trace, 0)
         return found
-
-    @cached_property
-    def who(self) -> polars.DataFrame:
-        """Who waits for whom, as much as a matrix can show."""
-        return self.rows("rank_waits", top=self.awaited)
 
     @property
     def awaited(self) -> int:
@@ -212,41 +185,7 @@ def _by_rank(rank: int | None, trace_id: int) -> tuple[bool, int, int]:
     return rank is None, rank or 0, trace_id
 
 
-def across(names: pl.Series) -> alt.Axis:
-    """The axis of a matrix; the names of few columns stand level."""
-    axis = alt.Axis(labelOverlap=True)
-    return alt.Axis(labelOverlap=True, labelAngle=0) if names.n_unique() <= FEW else axis
-
-
-def lane(ranks: Ranks, column: str) -> alt.Y:
-    axis = alt.Axis(labelOverlap=True, labelLimit=160)
-    return alt.Y(f"{column}:N", title=None, sort=list(ranks.names.values()), axis=axis)
-
-
-def amount(column: str) -> alt.Color:
-    scale = alt.Scale(scheme=colours.AMOUNTS)
-    return alt.Color(f"{column}:Q", title=None, scale=scale, legend=legend())
-
-
-def legend(**options: Any) -> alt.Legend:
-    text = charts.duration_of("datum.value")
-    return alt.Legend(orient="top", labelExpr=text, gradientLength=260, **options)
-
-
-def height(ranks: Ranks) -> int:
-    return min(_HIGHEST, max(2 * _LANE, _LANE * len(ranks)))
-
-
-def is_labelled(ranks: Ranks, columns: pl.Series) -> bool:
-    return len(ranks) <= _LABELLED and columns.n_unique() <= _LABELLED
-
-
 def step_number(step: str) -> int | None:
     """The number of a profiler step, such as 3 in ProfilerStep#3."""
     number = step.rpartition("#")[2]
     return int(number) if number.isdecimal() else None
-
-
-def left_out_text(count: int, what: str) -> str:
-    """A sentence that tells what a figure does not show."""
-    return f" {count:,} {what} are left out." if count > 0 else ""

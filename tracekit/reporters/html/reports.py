@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # A page is not larger than this.
 MOST_BYTES = 3_000_000
-# At most this many ranks get a page of their own, each with about so much text beside its figures.
+# At most this many ranks get a page of their own. Each has about this much text besides figures.
 _MOST_PAGES = 12
 _TEXT_BYTES = 40_000
 
@@ -48,11 +48,7 @@ def write_trace(
 
 
 def write_diff(
-    database: Session,
-    a: int,
-    b: int,
-    output: str | Path,
-    thresholds: Thresholds | None = None,
+    database: Session, a: int, b: int, output: str | Path, thresholds: Thresholds | None = None
 ) -> Diff:
     """Writes the page that compares run b with run a, with the page of each; returns the
     comparison.

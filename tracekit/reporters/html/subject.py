@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import polars
+
 from tracekit.database.connection import is_database
+from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import polars
-
     from tracekit.advice.model import FixList
     from tracekit.database.catalog import Value
     from tracekit.database.session import Session
@@ -39,6 +38,11 @@ class Interval:
     end_ns: int
     why: str
 
+    @property
+    def bounds(self) -> dict[str, int]:
+        """Its bounds as parameters of a question."""
+        return {"from_ns": self.start_ns, "to_ns": self.end_ns}
+
 
 @dataclass(frozen=True)
 class Replayed:
@@ -51,7 +55,7 @@ class Replayed:
     path: list[PathPiece]
 
 
-class Subject:
+class Subject(PageSubject):
     """One trace, as the figures of its page ask for it."""
 
     def __init__(
@@ -61,12 +65,12 @@ class Subject:
         window: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> None:
-        self.database = database
+        super().__init__(database)
         self.trace_id = trace_id
-        self._asked: dict[str, polars.DataFrame] = {}
+        self._answers: dict[str, polars.DataFrame] = {}
         self.figures: list[Figure] = []
         """The figures of the sections before: what a finding touches."""
-        self._asked_window = window
+        self._window = window
         self._thresholds = thresholds
 
     @cached_property
@@ -77,7 +81,7 @@ class Subject:
 
         drawn, path, other = self.interval, [], []
         found = examine(
-            self.database, self.trace_id, self._asked_window, self._thresholds, keep_replays=True
+            self.database, self.trace_id, self._window, self._thresholds, keep_replays=True
         )
         if found.gains is not None:
             other = speeds(found.gains, *found.place)
@@ -134,24 +138,20 @@ class Subject:
         return self.analysis.gpu.device_id if self.analysis.gpu else None
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """The answer to a named question about this trace."""
-        return self.database.query(question, trace=self.trace_id, **parameters)
+        """The answer to a named question about this trace; asked once."""
+        asked = f"{question} {parameters}"
+        if asked not in self._answers:
+            answer = self.database.query(question, trace=self.trace_id, **parameters)
+            self._answers[asked] = answer
+        return self._answers[asked]
 
-    def once(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """As `rows`, for a question that several figures ask with the same parameters."""
-        if question not in self._asked:
-            self._asked[question] = self.rows(question, **parameters)
-        return self._asked[question]
+    def of_device(self, rows: polars.DataFrame) -> polars.DataFrame:
+        """The rows of the device that the verdict is about."""
+        return rows.filter(device_id=self.device_id)
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
-        given = {"trace": 1 if self.is_apart else self.trace_id} | parameters
-        chosen = "".join(
-            f" --param {shlex.quote(f'{name}={value}')}"
-            for name, value in given.items()
-            if value is not None
-        )
-        return f"tracekit query {question} {self.quoted_name}{chosen}"
+        return super().source(question, trace=1 if self.is_apart else self.trace_id, **parameters)
 
     def command(self, name: str) -> str:
         """A command about this trace."""
@@ -162,8 +162,9 @@ class Subject:
     @property
     def quoted_name(self) -> str:
         """The database or trace, as a shell takes it."""
-        name = self.analysis.trace.path if self.is_apart else self.database.name
-        return shlex.quote(printable(name))
+        if self.is_apart:
+            return shlex.quote(printable(self.analysis.trace.path))
+        return super().quoted_name
 
     @cached_property
     def is_apart(self) -> bool:
@@ -175,24 +176,15 @@ class Subject:
         """What is doubtful about the trace, and what was not recorded."""
         return self.database.findings(self.trace_id)
 
-    def found(self) -> polars.DataFrame:
+    def caveats(self) -> polars.DataFrame:
         """The rows of `health`."""
-        return self._findings(("code", "severity", "message", "count"), missing=False)
+        rows = [row for row in self.findings if row["severity"] != "missing"]
+        return _frame(rows, ("code", "severity", "message", "count"))
 
     def absent(self) -> polars.DataFrame:
         """The rows of `missing`."""
-        return self._findings(("code", "message"), missing=True)
-
-    def _findings(self, columns: tuple[str, ...], missing: bool) -> polars.DataFrame:
-        import polars
-
-        return polars.DataFrame(
-            [
-                {column: row[column] for column in columns}
-                for row in self.findings
-                if (row["severity"] == "missing") == missing
-            ]
-        )
+        rows = [row for row in self.findings if row["severity"] == "missing"]
+        return _frame(rows, ("code", "message"))
 
     def lacks(self, code: str) -> str | None:
         """What a finding says, of the question `missing` or `health`; None: nothing is found."""
@@ -200,20 +192,13 @@ class Subject:
 
     def doubts(self, question: str) -> list[str]:
         """What makes the answer doubtful."""
-        found = self.database.doubts(question, self.trace_id, self.findings)
-        return [row["message"] for row in found if row["severity"] not in ("info", "missing")]
+        found = self.findings_against(question, self.trace_id, self.findings)
+        return [row["message"] for row in found]
 
     def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:
         """Instants counted from the start of the window, instead of the trace's clock."""
-        import polars
-
         return rows.with_columns(polars.col(columns) - self.window.start_ns)
 
 
-@dataclass(frozen=True)
-class Section:
-    """Figures under one heading; a figure that has nothing to show is None."""
-
-    name: str
-    title: str
-    figures: tuple[Callable[[Subject], Figure | None], ...]
+def _frame(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> polars.DataFrame:
+    return polars.DataFrame([{name: row[name] for name in columns} for row in rows])

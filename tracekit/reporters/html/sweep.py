@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from dataclasses import asdict
+from itertools import cycle
 from typing import Any
 
 import altair as alt
@@ -13,53 +14,53 @@ import polars as pl
 from tracekit.experiments.points import AXES, Point, Sweep
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure
-from tracekit.reporters.html.page import Part, View
+from tracekit.reporters.html.figure import Figure, Section, without_empty
+from tracekit.reporters.html.page import View, part_of
 from tracekit.text import printable
 from tracekit.verdict.regime import UNKNOWN
 
 # Columns of the table of points.
-_SHOWN = (
+_COLUMNS = (
     "workload", "batch", "seq", "dim", "hidden", "dtype", "step_ns", "spread", "speedup",
     "rows_per_s", "host_ns", "regime", "bottleneck", "launches", "operators", "kernels",
     "traffic_bytes", "share_busy", "share_compute", "dilation", "reason",
 )  # fmt: skip
 
 
-def sweep_view(found: Sweep) -> View:
+def sweep_view(sweep: Sweep) -> View:
     """Maps of regime, fastest variant and speed-ups, lines over size, and all points."""
-    page = _SweepFigures(found)
-    parts = [
-        Part("maps", "By size", [page.regimes(), *page.fastest(), *page.speedups()]),
-        Part("lines", "Over size", page.lines()),
-        Part("points", "All points", [page.points()]),
-    ]
-    ran = [point for point in found.points if point.step_ns]
+    page, figures = _SweepFigures(sweep), _SweepFigures
+    sections: tuple[Section[_SweepFigures], ...] = (
+        Section("maps", "By size", (figures.regimes, figures.fastest, figures.speedups)),
+        Section("lines", "Over size", (figures.lines,)),
+        Section("points", "All points", (figures.points,)),
+    )
     facts = {
-        "sweep": found,
-        "ran": len(ran),
-        "failed": [point for point in found.points if point.reason],
+        "sweep": sweep,
+        "ran": sum(1 for point in sweep.points if point.step_ns),
+        "failed": [point for point in sweep.points if point.reason],
         "sentences": page.sentences(),
     }
-    return View("sweep", found.database, "sweep.html", facts, [p for p in parts if p.figures])
+    parts = [part_of(page, section) for section in sections]
+    return View("sweep", sweep.database, "sweep.html", facts, parts)
 
 
-def regimes_chart(found: Sweep) -> alt.TopLevelMixin | None:
+def regimes_chart(sweep: Sweep) -> alt.TopLevelMixin | None:
     """The map of what bounds the baseline, as a chart of its own."""
-    return _SweepFigures(found).regimes().chart
+    return _SweepFigures(sweep).regimes().chart
 
 
 class _SweepFigures:
-    def __init__(self, found: Sweep) -> None:
-        self.found = found
-        varying = [axis for axis in AXES if len({getattr(p, axis) for p in found.points}) > 1]
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        varying = [axis for axis in AXES if len({getattr(p, axis) for p in sweep.points}) > 1]
         self.axes = varying or ["batch"]
         self.across = self.axes[-1]
         self.down = self.axes[:-1]
-        name = shlex.quote(printable(found.database))
-        self.source = f"tracekit query sweep_points {name} --param baseline={found.baseline}"
+        name = shlex.quote(printable(sweep.database))
+        self.source = f"tracekit query sweep_points {name} --param baseline={sweep.baseline}"
         self.rows = pl.DataFrame(
-            [self._row(point) for point in found.points], infer_schema_length=None
+            [self._row(point) for point in sweep.points], infer_schema_length=None
         )
 
     def _row(self, point: Point) -> dict[str, object]:
@@ -73,44 +74,39 @@ class _SweepFigures:
 
     def sentences(self) -> list[str]:
         """What bounds the baseline, and where which variant is fastest."""
-        shapes = self.found.shapes
+        shapes = self.sweep.shapes
         regimes = Counter(each.regime or UNKNOWN for each in shapes)
         fastest = Counter(each.fastest for each in shapes if each.fastest)
         sizes = "size" if len(shapes) == 1 else "sizes"
-        told = [
-            f"{self.found.baseline} is {regime} at {count} of {len(shapes)} {sizes}."
-            for regime, count in regimes.most_common()
-        ]
-        return told + [
-            f"{name} is fastest at {count} of {len(shapes)} {sizes}."
-            for name, count in fastest.most_common()
-        ]
+        counts = [(f"{self.sweep.baseline} is {name}", n) for name, n in regimes.most_common()]
+        counts += [(f"{name} is fastest", n) for name, n in fastest.most_common()]
+        return [f"{what} at {count} of {len(shapes)} {sizes}." for what, count in counts]
 
     def regimes(self) -> Figure:
         """A map of what bounds the baseline."""
-        rows = self.rows.filter(workload=self.found.baseline).select(
+        rows = self.rows.filter(workload=self.sweep.baseline).select(
             "across", "down", "size", colour="regime", bottleneck="bottleneck", step_ns="step_ns"
         )
-        base = self._map(rows).transform_calculate(length=charts.duration_of("datum.step_ns"))
-        cells = base.mark_rect(stroke="white").encode(
-            color=charts.colour(rows["colour"].to_list(), "regime"),
-            tooltip=["size:N", "colour:N", "bottleneck:N", "length:N"],
-        )
-        labels = base.mark_text(color=charts.on_colour("colour")).encode(text="bottleneck:N")
         return self._figure(
             "regimes",
-            f"What bounds {self.found.baseline}",
+            f"What bounds {self.sweep.baseline}",
             "Each cell is a size; the word in it is the bottleneck.",
             rows,
-            cells + labels,
+            charts.cells(
+                self._map(rows).transform_calculate(**charts.durations(length="step_ns")),
+                charts.colour(rows["colour"].to_list(), "regime"),
+                ["size:N", "colour:N", "bottleneck:N", "length:N"],
+                "bottleneck:N",
+                stroke="white",
+            ),
         )
 
-    def fastest(self) -> list[Figure]:
+    def fastest(self) -> Figure | None:
         """A map of the fastest variant at each size, with its speed-up."""
-        if len(self.found.variants) < 2:
-            return []
-        named = {tuple(getattr(shape, axis) for axis in AXES): shape for shape in self.found.shapes}
-        of = [named[point.size] for point in self.found.points]
+        if len(self.sweep.variants) < 2:
+            return None
+        named = {tuple(getattr(shape, axis) for axis in AXES): shape for shape in self.sweep.shapes}
+        of = [named[point.size] for point in self.sweep.points]
         rows = self.rows.with_columns(
             fastest=pl.Series([each.fastest for each in of], dtype=pl.String),
             best_speedup=pl.Series([each.speedup for each in of], dtype=pl.Float64),
@@ -119,73 +115,56 @@ class _SweepFigures:
             "across", "down", "size", "fastest", speedup="best_speedup"
         )
         base = self._map(rows).transform_calculate(
-            told="datum.speedup == null ? '' : format(datum.speedup, '.2f') + 'x'"
+            label="datum.speedup == null ? '' : format(datum.speedup, '.2f') + 'x'"
         )
-        cells = base.mark_rect(stroke="white").encode(
-            color=self._variants("fastest"), tooltip=["size:N", "fastest:N", "told:N"]
+        tips = charts.tips("size:N", "fastest:N", "label:N=speed-up")
+        shades = self._variants("fastest")
+        return self._figure(
+            "fastest",
+            "The fastest variant",
+            f"The number is its speed-up over {self.sweep.baseline}, which counts as fastest "
+            "unless three quarters of another variant's rounds were faster.",
+            rows,
+            charts.cells(base, shades, tips, "label:N", "fastest", stroke="white"),
         )
-        labels = base.mark_text(color=charts.on_colour("fastest")).encode(text="told:N")
-        return [
-            self._figure(
-                "fastest",
-                "The fastest variant",
-                f"The number is its speed-up over {self.found.baseline}, which counts as fastest "
-                "unless three quarters of another variant's rounds were faster.",
-                rows,
-                cells + labels,
-            )
-        ]
 
-    def speedups(self) -> list[Figure]:
+    def speedups(self) -> Figure | None:
         """A map of speed-ups for each variant but the baseline."""
         rows = self.rows.filter(
-            pl.col("speedup").is_not_null() & (pl.col("workload") != self.found.baseline)
+            pl.col("speedup").is_not_null() & (pl.col("workload") != self.sweep.baseline)
         ).select("across", "down", "size", "workload", "speedup", "speedup_low", "speedup_high")
         if not len(rows):
-            return []
+            return None
         rows = rows.with_columns(down=pl.concat_str(["workload", "down"], separator=", "))
-        scale: dict[str, Any] = {"type": "log", "scheme": "blueorange", "reverse": True}
+        scale: dict[str, Any] = {"type": "log", "scheme": colours.DIFFERENCES, "reverse": True}
         if rows["speedup"].min() < 1 < rows["speedup"].max():  # type: ignore[operator]
             scale["domainMid"] = 1
-        base = self._map(rows)
-        cells = base.mark_rect(stroke="white").encode(
-            color=alt.Color(
-                "speedup:Q",
-                title=f"speed-up over {self.found.baseline}",
-                scale=alt.Scale(**scale),
-                legend=alt.Legend(orient="top"),
-            ),
-            tooltip=[
-                "size:N",
-                "workload:N",
-                *(
-                    alt.Tooltip(f"{name}:Q", format=".2f")
-                    for name in ("speedup", "speedup_low", "speedup_high")
-                ),
-            ],
+        shades = alt.Color(
+            "speedup:Q",
+            title=f"speed-up over {self.sweep.baseline}",
+            scale=alt.Scale(**scale),
+            legend=alt.Legend(orient="top"),
         )
-        labels = base.mark_text(color=charts.on_colour("speedup")).encode(
-            text=alt.Text("speedup:Q", format=".2f")
+        quartiles = (f"{name}:Q|.2f" for name in ("speedup", "speedup_low", "speedup_high"))
+        tips = charts.tips("size:N", "workload:N", *quartiles)
+        label = alt.Text("speedup:Q", format=".2f")
+        return self._figure(
+            "speedups",
+            f"Speed-up over {self.sweep.baseline}",
+            "Above 1 the variant is faster; the tooltip gives the quartiles of its rounds.",
+            rows,
+            charts.cells(self._map(rows), shades, tips, label, "speedup", stroke="white"),
         )
-        return [
-            self._figure(
-                "speedups",
-                f"Speed-up over {self.found.baseline}",
-                "Above 1 the variant is faster; the tooltip gives the quartiles of its rounds.",
-                rows,
-                cells + labels,
-            )
-        ]
 
-    def lines(self) -> list[Figure]:
+    def lines(self) -> Figure | None:
         """The time of a step over the size that varies last, a line for each variant."""
         rows = self.rows.filter(pl.col("step_ns").is_not_null()).select(
             "workload", "down", "across", "size", "step_ns", "host_ns", "rows_per_s",
             at=pl.col(self.across),
         )  # fmt: skip
         if rows["across"].n_unique() < 2 or not rows["at"].dtype.is_numeric():
-            return []
-        base = alt.Chart(rows).transform_calculate(length=charts.duration_of("datum.step_ns"))
+            return None
+        base = alt.Chart(rows).transform_calculate(**charts.durations(length="step_ns"))
         lines = base.mark_line(point=True).encode(
             x=alt.X("at:Q", title=self.across, scale=alt.Scale(type="log", base=2),
                     axis=alt.Axis(values=sorted(set(rows["at"])), format="d")),
@@ -196,26 +175,22 @@ class _SweepFigures:
                                       legend=alt.Legend(orient="top") if self.down else None),
             tooltip=["workload:N", "size:N", "length:N"],
         )  # fmt: skip
-        return [
-            self._figure(
-                "times",
-                f"A step over {self.across}",
-                "Without the profiler: the median of the rounds. Both axes are logarithmic.",
-                rows,
-                lines,
-            )
-        ]
+        return self._figure(
+            "times",
+            f"A step over {self.across}",
+            "Without the profiler: the median of the rounds. Both axes are logarithmic.",
+            rows,
+            lines,
+        )
 
     def points(self) -> Figure:
         """All points as a table."""
-        rows = self.rows.select(_SHOWN)
-        kept = [name for name in _SHOWN if rows[name].null_count() < len(rows)]
         return self._figure(
             "points",
             "Points",
             "Times are medians without the profiler; launches, traffic and shares are from the "
             "point's trace.",
-            rows.select(kept),
+            without_empty(self.rows.select(_COLUMNS)),
             None,
         )
 
@@ -227,13 +202,9 @@ class _SweepFigures:
         )
 
     def _variants(self, column: str) -> alt.Color:
-        names = charts.safe(self.found.variants)
-        shades = [colours.VARIANTS[at % len(colours.VARIANTS)] for at in range(len(names))]
-        return alt.Color(
-            f"{column}:N",
-            title="variant",
-            scale=alt.Scale(domain=names, range=shades),
-            legend=alt.Legend(orient="top"),
+        names = charts.safe(self.sweep.variants)
+        return charts.shades(
+            column, dict(zip(names, cycle(colours.VARIANTS), strict=False)), "variant"
         )
 
     def _figure(

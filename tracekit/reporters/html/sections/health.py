@@ -11,7 +11,7 @@ from tracekit.reporters.html.subject import Subject
 
 def health(subject: Subject) -> Figure | None:
     """The trace's caveats, each with the figures that it touches."""
-    rows = subject.found()
+    rows = subject.caveats()
     if rows.is_empty():
         return None
     counts = dict(rows.group_by("severity").len().iter_rows())
@@ -20,18 +20,9 @@ def health(subject: Subject) -> Figure | None:
     says = f"{number} numbers doubtful." if doubtful else "Nothing makes these numbers doubtful."
     if hints := counts.get("info", 0):
         says += f" {hints} {'tells' if hints == 1 else 'tell'} what a better recording would show."
-    return Figure(
-        name="health",
-        title="What is doubtful",
-        says=says,
-        rows=rows.with_columns(
-            touches=pl.Series(
-                [_touched(subject, code, severity) for code, severity in
-                 rows.select("code", "severity").iter_rows()], dtype=pl.String,
-            )
-        ),
-        source=subject.source("health"),
-    )  # fmt: skip
+    touched = [_touched(subject, *row) for row in rows.select("code", "severity").iter_rows()]
+    rows = rows.with_columns(touches=pl.Series(touched, dtype=pl.String))
+    return Figure("health", "What is doubtful", says, rows, subject.source("health"))
 
 
 def missing(subject: Subject) -> Figure | None:
@@ -39,14 +30,11 @@ def missing(subject: Subject) -> Figure | None:
     rows = subject.absent()
     if rows.is_empty():
         return None
-    return Figure(
-        name="missing",
-        title="What was not recorded",
-        says="Some of this may not be in the program at all. Where a setting of the profiler "
-        "records it, the setting stands in brackets.",
-        rows=rows,
-        source=subject.source("missing"),
+    says = (
+        "Some of this may not be in the program at all. Where a setting of the profiler "
+        "records it, the setting stands in brackets."
     )
+    return Figure("missing", "What was not recorded", says, rows, subject.source("missing"))
 
 
 def _touched(subject: Subject, code: str, severity: str) -> str:

@@ -7,142 +7,85 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure, table
+from tracekit.reporters.html.figure import Drawing, figure
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import counted, duration
 
 _ROWS = 100
 
 
-def delays(subject: Subject) -> Figure | None:
+def _has_device(subject: Subject) -> bool:
+    return subject.device_id is not None
+
+
+@figure("launches_over_time", "From launch to start", when=_has_device)
+def delays(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
     """Launch delays over time."""
-    rows = _over_time(subject)
-    if rows is None:
+    rows = subject.since_start(subject.of_device(rows), "start_ns", "end_ns")
+    if len(rows) < 2:
         return None
-    rows = rows.unpivot(
-        ["delay_p50_ns", "delay_p90_ns"],
-        index=["start_ns", "launches"],
-        variable_name="of",
-        value_name="delay_ns",
-    )
     named = {"delay_p50_ns": "median", "delay_p90_ns": "90 %"}
-    rows = rows.with_columns(of=pl.col("of").replace(named))
+    rows = rows.unpivot(
+        list(named), index=["start_ns", "launches"], variable_name="of", value_name="delay_ns"
+    ).with_columns(of=pl.col("of").replace(named))
     launch = subject.analysis.launch
     of_all = duration(launch.first_delay_p50_ns) if launch else ""
     median = f" The median of all launches is {of_all}." if launch else ""
-    chart = (
-        alt.Chart(rows)
-        .transform_calculate(delay=charts.duration_of("datum.delay_ns"))
-        .mark_line()
-        .encode(
-            x=charts.time("start_ns", "since the window's start"),
-            y=alt.Y(
-                "delay_ns:Q",
-                title="launch delay",
-                scale=alt.Scale(type="symlog", constant=1000),
-                axis=charts.time_axis(),
-            ),
-            color=alt.Color(
-                "of:N",
-                title=None,
-                scale=alt.Scale(domain=["median", "90 %"], range=list(colours.VARIANTS[:2])),
-                legend=alt.Legend(orient="top"),
-            ),
-            tooltip=["of:N", "delay:N", "launches:Q"],
-        )
-    )
-    return Figure(
-        name="delays",
-        title="From launch to start",
-        says="Long delays mean that the host runs ahead and the device is busy; short ones that "
+    shades = dict(zip(named.values(), colours.VARIANTS, strict=False))
+    chart = alt.Chart(rows).transform_calculate(**charts.durations(delay="delay_ns")).mark_line()
+    chart = chart.encode(
+        x=charts.time("start_ns"),
+        y=alt.Y("delay_ns:Q", title="launch delay", axis=charts.time_axis(),
+                scale=alt.Scale(type="symlog", constant=1000)),
+        color=charts.shades("of", shades),
+        tooltip=["of:N", "delay:N", "launches:Q"],
+    )  # fmt: skip
+    return Drawing(
+        "Long delays mean that the host runs ahead and the device is busy; short ones that "
         f"the device takes each launch as it comes.{median}",
-        rows=rows,
-        source=subject.source("launches_over_time"),
-        chart=charts.sized(chart, 180),
-        doubts=subject.doubts("launches_over_time"),
+        rows,
+        charts.sized(chart, 180),
     )
 
 
-def queue(subject: Subject) -> Figure | None:
+@figure("launches_over_time", "Launches queued", when=_has_device)
+def queue(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
     """How many launches were queued over time."""
-    rows = _over_time(subject)
-    if rows is None:
+    rows = subject.since_start(subject.of_device(rows), "start_ns", "end_ns")
+    if len(rows) < 2:
         return None
     rows = rows.select("start_ns", "end_ns", "depth_p50", "depth_max")
-    base = alt.Chart(rows).encode(
-        x=charts.time("start_ns", "since the window's start"),
-        tooltip=["depth_p50:Q", "depth_max:Q"],
-    )
-    areas = base.mark_area(interpolate="step-after", opacity=0.3, color=colours.of("launch"))
-    lines = base.mark_line(interpolate="step-after", color=colours.of("launch"))
-    chart = areas.encode(y=alt.Y("depth_max:Q", title="launches queued")) + lines.encode(
-        y="depth_p50:Q"
-    )
+    base = alt.Chart(rows).encode(x=charts.time("start_ns"), tooltip=["depth_p50:Q", "depth_max:Q"])
+    launch = colours.of("launch")
+    areas = base.mark_area(interpolate="step-after", opacity=0.3, color=launch)
+    lines = base.mark_line(interpolate="step-after", color=launch)
+    most = alt.Y("depth_max:Q", title="launches queued")
     empty = rows.filter(pl.col("depth_p50") == 0).height
-    return Figure(
-        name="queue",
-        title="Launches queued",
-        says="The line is the median that a launch call finds queued, the area the most. In "
+    return Drawing(
+        "The line is the median that a launch call finds queued, the area the most. In "
         f"{empty} of {len(rows)} parts of the time the median launch finds the queue empty.",
-        rows=rows,
-        source=subject.source("launches_over_time"),
-        chart=charts.sized(chart, 140),
-        doubts=subject.doubts("launches_over_time"),
+        rows,
+        charts.sized(areas.encode(y=most) + lines.encode(y="depth_p50:Q"), 140),
     )
 
 
-def operators(subject: Subject) -> Figure | None:
+@figure("top_cpu_ops", "Operators by their own time on the host", top=_ROWS)
+def operators(subject: Subject, rows: pl.DataFrame) -> Drawing:
     """What each operator costs the host."""
-    rows = subject.rows("top_cpu_ops", top=_ROWS)
-    if not len(rows):
-        return None
     first = rows.row(0, named=True)
-    return Figure(
-        name="operators",
-        title="Operators by their own time on the host",
-        says=f"{first['name'][:60]} takes most: {duration(first['self_ns'])}.",
-        rows=table(rows),
-        source=subject.source("top_cpu_ops", top=_ROWS),
-        doubts=subject.doubts("top_cpu_ops"),
-    )
+    return Drawing(f"{first['name'][:60]} takes most: {duration(first['self_ns'])}.")
 
 
-def synchronizations(subject: Subject) -> Figure | None:
+@figure("sync_points", "Where the host waits for the device", top=_ROWS)
+def synchronizations(subject: Subject, rows: pl.DataFrame) -> Drawing:
     """Where the host waits for the device."""
-    rows = subject.rows("sync_points", top=_ROWS)
-    if not len(rows):
-        return None
     first = rows.row(0, named=True)
     place = first["python_line"] or first["cpu_op"] or first["call"]
-    return Figure(
-        name="synchronizations",
-        title="Where the host waits for the device",
-        says=f"Most at {place[:80]}: {duration(first['host_ns'])} in "
-        f"{counted(first['count'], 'call')}.",
-        rows=table(rows),
-        source=subject.source("sync_points", top=_ROWS),
-        doubts=subject.doubts("sync_points"),
-    )
+    calls = counted(first["count"], "call")
+    return Drawing(f"Most at {place[:80]}: {duration(first['host_ns'])} in {calls}.")
 
 
-def python(subject: Subject) -> Figure | None:
+@figure("python_time", "Python by its own time", top=_ROWS)
+def python(subject: Subject, rows: pl.DataFrame) -> Drawing:
     """The time of Python lines outside operators."""
-    rows = subject.rows("python_time", top=_ROWS)
-    if not len(rows):
-        return None
-    return Figure(
-        name="python",
-        title="Python by its own time",
-        says="Time of Python functions outside the operators and functions that they call.",
-        rows=table(rows),
-        source=subject.source("python_time", top=_ROWS),
-        doubts=subject.doubts("python_time"),
-    )
-
-
-def _over_time(subject: Subject) -> pl.DataFrame | None:
-    """Launches over time on the verdict's device."""
-    if subject.device_id is None:
-        return None
-    rows = subject.rows("launches_over_time").filter(device_id=subject.device_id)
-    return subject.since_start(rows, "start_ns", "end_ns") if len(rows) > 1 else None
+    return Drawing("Time of Python functions outside the operators and functions that they call.")

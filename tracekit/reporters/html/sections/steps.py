@@ -31,38 +31,32 @@ _PARTS = {
 
 def steps(subject: Subject) -> Figure | None:
     """A strip of all steps: their length by what the device did, and their regime."""
-    found = drawn_steps(subject)
-    if len(found) < 2:
+    drawn = drawn_steps(subject)
+    if len(drawn) < 2:
         return None
     rows = pl.DataFrame(
         [
-            {
-                "step": period.window.name,
-                "number": number,
-                "part": part,
-                "part_ns": getattr(period.gpu, column),
-                "span_ns": period.window.span_ns,
-                "regime": period.regime,
-                "bottleneck": period.bottleneck,
-            }
-            for number, period in enumerate(found)
+            {"step": period.window.name, "number": number, "part": part,
+             "part_ns": getattr(period.gpu, column), "span_ns": period.window.span_ns,
+             "regime": period.regime, "bottleneck": period.bottleneck}
+            for number, period in enumerate(drawn)
             for part, column in _PARTS.items()
         ]
-    )
-    lengths = sorted(each.window.span_ns for each in found)
-    regimes = {each.regime for each in found}
-    alike = f"All are {regimes.pop()}" if len(regimes) == 1 else "Their regimes differ"
+    )  # fmt: skip
+    lengths = sorted(each.window.span_ns for each in drawn)
+    regimes = {each.regime for each in drawn}
+    same = f"All are {regimes.pop()}" if len(regimes) == 1 else "Their regimes differ"
     return Figure(
-        name="steps",
-        title="Each step as the host ran it",
-        says=f"{len(found)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
-        f"{alike}. The line above each bar has the colour of its regime. Click on a step to see "
+        "steps",
+        "Each step as the host ran it",
+        f"{len(drawn)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
+        f"{same}. The line above each bar has the colour of its regime. Click on a step to see "
         "only it in what follows.",
-        rows=rows,
-        source=subject.source("partition", kind="step"),
-        chart=_strip(rows),
-        doubts=subject.doubts("partition"),
-        control={"kind": "steps"},
+        rows,
+        subject.source("partition", kind="step"),
+        _strip(rows),
+        subject.doubts("partition"),
+        {"kind": "steps"},
     )
 
 
@@ -73,44 +67,39 @@ def drawn_steps(subject: Subject) -> list[Period]:
 
 def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
     regimes = rows["regime"].unique(maintain_order=True).to_list()
-    base = alt.Chart(rows).transform_calculate(
-        length=charts.duration_of("datum.span_ns"), part_length=charts.duration_of("datum.part_ns")
-    )
-    shared = {
-        "x": alt.X(
-            "step:N",
-            sort=charts.safe(rows["step"].unique(maintain_order=True)),
-            title="step",
-            axis=alt.Axis(
-                labelExpr="replace(datum.value, 'ProfilerStep#', '')",
-                labelOverlap=True,
-                labelAngle=0,
-                labelLimit=120,
+    base = (
+        alt.Chart(rows)
+        .transform_calculate(**charts.durations(length="span_ns", part_length="part_ns"))
+        .encode(
+            x=alt.X(
+                "step:N",
+                sort=charts.safe(rows["step"].unique(maintain_order=True)),
+                title="step",
+                axis=alt.Axis(
+                    labelExpr="replace(datum.value, 'ProfilerStep#', '')",
+                    labelOverlap=True,
+                    labelAngle=0,
+                    labelLimit=120,
+                ),
             ),
-        ),
-        "color": charts.colour([*_PARTS, *regimes], "device time, regime"),
-        "opacity": alt.condition(charts.of_chosen_step(), alt.value(1), alt.value(0.35)),
-    }
-    tooltip = [
-        alt.Tooltip("step:N"),
-        alt.Tooltip("length:N"),
-        alt.Tooltip("regime:N"),
-        alt.Tooltip("bottleneck:N"),
-    ]
+            color=charts.colour([*_PARTS, *regimes], "device time, regime"),
+            opacity=alt.condition(charts.of_chosen_step(), alt.value(1), alt.value(0.35)),
+        )
+    )
+    tips = ("step:N", "length:N", "regime:N", "bottleneck:N")
     bars = (
         base.transform_calculate(colour="datum.part")
         .mark_bar()
         .encode(
             y=alt.Y("part_ns:Q", title="length of the step", axis=charts.time_axis()),
-            tooltip=[*tooltip, alt.Tooltip("part:N"), alt.Tooltip("part_length:N", title="of it")],
-            **shared,
+            tooltip=charts.tips(*tips, "part:N", "part_length:N=of it"),
         )
     )
     caps = (
         base.transform_filter("datum.part == 'compute'")
         .transform_calculate(colour="datum.regime")
         .mark_tick(thickness=5, yOffset=-4)
-        .encode(y="span_ns:Q", tooltip=tooltip, **shared)
+        .encode(y="span_ns:Q", tooltip=charts.tips(*tips))
     )
     return charts.sized((bars + caps).add_params(charts.step_parameter()), 180)
 
@@ -131,31 +120,28 @@ def faster(subject: Subject) -> Figure | None:
     [twice] = rows.filter(**at)["window_ns"]
     command = subject.command("whatif")
     return Figure(
-        name="faster",
-        title="The window at other speeds",
-        says=f"Now the window takes {duration(here['window_ns'])}, held up by the {side}. With a "
+        "faster",
+        "The window at other speeds",
+        f"Now the window takes {duration(here['window_ns'])}, held up by the {side}. With a "
         f"{side} twice as fast it would take {duration(twice)}.",
-        rows=rows,
-        source=f"{command} steady",
-        chart=_map(rows),
+        rows,
+        f"{command} steady",
+        _map(rows),
         control={"kind": "speeds", "command": command},
     )
 
 
 def _map(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    network = alt.param(name="network", value=1.0)
     base = (
         alt.Chart(rows)
         .transform_filter("datum.network == network")
-        .transform_calculate(length=charts.duration_of("datum.window_ns"))
+        .transform_calculate(**charts.durations(length="window_ns"))
         .encode(
             x=alt.X("host:O", title="host speed, times as recorded", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("device:O", title="device speed, times as recorded", sort="descending"),
         )
     )
-    cells = base.mark_rect(stroke="white").encode(
-        color=charts.colour(rows["colour"].to_list(), "slower side"),
-        tooltip=["host:Q", "device:Q", "network:Q", alt.Tooltip("length:N", title="window")],
-    )
-    labels = base.mark_text(color=charts.on_colour("colour")).encode(text="length:N")
-    return charts.sized((cells + labels).add_params(network), 220)
+    sides = charts.colour(rows["colour"].to_list(), "slower side")
+    tooltip = charts.tips("host:Q", "device:Q", "network:Q", "length:N=window")
+    drawn = charts.cells(base, sides, tooltip, "length:N", stroke="white")
+    return charts.sized(drawn.add_params(alt.param(name="network", value=1.0)), 220)

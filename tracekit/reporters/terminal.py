@@ -1,0 +1,110 @@
+"""The terminal: its width, its pager, and how reports print headings and tables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from rich.table import Column, Table
+
+WIDTH = 100
+Cell = str | Text
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves a closed pipe to the command line, which treats it as a normal end."""
+        raise BrokenPipeError
+
+
+def console(is_wide: bool = False) -> Console:
+    """Standard output: colours and styles only on a terminal, none with NO_COLOR; no markup.
+
+    It is at most 100 columns wide, or with `is_wide` as wide as the terminal. Without a terminal,
+    COLUMNS says how wide; otherwise it is 100.
+    """
+    columns = (
+        shutil.get_terminal_size((WIDTH, 24)).columns
+        if sys.stdout.isatty() or "COLUMNS" in os.environ
+        else WIDTH
+    )
+    return _Console(
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=columns if is_wide else min(columns, WIDTH),
+        # With NO_COLOR, rich itself would still print bold text.
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+    )
+
+
+def clipped(text: str, width: int) -> str:
+    """`text` made safe to print, and cut to `width`."""
+    text = printable(text)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def clipped_start(text: str, width: int) -> str:
+    """The same, cut at its start: what tells paths apart stands at their end."""
+    text = printable(text)
+    return text if len(text) <= width else "..." + text[3 - width :]
+
+
+def section(out: Console, title: str, sentences: Iterable[str] = ()) -> None:
+    """Prints a heading, and sentences under it."""
+    out.print()
+    out.print(Text(printable(title), "bold"))
+    for sentence in sentences:
+        out.print(Text(f"- {printable(sentence)}"))
+
+
+def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]] = ()) -> Table:
+    """A table without lines. A column is its heading, after > if it is aligned to the right; where
+    no column has a heading, the table has none."""
+    from rich.table import Column, Table
+
+    made = [
+        each
+        if isinstance(each, Column)
+        else Column(each.removeprefix(">"), justify="right" if each.startswith(">") else "left")
+        for each in columns
+    ]
+    is_headed = any(str(each.header) for each in made)
+    found = Table(*made, box=None, show_header=is_headed, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        found.add_row(*row)
+    return found
+
+
+def show_paged(text: str) -> None:
+    """Prints `text`; through the pager if standard output is a terminal and it does not fit.
+
+    The pager is TRACEKIT_PAGER, else PAGER, else `less -FRX`. Empty, or `cat`: none.
+    """
+    pager = _pager()
+    if not pager or text.count("\n") < shutil.get_terminal_size().lines:
+        sys.stdout.write(text)
+        return
+    sys.stdout.flush()
+    environment = {"LESS": "FRX", "LV": "-c"} | os.environ
+    subprocess.run(pager, shell=True, input=text, text=True, errors="replace", env=environment)
+
+
+def _pager() -> str:
+    """The pager's command line; empty where there is none, or nobody to page."""
+    if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
+        return ""
+    for name in ("TRACEKIT_PAGER", "PAGER"):
+        if (chosen := os.environ.get(name)) is not None:
+            return "" if chosen.strip() in ("", "cat") else chosen
+    return "less" if shutil.which("less") else ""
