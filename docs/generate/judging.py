@@ -49,7 +49,7 @@ def json_page() -> str:
             "[Where each number is defined](vocabulary.md#where-each-number-is-defined) "
             "lists its keys.",
         )
-    outputs = importlib.import_module("tracekit.schemas.outputs")
+    outputs = importlib.import_module("tracekit.schemas")
     return page(
         head,
         "`tracekit schema COMMAND` prints these JSON Schemas. "
