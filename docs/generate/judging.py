@@ -28,7 +28,7 @@ def thresholds_page() -> str:
     head = ("name", "value", "meaning", "source")
     return page(
         "# Thresholds",
-        "Every number that judges, from tracekit/thresholds.py. Shares are of the window. "
+        "Every number that judges, from queries/thresholds.csv. Shares are of the window. "
         "A source `ours` means that we chose the number.",
         "## Thresholds that a user can set",
         "`--threshold NAME=VALUE` sets one for a run, for the queries that it asks, too.",

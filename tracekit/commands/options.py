@@ -123,7 +123,7 @@ threshold_option = click.option(
     "thresholds",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a threshold (tracekit/thresholds.py lists them).",
+    help="Set a threshold (queries/thresholds.csv lists them).",
 )
 
 window_option = click.option(
