@@ -7,6 +7,7 @@ from typing import Any
 
 from tracekit.evidence.model import Evidence, Finding, Gpu, HostThread, Idle, Launch, Window
 from tracekit.replay.model import Causal, Gains
+from tracekit.replay.one_offs import OneOff
 from tracekit.thresholds import Thresholds
 from tracekit.verdict import judge as judging
 from tracekit.verdict.model import Verdict
@@ -63,3 +64,12 @@ def host_evidence(
 def judge(found: Evidence, thresholds: Thresholds | None = None) -> Verdict:
     """The verdict on evidence."""
     return judging.judge(found, thresholds or Thresholds())
+
+
+def one_off(**given: Any) -> OneOff:
+    """A call of 1 ms on the host that happened once."""
+    usual = {
+        "kind": "stretch", "event_id": 1, "start_ns": 0, "dur_ns": MS, "usual_ns": 0,
+        "excess_ns": MS, "cause": "python", "name": "load", "begin": 0, "end": MS,
+    }  # fmt: skip
+    return OneOff(**(usual | given))

@@ -80,7 +80,7 @@ def assert_same_answers(plain, lake):
         given = {each.name: 10**6 for each in question.parameters if each.name == "top"}
         here = given | ({"a": first, "b": last} if name.startswith("diff_") else {})
         there = given | ({"a": moved[first], "b": moved[last]} if name.startswith("diff_") else {})
-        columns, expected = plain.fetch(question.sql, here)
+        columns, expected = plain.fetch(plain.sql_of(question, here), here)
         names, found = lake.fetch(lake.sql_of(question, there), there)
         assert names == columns, name
         skipped = {"path", *_HASHED.get(name, ())}

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
@@ -15,7 +16,7 @@ PACKAGE = ROOT / "tracekit"
 # From the lowest room up: a module imports from its own room, and from those before it. A room
 # within another one has its own line.
 ROOMS = [
-    "version", "errors", "text", "causes", "thresholds", "files", "records", "shown", "workloads",
+    "version", "errors", "text", "causes", "thresholds", "files", "records", "workloads",
     "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
     "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto", "capture",
     "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas", "commands",
@@ -138,3 +139,15 @@ def test_importing_tracekit_loads_nothing_heavy():
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+def test_each_package_and_each_file_of_queries_ships():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    rooms = {".".join(file.parent.relative_to(ROOT).parts) for file in PACKAGE.rglob("__init__.py")}
+    assert rooms <= set(settings["packages"])
+    queries = ROOT / "queries"
+    shipped = {
+        file for each in settings["package-data"]["tracekit.queries"] for file in queries.glob(each)
+    }
+    files = {file for file in queries.rglob("*.*") if file.suffix in (".sql", ".csv", ".txt")}
+    assert files == shipped

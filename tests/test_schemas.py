@@ -11,9 +11,9 @@ import pytest
 import tracekit
 from tests.conftest import OWN_TRACES, trace_file, trace_names
 from tests.sampling import sample
+from tracekit import schemas as outputs
 from tracekit.database import catalog
 from tracekit.reporters import rows
-from tracekit.schemas import outputs
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are tested with jsonschema")
 Validator = jsonschema.Draft202012Validator

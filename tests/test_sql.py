@@ -1,4 +1,4 @@
-"""The SQL files have one form, and all thresholds are in tracekit/thresholds.py."""
+"""The SQL files have one form, and all thresholds are in queries/thresholds.csv."""
 
 import ast
 import re

@@ -82,6 +82,22 @@ class Record:
         return ({"schema": self.form} if self.form else {}) | dict(plain(self))
 
 
+# Makes the HTML of a result: tracekit.run gives it, since results know nothing of reporters.
+_drawing: list[Callable[[Any], str]] = []
+
+
+class Shown(Record):
+    """A result that notebooks show as HTML."""
+
+    def _repr_html_(self) -> str | None:
+        return _drawing[-1](self) if _drawing else None
+
+
+def show_with(draw: Callable[[Any], str]) -> None:
+    """Results show themselves as `draw` makes them."""
+    _drawing[:] = [draw]
+
+
 def plain(value: Any) -> Any:
     """Dataclasses as dictionaries, however deep. `dataclasses.asdict` also copies each number and
     text, which takes most of its time: a run may have thousands of steps."""

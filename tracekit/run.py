@@ -11,7 +11,7 @@ from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.shown import Shown, show_with
+from tracekit.records import Shown, show_with
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:

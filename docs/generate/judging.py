@@ -28,7 +28,7 @@ def thresholds_page() -> str:
     head = ("name", "value", "meaning", "source")
     return page(
         "# Thresholds",
-        "Every number that judges, from tracekit/thresholds.py. Shares are of the window. "
+        "Every number that judges, from queries/thresholds.csv. Shares are of the window. "
         "A source `ours` means that we chose the number.",
         "## Thresholds that a user can set",
         "`--threshold NAME=VALUE` sets one for a run, for the queries that it asks, too.",
@@ -49,7 +49,7 @@ def json_page() -> str:
             "[Where each number is defined](vocabulary.md#where-each-number-is-defined) "
             "lists its keys.",
         )
-    outputs = importlib.import_module("tracekit.schemas.outputs")
+    outputs = importlib.import_module("tracekit.schemas")
     return page(
         head,
         "`tracekit schema COMMAND` prints these JSON Schemas. "

@@ -5,7 +5,7 @@
 trains a small model in turns without a profiler and with each of its settings, and prints what a
 setting costs for each operator, and what stacks cost for each Python frame. A cost is the median
 over the turns of the thread's CPU time, less that of the turn without a profiler just before, over
-the events in the trace. `tracekit/thresholds.py` keeps the figures (`recorded_*_ns`).
+the events in the trace. `queries/thresholds.csv` keeps the figures (`recorded_*_ns`).
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ RESOURCES = (
 )
 _THRESHOLD = option(
     "--threshold thresholds",
-    "Set a threshold (tracekit/thresholds.py lists them).",
+    "Set a threshold (queries/thresholds.csv lists them).",
     multiple=True,
     metavar="NAME=VALUE",
 )

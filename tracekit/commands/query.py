@@ -175,9 +175,9 @@ def schema(command: tuple[str, ...]) -> None:
     With `query` or `lake ask`, a QUESTION's name gives the schema of its rows (--format json).
     Without COMMAND, the commands that have a schema are listed.
     """
-    from tracekit.schemas import outputs
+    from tracekit import schemas
 
-    known = outputs.commands()
+    known = schemas.commands()
     if not command:
         for name, option in known.items():
             click.echo(f"{name:<12} {option}")
@@ -186,5 +186,5 @@ def schema(command: tuple[str, ...]) -> None:
     if len(command) > words + 1:
         raise TracekitError("schema takes one command, and for `query` one question")
     question = command[words] if len(command) > words else None
-    found = outputs.schema(" ".join(command[:words]), question)
+    found = schemas.schema(" ".join(command[:words]), question)
     click.echo(json.dumps(found, indent=2))

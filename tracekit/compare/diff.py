@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.shown import Shown
+from tracekit.records import Shown
 from tracekit.text import duration
 
 if TYPE_CHECKING:

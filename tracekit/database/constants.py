@@ -12,7 +12,7 @@ from tracekit.thresholds import Thresholds
 
 
 def thresholds(judging: Thresholds | None = None) -> dict[str, int | float]:
-    """The thresholds that queries use, by name (tracekit/thresholds.py)."""
+    """The thresholds that queries use, by name (queries/thresholds.csv)."""
     table = judging or Thresholds()
     return {
         each.name: getattr(table, each.name) for each in fields(table) if each.metadata["in_sql"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tracekit.examine import verdicts
-from tracekit.shown import Shown
+from tracekit.records import Shown
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session

@@ -18,7 +18,7 @@ import numpy as np
 from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.changes import query_of, scale_cause
-from tracekit.replay.grammar import BATCH, REMEDY, STEADY, parse
+from tracekit.replay.grammar import BATCH, REMEDY, parse
 from tracekit.replay.graph.arrays import sums
 from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
@@ -186,7 +186,7 @@ class Prices:
         return self._length(self._plain())
 
     def saved(self, *changes: str) -> int:
-        """What changes such as `remedy:cuda-graph` save at once.
+        """What changes such as `remedy:cuda-graph` save at once; `steady` is part of every price.
 
         Of a larger batch, it is time for the same number of samples. What pays in loops only is
         priced as if no thread was kept from running, which it does not mend.
@@ -269,11 +269,6 @@ def _is_marked(change: str, field: str) -> bool:
     kind, _, name = change.partition(":")
     text = catalog.remedies().get(query_of(name.partition(":")[0]), "") if kind == REMEDY else ""
     return f"\n-- {field}: true\n" in text
-
-
-def price(replay: Replay, window: ReplayedWindow, changes: Sequence[str]) -> int:
-    """What changes save in a window, as `Prices.saved`; `steady` is part of every price."""
-    return Prices(replay, window).saved(*(each for each in changes if each.strip() != STEADY))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
 from tracekit.records import Record
-from tracekit.replay.prices import price
+from tracekit.replay.prices import Prices
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import range_of
 from tracekit.thresholds import Thresholds
@@ -123,7 +123,7 @@ def what_if(
             window=chosen.name,
             changes=list(changes),
             **_lengths(chosen.length(before), chosen.length(after)),
-            saves_ns=price(replay, chosen, changes),
+            saves_ns=Prices(replay, chosen).saved(*changes),
             bound_by=path.shares,
             unknown_ns=path.by_cause.get("unknown", 0),
             steps=_steps(

@@ -20,8 +20,8 @@ from tracekit.evidence.model import (
     Trace,
     Window,
 )
+from tracekit.records import Shown
 from tracekit.replay.model import Causal
-from tracekit.shown import Shown
 
 SCHEMA = "tracekit/analysis/1"
 

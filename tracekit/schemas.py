@@ -1,20 +1,27 @@
-"""What each command prints with --json (or --format json), as one JSON Schema."""
+"""What each command prints with --json (or --format json), as one JSON Schema.
+
+Schemas of rows have names, units and meanings from the question's header, types from DuckDB.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import duckdb
 
 from tracekit.advice import model as advice
 from tracekit.advice.catalogue import EFFORTS
 from tracekit.compare import crosscheck, diff
 from tracekit.database import catalog
+from tracekit.database.prepared import create_all
 from tracekit.errors import TracekitError
 from tracekit.experiments import points, probing
 from tracekit.lake import comparing
 from tracekit.records import Record, Schema, Schemas, closed
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
-from tracekit.schemas.rows import columns_of, row_schema
 from tracekit.verdict import model as analysis
 from tracekit.verdict.confidence import LEVELS
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
@@ -40,6 +47,23 @@ _REGIMES = (OVERHEAD, COMPUTE, UNKNOWN)
 # A verdict that is unknown has no confidence.
 _CONFIDENCE = (*LEVELS, "none")
 _SEVERITIES = ("error", "warning", "info")
+_INTEGER = {"tinyint", "smallint", "integer", "bigint", "hugeint"}
+_INTEGER |= {f"u{name}" for name in _INTEGER}
+_NUMBER = {"float", "double", "decimal"}
+# What rows have, too, that come from several runs (queries/schema/lake_answer.sql) or ranks.
+_OF_LAKES: Schema = {
+    "run": {"type": ["string", "null"], "description": "of a lake: the run"},
+    "rank": {"type": ["integer", "null"], "description": "of a lake: the rank (id)"},
+}
+
+
+def columns_of(question: str | None) -> dict[str, str]:
+    """What each column of a question means, with its unit."""
+    if question is None:
+        return {}
+    return {each.name: f"{each.help} ({each.unit})" for each in catalog.query(question).columns}
+
+
 _FINDING_ROW = closed(
     {
         name: {"type": kind, "description": text}
@@ -204,3 +228,73 @@ _OUTPUTS: Mapping[str, Made] = {
     "probe": _either(_one(probing.Probe), _one(probing.AppliedAdvice)),
     "crosscheck": _one(crosscheck.Report, agrees=_AGREES),
 }
+
+
+# -- rows
+
+
+def row_schema(question: str) -> Schema:
+    """The schema of one row; of several runs of a lake, rows also tell run and rank."""
+    texts = columns_of(question)
+    properties = {
+        name: _nullable(_column_type(kind)) | {"description": texts[name]}
+        for name, kind in _columns(question).items()
+    }
+    return {
+        "type": "object",
+        "description": catalog.query(question).question,
+        "properties": {**_OF_LAKES, **properties},
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+@cache
+def _empty() -> duckdb.DuckDBPyConnection:
+    """A database without traces."""
+    connection = duckdb.connect(":memory:")
+    create_all(connection)
+    return connection
+
+
+def _columns(question: str) -> dict[str, Any]:
+    relation = _empty().sql(catalog.query(question).sql)
+    return dict(zip(relation.columns, relation.types, strict=True))
+
+
+def _column_type(kind: Any) -> Schema:
+    """A DuckDB type as it is written in JSON."""
+    if kind.id in _INTEGER:
+        return {"type": "integer"}
+    if kind.id in _NUMBER:
+        return {"type": "number"}
+    if kind.id == "boolean":
+        return {"type": "boolean"}
+    if str(kind) == "JSON":
+        return {}
+    if kind.id == "null":
+        return {"type": "null"}
+    if kind.id == "enum":
+        return {"enum": list(dict(kind.children)["values"])}
+    if kind.id in ("list", "array"):
+        return {"type": "array", "items": _nullable(_column_type(dict(kind.children)["child"]))}
+    if kind.id == "struct":
+        inner = {name: _nullable(_column_type(each)) for name, each in kind.children}
+        return {
+            "type": "object",
+            "properties": inner,
+            "required": list(inner),
+            "additionalProperties": False,
+        }
+    if kind.id == "map":
+        value = _nullable(_column_type(dict(kind.children)["value"]))
+        return {"type": "object", "additionalProperties": value}
+    return {"type": "string"}
+
+
+def _nullable(schema: Schema) -> Schema:
+    if "enum" in schema:
+        return {"enum": [*schema["enum"], None]}
+    if schema.get("type", "null") == "null":
+        return schema
+    return {**schema, "type": [schema["type"], "null"]}
