@@ -26,7 +26,7 @@ checks:
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@mkdir -p build; $(BIN)/mypy --no-error-summary --pretty >build/types.txt 2>&1 & types=$$!; \
-	  $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
+	  $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
 	  wait $$types || { echo 'wrong types:'; cat build/types.txt; exit 1; } >&2; exit $$tested
 
 # A browser for the tests of pages: they are skipped where there is none.
