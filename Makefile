@@ -19,14 +19,18 @@ NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
 
-test: .venv/installed browser checks
+# The browser is installed at the same time as the packages.
+test:
+	@$(MAKE) --no-print-directory -j2 .venv/installed browser
+	@$(MAKE) --no-print-directory checks
 
-# Types are checked while the tests run; what is wrong with them is printed after the tests.
+# Types are checked while the tests run; what is wrong with them is printed after the tests. One
+# worker more than two cores, since tests also wait: for timeouts, servers and programs that start.
 checks:
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@mkdir -p build; $(BIN)/mypy --no-error-summary --pretty >build/types.txt 2>&1 & types=$$!; \
-	  $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
+	  $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
 	  wait $$types || { echo 'wrong types:'; cat build/types.txt; exit 1; } >&2; exit $$tested
 
 # A browser for the tests of pages: they are skipped where there is none.

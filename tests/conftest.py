@@ -156,7 +156,7 @@ def run(
     """Runs `tracekit ...`, or another program of `forking.MAIN`, as a user would, in an empty
     directory.
 
-    `make test` forks where the environment is as it was; `make test-all` starts each anew.
+    `make test` forks; `make test-all` starts each anew.
     """
 
     def command(
@@ -165,13 +165,14 @@ def run(
         inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         path = TRACEKIT.with_name(program)
         has_torch = program == "pytest" or arguments[:1] in [("capture",), ("sweep",), ("probe",)]
-        modules = WITH_TORCH if has_torch else IMPORTED
-        if not IS_ALL and sys.platform == "linux" and not environment:
+        if not IS_ALL and sys.platform == "linux":
             if has_torch not in command_servers:
+                modules = WITH_TORCH if has_torch else IMPORTED
                 command_servers[has_torch] = CommandServer(modules, inherited)
             server = command_servers[has_torch]
-            if server.environment == inherited:
-                return _decoded(server.run(path, arguments, tmp_path, stdin))
+            changes = server.changes(inherited | environment)
+            if changes is not None:
+                return _decoded(server.run(path, arguments, tmp_path, stdin, changes))
         return _decoded(
             subprocess.run(
                 [path, *arguments],

@@ -1,7 +1,8 @@
 """Runs `tracekit ...` and `pytest ...` in forks of one process that has imported what they import.
 
 A program runs as for a user, except for the start of Python and the imports. These take most of a
-small command's time, and the import of PyTorch takes seconds.
+small command's time, and the import of PyTorch takes seconds. A command may have an environment of
+its own, unless Python or an imported library has read a part of it before.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ TRACEKIT = Path(sys.executable).parent / "tracekit"
 # The modules that have a program's `main`.
 MAIN = {"tracekit": "tracekit.commands", "pytest": "pytest"}
 LIMIT_S = 300
+# What the names of variables begin with that take effect only when a process starts.
+AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "MKL_", "TRITON_INTERPRET")
 # What most commands import when they are first needed.
 IMPORTED = [
     "tracekit.commands.analyze",
@@ -56,9 +59,9 @@ class CommandServer:
     def __init__(self, modules: list[str], environment: dict[str, str]) -> None:
         """Args:
         modules: which the process imports.
-        environment: of every command.
+        environment: of the process, and of commands that are not given another.
         """
-        self.environment = environment
+        self._environment = environment
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -73,8 +76,23 @@ class CommandServer:
             )
         self._control.settimeout(LIMIT_S)
 
+    def changes(self, environment: dict[str, str]) -> dict[str, str | None] | None:
+        """What a fork changes in its environment to have this one; None where it cannot."""
+        names = self._environment.keys() | environment.keys()
+        changed = {
+            name: environment.get(name)
+            for name in names
+            if self._environment.get(name) != environment.get(name)
+        }
+        return None if any(name.startswith(AT_START) for name in changed) else changed
+
     def run(
-        self, program: Path, arguments: tuple[str, ...], folder: Path, stdin: bytes
+        self,
+        program: Path,
+        arguments: tuple[str, ...],
+        folder: Path,
+        stdin: bytes,
+        changes: dict[str, str | None],
     ) -> subprocess.CompletedProcess[bytes]:
         """Runs a program of `MAIN` in a folder; returns its exit status and its output.
 
@@ -82,7 +100,7 @@ class CommandServer:
             subprocess.TimeoutExpired: the command takes longer than `LIMIT_S`.
         """
         (given, to_stdin), (stdout, to_stdout), (stderr, to_stderr) = (os.pipe() for _ in "123")
-        request = json.dumps([str(folder), str(program), *arguments]).encode() + b"\n"
+        request = json.dumps([str(folder), changes, str(program), *arguments]).encode() + b"\n"
         socket.send_fds(self._control, [request], [given, to_stdout, to_stderr])
         for descriptor in (given, to_stdout, to_stderr):
             os.close(descriptor)
@@ -120,8 +138,9 @@ def _read_files() -> None:
     """Reads what a process reads once of the package's own files."""
     from tracekit.advice.catalogue import catalogue
     from tracekit.database import catalog, facts
+    from tracekit.ingest.hardware import peaks
 
-    for read in (catalog.queries, catalog.remedies, catalogue, facts.facts):
+    for read in (catalog.queries, catalog.remedies, catalogue, facts.facts, peaks):
         read()
 
 
@@ -139,8 +158,13 @@ def _serve(control: socket.socket) -> None:
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
                 os.close(stream)
-            folder, *sys.argv = json.loads(request)
+            folder, changes, *sys.argv = json.loads(request)
             os.chdir(folder)
+            for name, value in changes.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
             return
         for stream in streams:
             os.close(stream)

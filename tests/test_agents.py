@@ -184,21 +184,12 @@ def test_a_link_that_stays_inside_is_followed(agent, folder):
     assert len(agent.told("load", path="simulated-2-ranks*.json.gz")["answer"]["rows"]) == 2
 
 
-@pytest.mark.sampled(5, of=19)
 @pytest.mark.parametrize(
     "statement",
-    [
-        "COPY (SELECT 1) TO '{file}'", "ATTACH '{file}' AS other", "INSTALL httpfs", "LOAD httpfs",
-        "CREATE TABLE mine (x INTEGER)", "DELETE FROM event_row", "SET threads = 1",
-        "PRAGMA version",
-        "FROM read_csv('{secret}')", "FROM read_text('{secret}')", "FROM '{secret}'",
-        "FROM glob('/*')",
-        "FROM read_parquet('https://example.com/x.parquet')", "SELECT getenv('HOME')",
-        "EXPORT DATABASE '{file}'", "SELECT 1; DROP VIEW kernels", "FROM query('SELECT 1')",
-        "SELEC 1", "",
-    ],
-)  # fmt: skip
+    ["COPY (SELECT 1) TO '{file}'", "FROM read_text('{secret}')", "SELECT getenv('HOME')", ""],
+)
 def test_sql_reads_the_trace_and_nothing_else(statement, agent, folder):
+    """tests/test_sandbox.py tries every kind of statement."""
     # A trace is loaded into a database, which a statement is asked about like any other.
     for path in ("many.json", "many.duckdb") if "{" in statement else ("many.duckdb",):
         before = (folder / "many.duckdb").read_bytes()

@@ -80,11 +80,6 @@ def test_a_cut_gzip_is_loaded_up_to_the_cut(run, tmp_path):
     ]
 
 
-def test_a_trace_in_array_form_is_accepted(run, tmp_path):
-    (tmp_path / "array.json").write_text(json.dumps(GOOD))
-    assert json.loads(run("analyze", "array.json", "--json").stdout)["gpu"]["kernels"] == 50
-
-
 def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
     texts = ['{"traceEvents": []}', "[]", "[1, 2, 3]", '[{"pid": 1']
     names = [f"none{place}.json" for place in range(len(texts))]
@@ -109,33 +104,17 @@ def test_an_output_that_cannot_be_written_is_refused(command, run, trace):
     refused(run(command, *arguments), "no/such/folder", "cannot be written")
 
 
-@pytest.mark.sampled(6, of=26)
-@pytest.mark.parametrize(
-    ("statement", "reason"),
-    [
-        ("SELEC 1", "syntax error"),
-        ("SELECT nothing FROM event", "nothing"),
-        ("INSERT INTO event (trace_id) VALUES (1)", "read-only"),
-        ("WITH gone AS (DELETE FROM event_row RETURNING *) SELECT * FROM gone", "read-only"),
-        ("CREATE TABLE mine (x INT)", "read-only"),
-        ("DROP VIEW kernels", "read-only"),
-        ("COPY event TO 'stolen.csv'", "read-only"),
-        ("ATTACH 'other.duckdb'", "read-only"),
-        ("SET enable_external_access = true", "read-only"),
-        ("SELECT 1; SELECT 2", "one SELECT"),
-        ("", "one SELECT"),
-        ("SELECT * FROM read_text('good.json')", "disabled"),
-        ("SELECT * FROM 'good.json'", "disabled"),
-    ],
-)
-@pytest.mark.parametrize("source", ["trace", "database"])
-def test_sql_can_only_read_the_trace(source, statement, reason, run, trace, tmp_path):
-    where = str(trace)
-    if source == "database":
-        where = "run.duckdb"
-        assert run("load", str(trace), "-o", where).returncode == 0
+@pytest.mark.parametrize("source", ["good.json", "run.duckdb"])
+def test_sql_can_only_read_the_trace(source, run, trace, tmp_path):
+    """tests/test_sandbox.py tries every kind of statement."""
+    assert run("load", "good.json", "-o", "run.duckdb").returncode == 0
     before = sorted(tmp_path.iterdir())
-    refused(run("sql", where, statement), reason)
+    for statement, reason in (
+        ("SELEC 1", "syntax error"), ("SELECT nothing FROM event", "nothing"),
+        ("COPY event TO 'stolen.csv'", "read-only"), ("", "one SELECT"),
+        ("SELECT 1; SELECT 2", "one SELECT"), ("FROM read_text('good.json')", "disabled"),
+    ):  # fmt: skip
+        refused(run("sql", source, statement), reason)
     assert sorted(tmp_path.iterdir()) == before
 
 

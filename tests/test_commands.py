@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -86,7 +85,8 @@ def test_analyze_reads_a_pipe(run, trace):
 def test_a_command_that_is_forked_does_what_one_that_is_started_does(run, trace):
     for arguments in (["analyze", "t.json"], ["query", "top_kernels", "t.json"], ["no-command"]):
         forked = run(*arguments)
-        started = run(*arguments, TRACEKIT_TEST="any change of the environment starts it")
+        # What Python reads when it starts cannot be changed in a fork.
+        started = run(*arguments, PYTHONHASHSEED="0")
         assert vars(forked) == vars(started)
 
 
@@ -152,31 +152,6 @@ def test_a_failed_load_leaves_the_old_database_alone(run, trace, tmp_path):
     assert (tmp_path / "run.duckdb").read_bytes() == before
 
 
-def test_sql_formats_agree(run, trace, tmp_path):
-    import polars
-
-    query = "SELECT name, dur_ns, [1, 2] AS list FROM kernels"
-    table = run("sql", "t.json", query).stdout
-    assert "40,000" in table
-    assert "\x1b" not in table
-    (row,) = json.loads(run("sql", "t.json", query, "--format", "json").stdout)
-    assert row["dur_ns"] == 40_000
-    csv = run("sql", "t.json", query, "--format", "csv").stdout
-    assert csv.startswith("name,dur_ns,list\n")
-    done = run("sql", "t.json", query, "--format", "parquet", "-o", "rows.parquet")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert polars.read_parquet(tmp_path / "rows.parquet")["dur_ns"].to_list() == [40_000]
-
-
-def test_query_lists_explains_and_answers(run, trace):
-    listing = run("query", "--list").stdout
-    assert "top_kernels" in listing
-    assert "Which kernels take the most GPU time?" in listing
-    assert run("query", "top_kernels", "--explain").stdout.startswith("-- question:")
-    done = run("query", "top_kernels", "t.json", "--param", "top=1", "--format", "json")
-    assert json.loads(done.stdout)[0]["total_ns"] == 40_000
-
-
 def test_export_writes_the_trace_again(run, trace, tmp_path):
     assert run("load", "t.json", "-o", "run.duckdb").returncode == 0
     assert run("export", "run.duckdb", "-o", "again.json.gz").returncode == 0
@@ -203,17 +178,6 @@ def test_the_command_line_starts_without_anything_heavy():
     assert not heavy & set(loaded.split())
 
 
-def test_a_reader_that_goes_away_is_no_error(run, trace, tmp_path):
-    program = Path(sys.executable).parent / "tracekit"
-    done = subprocess.run(
-        ["sh", "-c", f"{program} sql t.json 'SELECT * FROM range(100000)' --format csv | head -1"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert done.stderr == ""
-
-
 def test_names_that_look_like_markup_are_shown_as_they_are(run, tmp_path):
     events = [
         traces.slice_event("user_annotation", "ProfilerStep#1[/x]", 0, 50),
@@ -231,20 +195,6 @@ def test_names_that_look_like_markup_are_shown_as_they_are(run, tmp_path):
         assert text in done.stdout
     assert run("load", "a[red].json", "a[red].json", "-o", "two.duckdb").returncode == 0
     assert "a[red]" in run("analyze", "two.duckdb").stdout
-
-
-@pytest.mark.thorough
-def test_any_type_can_be_printed_or_is_refused_in_one_line(run, trace):
-    odd = (
-        "INTERVAL 1 DAY AS d, 'a'::BLOB AS b, MAP {[1]: 2} AS m, {'a': [1]} AS s, '1011'::BIT AS t"
-    )
-    for query in ("SELECT 1 AS x, 2 AS x", f"SELECT {odd}"):
-        for form in ("table", "csv", "json"):
-            assert run("sql", "t.json", query, "--format", form).returncode == 0
-    for column in ("1 AS x, 2 AS x", *re.split(r", (?=[A-Z'{])", odd)):
-        done = run("sql", "t.json", f"SELECT {column}", "--format", "parquet", "-o", "x.parquet")
-        assert done.returncode in (0, 2)
-        assert len(done.stderr.splitlines()) == done.returncode // 2
 
 
 def test_the_name_of_an_output_cannot_control_the_terminal(run, trace, tmp_path):

@@ -101,23 +101,6 @@ def test_a_loop_that_waits_for_its_loader_gains_by_nothing_else(tmp_path):
         assert run.whatif("input*0.5").predicted_ns < 0.6 * span
 
 
-REAL = {
-    "a100-nccl": "dispatch",
-    "h100-timesformer": "python",
-    "mi300x-resnet-checkpoint": "communication",
-    "mi300x-triton-compiled": "math",
-    "b200-vllm-eager": "python",
-    "a100-alexnet": "dispatch",
-    "mi250-minitoy": "launch",
-}
-
-
-@pytest.mark.sampled(4, of=7)
-@pytest.mark.parametrize("name", REAL)
-def test_what_bounds_a_real_run_is_found(name, shared_verdict):
-    assert shared_verdict(f"{name}.json.gz").verdict.bottleneck == REAL[name]
-
-
 def batch(size):
     """One model at a batch size: the host does the same, the device in proportion."""
     return loop(each=[operator("mm", 25 * US, kernel("math", 9 + 4 * size))] * OPERATORS)

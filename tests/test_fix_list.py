@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import tracekit
 from tests.atoms import US, BlockingCopy, Fetch, Launch, Op, Slice, Sync, Work, line, operator, step
@@ -15,6 +16,7 @@ from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice, BestCombination, FixList
+from tracekit.commands import cli
 from tracekit.examine import examine
 from tracekit.replay.changes import Remedies
 from tracekit.reporters.advise import _bound_then, render
@@ -33,17 +35,10 @@ FAULTS = {
         [Fetch(100 * US, 500 * US, ahead=4)],
     ),
     "sync-by-line": (
-        [
-            operator(
-                "aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7))
-            )
-        ],
+        [READ],
         [operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US))],
     ),
-    "explicit-synchronize": (
-        [line("<built-in function _cuda_synchronize>", Sync(3 * US))],
-        [],
-    ),
+    "explicit-synchronize": ([line("<built-in function _cuda_synchronize>", Sync(3 * US))], []),
     "pinned-copies": (
         [operator("aten::copy_", 3 * US, BlockingCopy(400 * US, 900 * US, bytes=SMALL))],
         [
@@ -93,8 +88,7 @@ def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_pat
     rng = random.Random(seed)
     planted = rng.sample(sorted(FAULTS), rng.choice([2, 3]))
     faulty_ns, fixed_ns = span(seed, planted, planted), span(seed, planted, [])
-    trace = write(tmp_path / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
-    with tracekit.load(trace) as run:
+    with tracekit.load(faulty_trace(seed, planted, tmp_path)) as run:
         fixes = run.advise(window="gpu_active")
         changes = (f"remedy:{name}" for name in planted)
         together = run.whatif(*changes, window="gpu_active")
@@ -239,12 +233,11 @@ def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat
     assert "profiler-cost" in caveats and "profiler-cost" not in recurring + once
 
 
-@pytest.mark.sampled(8, of=41)
-@pytest.mark.parametrize("name", sorted(catalogue()))
-def test_how_to_apply_each_remedy_is_printed(name, run):
-    printed = run("advise", "--how", name).stdout
-    assert catalogue()[name].title in printed
-    assert all(source in printed for source in catalogue()[name].sources)
+def test_how_to_apply_each_remedy_is_printed():
+    for name, remedy in catalogue().items():
+        printed = CliRunner().invoke(cli, ["advise", "--how", name]).output
+        assert remedy.title in printed
+        assert all(source in printed for source in remedy.sources), name
 
 
 def test_bad_use_is_one_line(run, tmp_path):

@@ -113,13 +113,6 @@ def test_no_event_of_a_damaged_trace_disappears(seed, ingest, tmp_path):
             raise
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-def test_a_trace_cut_at_every_97th_byte_keeps_its_whole_events(indent, ingest, tmp_path):
-    whole = trace(indent)
-    for end in range(97, len(whole), 97):
-        account(whole[:end], tmp_path / "cut.json", ingest)
-
-
 # Traces that are small enough to cut a hundred times.
 REAL = (
     "cpu-mlp-eager",

@@ -281,6 +281,7 @@ def event_texts(text: bytes) -> list[bytes]:
     return found
 
 
+@pytest.mark.sampled(2, of=3)
 @pytest.mark.parametrize("mode", ["at its place", "at the end", "at the end, with one pid"])
 def test_of_two_writers_in_one_file_what_is_whole_is_loaded(mode, tmp_path):
     texts = [gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()) for name in RANKS]

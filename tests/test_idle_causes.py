@@ -21,35 +21,43 @@ def causes_of(folder, host_events) -> dict[str, int]:
 LAUNCH = {"launch": 4_000, "launch_latency": 6_000}
 
 
-@pytest.mark.sampled(4, of=17)
-@pytest.mark.parametrize(
-    ("category", "name", "cause"),
-    [
-        ("cpu_op", "aten::add", "dispatch"),
-        ("python_function", "train.py(10): step", "python"),
-        ("user_annotation", "forward", "untraced"),
-        ("cuda_runtime", "cudaStreamSynchronize", "sync"),
-        ("cuda_runtime", "hipDeviceSynchronize", "sync"),
-        ("cuda_runtime", "cudaMemcpy", "copy"),
-        ("cuda_runtime", "cudaMalloc", "allocation"),
-        ("cuda_driver", "cuMemCreate", "allocation"),
-        ("cuda_driver", "cuModuleLoadData", "compilation"),
-        ("cuda_runtime", "cudaEventRecord", "runtime"),
-        ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "input"),
-        ("user_annotation", "## data_load ##", "input"),
-        ("python_function", "torch/_inductor/compile_fx.py(600): compile_fx", "compilation"),
-        ("python_function", "triton/compiler/compiler.py(220): compile", "compilation"),
-        # What compiled code runs at each call compiles nothing.
-        ("python_function", "torch/_inductor/codecache.py(874): __call__", "python"),
-        ("python_function", "triton/compiler/compiler.py(400): launch_metadata", "python"),
-        ("user_annotation", "## Call CompiledFxGraph abc ##", "dispatch"),
-    ],
-)
-def test_a_slice_gives_its_time_to_its_cause(category, name, cause, tmp_path):
-    found = causes_of(tmp_path, [traces.slice_event(category, name, 20, 50)])
-    expected = {"untraced": 30_000, **LAUNCH}
-    expected[cause] = expected.get(cause, 0) + 50_000
-    assert found == expected
+CAUSES = [
+    ("cpu_op", "aten::add", "dispatch"),
+    ("python_function", "train.py(10): step", "python"),
+    ("user_annotation", "forward", "untraced"),
+    ("cuda_runtime", "cudaStreamSynchronize", "sync"),
+    ("cuda_runtime", "hipDeviceSynchronize", "sync"),
+    ("cuda_runtime", "cudaMemcpy", "copy"),
+    ("cuda_runtime", "cudaMalloc", "allocation"),
+    ("cuda_driver", "cuMemCreate", "allocation"),
+    ("cuda_driver", "cuModuleLoadData", "compilation"),
+    ("cuda_runtime", "cudaEventRecord", "runtime"),
+    ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "input"),
+    ("user_annotation", "## data_load ##", "input"),
+    ("python_function", "torch/_inductor/compile_fx.py(600): compile_fx", "compilation"),
+    ("python_function", "triton/compiler/compiler.py(220): compile", "compilation"),
+    # What compiled code runs at each call compiles nothing.
+    ("python_function", "torch/_inductor/codecache.py(874): __call__", "python"),
+    ("python_function", "triton/compiler/compiler.py(400): launch_metadata", "python"),
+    ("user_annotation", "## Call CompiledFxGraph abc ##", "dispatch"),
+]
+
+
+def test_a_slice_gives_its_time_to_its_cause(tmp_path):
+    # In each step, a gap from 10 to 100 us.
+    events = []
+    for i, (category, name, _) in enumerate(CAUSES):
+        at, number = 1000 * i, 2 * i + 1
+        events += [traces.step(i, at + 5, 100), *traces.launched([], at, at + 5, 5, number)]
+        events.append(traces.slice_event(category, name, at + 20, 50))
+        events += [traces.launch(at + 90, 4, number + 1), traces.gpu_op(at + 100, 5, number + 1)]
+    with traces.load(tmp_path, events) as database:
+        rows = database.ask("idle_causes", kind="step")
+    for i, (_, name, cause) in enumerate(CAUSES):
+        found = {r["cause"]: r["idle_ns"] for r in rows if r["name"] == f"ProfilerStep#{i}"}
+        expected = {"untraced": 30_000, **LAUNCH}
+        expected[cause] = expected.get(cause, 0) + 50_000
+        assert found == expected, name
 
 
 def test_data_loading_counts_what_runs_inside_it(tmp_path):

@@ -227,46 +227,34 @@ def running(rows, now: int) -> list[str]:
 
 
 @FAST
-@given(rows=intervals)
-def test_a_union_covers_each_point_in_time_once(rows, database):
-    _, found = database.fetch(
-        f"WITH {relation('i', rows)} SELECT start_ns, end_ns FROM interval_union('i') ORDER BY 1"
-    )
-    assert all(a[1] < b[0] for a, b in itertools.pairwise(found))
-    covered = {now for start, end in found for now in range(start, end)}
-    assert covered == {now for now in range(40) if running(rows, now)}
-
-
-@FAST
-@given(rows=intervals)
-def test_depth_is_the_number_of_running_intervals(rows, database):
-    _, found = database.fetch(
-        f"WITH {relation('i', rows)} SELECT start_ns, end_ns, depth FROM interval_depth('i')"
-    )
-    depth = {now: n for start, end, n in found for now in range(start, end)}
-    assert depth == {now: len(running(rows, now)) for now in depth}
-    assert all(now in depth for now in range(40) if running(rows, now))
-
-
-@FAST
-@given(rows=intervals)
-def test_labels_are_those_of_the_running_intervals(rows, database):
-    _, found = database.fetch(
-        f"WITH {relation('i', rows)} SELECT start_ns, end_ns, labels FROM interval_labels('i')"
-    )
-    labels = {now: names for start, end, names in found for now in range(start, end)}
-    expected = {now: sorted(set(running(rows, now))) for now in range(40) if running(rows, now)}
-    assert labels == expected
-
-
-@FAST
 @given(rows=intervals, cover=intervals)
-def test_covered_time_is_the_time_in_which_a_covering_interval_runs(rows, cover, database):
-    _, found = database.fetch(
-        f"WITH {relation('i', rows)}, {relation('c', cover)} FROM interval_covered('i', 'c')"
-    )
-    expected = {
+def test_unions_depths_labels_and_covered_times_are_counts_at_each_point_in_time(
+    rows, cover, database
+):
+    def ask(query: str) -> list[tuple]:
+        given = f"{relation('i', rows)}, {relation('c', cover)}"
+        return database.fetch(f"WITH {given} SELECT {query}")[1]
+
+    at_work = {now: running(rows, now) for now in range(40)}
+    union = ask("start_ns, end_ns FROM interval_union('i') ORDER BY 1")
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(union))
+    covered = {now for start, end in union for now in range(start, end)}
+    assert covered == {now for now in at_work if at_work[now]}
+    depth = {
+        now: n
+        for start, end, n in ask("start_ns, end_ns, depth FROM interval_depth('i')")
+        for now in range(start, end)
+    }
+    assert depth == {now: len(at_work[now]) for now in depth}
+    assert covered <= depth.keys()
+    labels = {
+        now: names
+        for start, end, names in ask("start_ns, end_ns, labels FROM interval_labels('i')")
+        for now in range(start, end)
+    }
+    assert labels == {now: sorted(set(at_work[now])) for now in covered}
+    beside = {event: ns for _, event, ns in ask("* FROM interval_covered('i', 'c')")}
+    assert beside == {
         i: sum(1 for now in range(at, at + n) if running(cover, now))
         for i, (_, at, n) in enumerate(rows)
     }
-    assert {event_id: ns for _, event_id, ns in found} == expected

@@ -148,7 +148,7 @@ def test_half_a_rank_is_not_seen_and_does_no_harm(tmp_path, monkeypatch):
 
 
 def test_two_writers_of_the_same_ranks_leave_one_of_each(tmp_path):
-    for rank in range(3):
+    for rank in range(2):
         write_rank(tmp_path / "run", rank)
     lake = tmp_path / "lake"
     together = threading.Barrier(2)
@@ -164,12 +164,12 @@ def test_two_writers_of_the_same_ranks_leave_one_of_each(tmp_path):
     for each in threads:
         each.join()
     assert [added.failed for added in done] == [[], []]
-    assert seen(lake) == [("run", f"rank={rank}") for rank in range(3)]
+    assert seen(lake) == [("run", f"rank={rank}") for rank in range(2)]
     with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT count(*) FROM event")[1] == [(3 * 18,)]
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(2 * 18,)]
     clean(str(lake), 0)
     with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT count(*), sum(events) FROM trace")[1] == [(3, 3 * 18)]
+        assert opened.fetch("SELECT count(*), sum(events) FROM trace")[1] == [(2, 2 * 18)]
 
 
 def test_a_bad_trace_does_not_stop_the_others(tmp_path, run):
@@ -276,22 +276,22 @@ def test_files_are_written_while_others_remove_empty_folders(tmp_path):
 
 
 def test_the_traces_of_an_archive_are_ranks_of_its_run(tmp_path):
-    for rank in range(3):
+    for rank in range(2):
         write_rank(tmp_path / "run", rank)
     archive = tmp_path / "night7.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(tmp_path / "run", "deep/run")
     lake = tmp_path / "lake"
-    assert statuses(add(lake, archive)) == ["added"] * 3
-    assert seen(lake) == [("night7", f"rank={rank}") for rank in range(3)]
+    assert statuses(add(lake, archive)) == ["added"] * 2
+    assert seen(lake) == [("night7", f"rank={rank}") for rank in range(2)]
     assert add(lake, archive).unread == 1
     # A member that is missing in the lake is added again.
     next(lake.rglob("manifests/**/rank=1.json")).unlink()
-    assert sorted(statuses(add(lake, archive))) == ["added", "unchanged", "unchanged"]
+    assert sorted(statuses(add(lake, archive))) == ["added", "unchanged"]
 
 
 def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
-    for rank in range(3):
+    for rank in range(2):
         write_rank(tmp_path / "run", rank)
     real = layout.trace_id_of
     monkeypatch.setattr(
@@ -300,9 +300,9 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
     lake = tmp_path / "lake"
     assert add(lake, tmp_path / "run").failed == []
     numbers = [each.trace_id for each in visible_ranks(storage(str(lake)))]
-    assert len(set(numbers)) == 3
+    assert len(set(numbers)) == 2
     with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT count(*) FROM event")[1] == [(3 * 18,)]
+        assert opened.fetch("SELECT count(*) FROM event")[1] == [(2 * 18,)]
 
 
 @pytest.mark.sampled(8, of=9)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tests.lakes import add
-from tests.traces import gpu_op, launch, slice_event
+from tests.traces import launched, step, write
 from tracekit.errors import TracekitError
 from tracekit.lake.comparing import history, last_fails, shifts
 from tracekit.run import open_lake
@@ -17,23 +17,20 @@ BEGAN_NS = 1_700_000_000 * 10**9
 
 
 def night(folder, number, kernel_us, kernel="sgemm", run=None):
-    """A run of two ranks with three steps, in which one kernel takes `kernel_us`."""
+    """A run of one rank with three steps, in which one kernel takes `kernel_us`."""
     name = run or f"night{number}"
     (folder / name).mkdir(parents=True)
-    for rank in range(2):
-        events = []
-        for step in range(3):
-            at = (kernel_us + 50) * step
-            events += [
-                slice_event("user_annotation", f"ProfilerStep#{step}", at, kernel_us + 50),
-                launch(at + 1, 4, step + 1),
-                gpu_op(at + 10, kernel_us, step + 1, name=kernel),
-            ]
-        text = {
-            "traceEvents": events, "distributedInfo": {"rank": rank, "world_size": 2},
-            "baseTimeNanoseconds": BEGAN_NS + number * NIGHT_NS,
-        }  # fmt: skip
-        (folder / name / f"rank{rank}.json").write_text(json.dumps(text))
+    events = []
+    for number_of_step in range(3):
+        at = (kernel_us + 50) * number_of_step
+        events += [
+            step(number_of_step, at, kernel_us + 50),
+            *launched([], at + 1, at + 10, kernel_us, number_of_step + 1, name=kernel),
+        ]
+    write(
+        folder / name / "rank0.json", events, distributedInfo={"rank": 0, "world_size": 1},
+        baseTimeNanoseconds=BEGAN_NS + number * NIGHT_NS,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +51,7 @@ def test_the_change_and_what_changed_are_named(nights):
         found = history(lake)
         assert found.order == "time"
         assert [each.run[0] for each in found.runs] == list("zyxwvut")
-        assert [each.ranks for each in found.runs] == [2] * 7
+        assert [each.ranks for each in found.runs] == [1] * 7
         (change,) = found.changes
         assert (change.last_before, change.run) == ("w-night", "v-night")
         assert (change.before_ns, change.after_ns) == (150_000, 200_000)

@@ -182,19 +182,6 @@ def test_a_verdict_by_kernels_of_unknown_limit_gives_ranges(tmp_path):
     )
 
 
-REAL = {
-    "mi300x-vllm-decode": "memory-bandwidth",
-    "mi300x-triton-compiled": "math",
-    "v100-ns-resolution": "math-or-memory",
-}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_a_real_run_is_bound_by_what_its_trace_tells(name, shared_verdict):
-    verdict = shared_verdict(f"{name}.json.gz").verdict
-    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", REAL[name])
-
-
 def test_a_real_replay_is_matched_with_its_capture_in_the_same_trace(shared_database):
     run = shared_database("a100-vit-recapture.json.gz")
     shares = "SELECT count(*), count(cpu_op), min(matched_share) FROM graph_sites()"

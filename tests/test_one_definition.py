@@ -15,7 +15,6 @@ from tests.atoms import Launch
 from tests.simulator import Machine, Simulation
 from tests.traces import gpu_op, launch, step
 from tracekit.causes import CAUSES, OF_HOST, cause_of
-from tracekit.compare.crosscheck import _own_figures
 from tracekit.compare.diff import fails
 from tracekit.errors import TracekitError
 from tracekit.native import ranks
@@ -68,7 +67,6 @@ def test_all_that_speak_of_one_device_speak_of_the_one_with_most_kernel_time(dev
             "gains": analysis.windows[0].gains.window_ns,
             "whatif": what_if(run, [], 1, "gpu_active").window_ns,
             "run_metrics": run.ask("run_metrics")[0]["active_ns"],
-            "crosscheck": _own_figures(run)["temporal"]["kernel"],
         }
         busy = {
             "verdict": analysis.steps[0].gpu.busy_ns,

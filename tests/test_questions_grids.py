@@ -24,26 +24,27 @@ def kernel(start_us, dur_us, blocks, threads, registers, shared_bytes, sms=108, 
     return event
 
 
-@pytest.mark.sampled(3, of=6)
-@pytest.mark.parametrize(
-    ("threads", "registers", "shared_bytes", "resident"),
-    [
-        (1024, 32, 0, 2),  # threads: 2048 / 1024
-        (32, 16, 0, 32),  # blocks: no more than 32
-        (256, 128, 0, 2),  # registers: 65536 / (128 * 256)
-        (128, 122, 0, 4),  # a warp gets 4096 registers, and each quarter holds 4 warps
-        (128, 32, 98304, 1),  # shared memory: 167936 / (98304 + 1024)
-        (100, 32, 0, 16),  # 100 threads are 4 warps
-    ],
-)
-def test_an_sm_holds_as_many_blocks_as_its_scarcest_resource(
-    threads, registers, shared_bytes, resident, tmp_path
-):
-    events = [kernel(0, 10, 324 * resident, threads, registers, shared_bytes)]
+# Threads and registers of a block, its shared memory, and how many of it an SM holds.
+RESIDENT = [
+    (1024, 32, 0, 2),  # threads: 2048 / 1024
+    (32, 16, 0, 32),  # blocks: no more than 32
+    (256, 128, 0, 2),  # registers: 65536 / (128 * 256)
+    (128, 122, 0, 4),  # a warp gets 4096 registers, and each quarter holds 4 warps
+    (128, 32, 98304, 1),  # shared memory: 167936 / (98304 + 1024)
+    (100, 32, 0, 16),  # 100 threads are 4 warps
+]
+
+
+def test_an_sm_holds_as_many_blocks_as_its_scarcest_resource(tmp_path):
+    events = [
+        kernel(20 * i, 10, 324 * each[-1], *each[:-1], name=str(i))
+        for i, each in enumerate(RESIDENT)
+    ]
     with traces.load(tmp_path, events, deviceProperties=[A100]) as run:
-        (row,) = run.ask("kernel_grids")
-    assert (row["resident_blocks"], row["waves"]) == (resident, 3)
-    assert row["share_of_last_wave_empty"] == 0
+        rows = run.ask("kernel_grids")
+    found = {int(row["name"]): (row["resident_blocks"], row["waves"]) for row in rows}
+    assert found == {i: (each[-1], 3) for i, each in enumerate(RESIDENT)}
+    assert {row["share_of_last_wave_empty"] for row in rows} == {0}
 
 
 def test_grids_are_sorted_by_how_they_fill_the_device(tmp_path):

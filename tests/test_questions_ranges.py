@@ -138,31 +138,36 @@ def test_phases_are_those_of_the_recorded_events(name, shared_database):
     assert total["optimizer"] > 0
 
 
-@pytest.mark.sampled(4, of=10)
-@pytest.mark.parametrize(
-    ("name", "phase", "requests", "tokens"),
-    [
-        ("execute_context_1(888_788544)_generation_0(0)", "prefill", (1, 0), (888, 0)),
-        ("execute_context_2(70_4)_generation_3(5_9)", "mixed", (2, 3), (70, 5)),
-        ("execute_32_context_0(sq0sk0)_generation_32(sq64sk9)", "decode", (0, 32), (0, 64)),
-        ("execute_new_1_cached_31", "mixed", (1, 31), (None, None)),
-        ("execute_new_0_cached_8", "decode", (0, 8), (0, None)),
-        ("step[DECODE bs=32]", "decode", (0, 32), (0, 32)),
-        ("step[EXTEND bs=2 toks=512]", "prefill", (2, 0), (512, 0)),
-        ("step[EXTEND bs=2]", "prefill", (2, 0), (None, 0)),
-        ("step[MIXED bs=4]", "mixed", (None, None), (None, None)),
-        ("step[TARGET_VERIFY bs=4]", "decode", (0, 4), (0, None)),
-    ],
-)
-def test_a_servers_step_is_prefill_or_decode_by_its_name(name, phase, requests, tokens, tmp_path):
-    events = [marked(name, 0, 20), *launched([], 5, 30, 9, 1), marked("decode", 30, 5)]
+SERVED = [
+    ("execute_context_1(888_788544)_generation_0(0)", "prefill", (1, 0), (888, 0)),
+    ("execute_context_2(70_4)_generation_3(5_9)", "mixed", (2, 3), (70, 5)),
+    ("execute_32_context_0(sq0sk0)_generation_32(sq64sk9)", "decode", (0, 32), (0, 64)),
+    ("execute_new_1_cached_31", "mixed", (1, 31), (None, None)),
+    ("execute_new_0_cached_8", "decode", (0, 8), (0, None)),
+    ("step[DECODE bs=32]", "decode", (0, 32), (0, 32)),
+    ("step[EXTEND bs=2 toks=512]", "prefill", (2, 0), (512, 0)),
+    ("step[EXTEND bs=2]", "prefill", (2, 0), (None, 0)),
+    ("step[MIXED bs=4]", "mixed", (None, None), (None, None)),
+    ("step[TARGET_VERIFY bs=4]", "decode", (0, 4), (0, None)),
+]
+
+
+def test_a_servers_step_is_prefill_or_decode_by_its_name(tmp_path):
+    events = []
+    for i, (name, *_) in enumerate(SERVED):
+        at = 100 * i
+        events += [marked(name, at, 20), *launched([], at + 5, at + 30, 9, i + 1)]
+        events += [marked("decode", at + 30, 5)]
     with traces.load(tmp_path, events) as run:
-        (row,) = run.ask("inference_steps")
-    assert (row["phase"], row["host_ns"], row["gpu_ns"]) == (phase, 20_000, 9_000)
-    assert (row["prefill_requests"], row["decode_requests"]) == requests
-    assert (row["prefill_tokens"], row["decode_tokens"]) == tokens
-    known = None if None in tokens else 9_000 / sum(tokens)
-    assert row["gpu_time_per_token"] == known
+        rows = {row["name"]: row for row in run.ask("inference_steps")}
+    assert rows.keys() == {name for name, *_ in SERVED}
+    for name, phase, requests, tokens in SERVED:
+        row = rows[name]
+        assert (row["phase"], row["host_ns"], row["gpu_ns"]) == (phase, 20_000, 9_000)
+        assert (row["prefill_requests"], row["decode_requests"]) == requests
+        assert (row["prefill_tokens"], row["decode_tokens"]) == tokens
+        known = None if None in tokens else 9_000 / sum(tokens)
+        assert row["gpu_time_per_token"] == known
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,20 @@ def rank_trace(folder, rank, events, base=0):
     return path
 
 
+def late_in_turns(folder):
+    """The traces of two ranks: rank 1 is late for the first collective, rank 0 for the second; each
+    ends on both at once."""
+    return [
+        rank_trace(folder, rank, [
+            step(1, 0, 100), launch(1, 1, 1), collective(*first, 1, sequence=5),
+            launch(50, 1, 2), collective(*second, 2, sequence=6),
+        ])
+        for rank, (first, second) in enumerate([((10, 30), (75, 5)), ((34, 6), (60, 20))])
+    ]  # fmt: skip
+
+
 def test_ranks_wait_for_the_one_that_comes_last(tmp_path):
-    # Rank 1 is late for the first collective, rank 0 for the second; each ends on both at once.
-    first = rank_trace(tmp_path, 0, [
-        step(1, 0, 100), launch(1, 1, 1), collective(10, 30, 1, sequence=5),
-        launch(50, 1, 2), collective(75, 5, 2, sequence=6),
-    ])  # fmt: skip
-    second = rank_trace(tmp_path, 1, [
-        step(1, 0, 100), launch(1, 1, 1), collective(34, 6, 1, sequence=5),
-        launch(50, 1, 2), collective(60, 20, 2, sequence=6),
-    ])  # fmt: skip
-    with tracekit.load([first, second]) as run:
+    with tracekit.load(late_in_turns(tmp_path)) as run:
         skew = {row["place"]: row for row in run.ask("collective_skew")}
         ranks = {row["rank"]: row for row in run.ask("stragglers")}
     assert (skew[5]["late_rank"], skew[5]["wire_ns"], skew[5]["wait_ns"]) == (1, 6_000, 24_000)

@@ -4,12 +4,9 @@ import pytest
 
 import tracekit
 from tests.atoms import NAMES, US, Launch, Op, Sync, line, operator, step
-from tests.conftest import SHARED_TRACES
 from tests.simulated import write
 from tests.simulator import Simulation
-from tests.test_questions_ranks import collective, rank_trace
-from tests.traces import launch
-from tests.traces import step as mark
+from tests.test_questions_ranks import late_in_turns
 
 KERNEL = Launch(4 * US, (("memory-bandwidth", 3 * US),))
 
@@ -25,15 +22,7 @@ def region(name, *atoms):
 
 
 def test_a_rank_that_comes_last_is_named_on_the_others(tmp_path):
-    first = rank_trace(tmp_path, 0, [
-        mark(1, 0, 100), launch(1, 1, 1), collective(10, 30, 1, sequence=5),
-        launch(50, 1, 2), collective(75, 5, 2, sequence=6),
-    ])  # fmt: skip
-    second = rank_trace(tmp_path, 1, [
-        mark(1, 0, 100), launch(1, 1, 1), collective(34, 6, 1, sequence=5),
-        launch(50, 1, 2), collective(60, 20, 2, sequence=6),
-    ])  # fmt: skip
-    with tracekit.load([first, second]) as run:
+    with tracekit.load(late_in_turns(tmp_path)) as run:
         found = run.ask("waiting_for_a_rank")
     assert [(row["trace_id"], row["place"], row["factor"]) for row in found] == [
         (1, "rank 1", 6 / 30), (2, "rank 0", 5 / 20),
@@ -73,14 +62,10 @@ def test_only_small_collectives_are_coalesced(elements, count, tmp_path):
     assert len(found) == count
 
 
-def test_an_optimizer_that_is_fused_is_left_alone():
+def test_an_optimizer_that_is_fused_is_left_alone(shared_database):
     """apex's FusedAdam steps in a few launches; SGD's foreach implementation has three passes."""
-    if not SHARED_TRACES.exists():
-        pytest.skip("the shared traces are not here")
-    with tracekit.load(SHARED_TRACES / "a100-diff-control.json.gz") as run:
-        assert run.ask("fused_optimizer") == []
-    with tracekit.load(SHARED_TRACES / "v100-ns-resolution.json.gz") as run:
-        found = run.ask("fused_optimizer")
+    assert shared_database("a100-diff-control.json.gz").ask("fused_optimizer") == []
+    found = shared_database("v100-ns-resolution.json.gz").ask("fused_optimizer")
     assert {row["detail"] for row in found} == {"fused=True instead of foreach"}
     assert [row["factor"] for row in found] == [1 / 3] * 5
 

@@ -125,14 +125,6 @@ def test_the_title_compares_the_windows_of_the_waterfall(found):
     assert odd.title == found.title
 
 
-def test_the_numbers_of_the_first_screen_are_those_of_diff(text, found):
-    shown = re.findall(r'<data value="(\d+)" data-metric="(\w+)" data-side="(\w)"', text)
-    assert len(shown) == 10
-    figures = {row["metric"]: row for row in found.summary}
-    for value, metric, side in shown:
-        assert int(value) == figures[metric][side]
-
-
 def test_the_page_has_a_view_of_each_run(text, paths):
     assert re.findall(r'data-view="(\w+)"', text) == ["diff", "trace1", "trace2"]
     for path in paths:

@@ -1,8 +1,6 @@
 """The page of one trace: its figures hold what the run did, whatever its names are."""
 
 import re
-import sys
-from importlib import import_module
 
 import polars as pl
 import pytest
@@ -14,7 +12,6 @@ from tests.simulator import Simulation
 from tests.traces import gpu_op, launch, slice_event
 from tests.traces import load as load_events
 from tests.traces import operator as operator_event
-from tracekit.commands.report import _without_unused_formats
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.reports import MOST_BYTES, write_trace
 from tracekit.reporters.html.sections.flame import flame
@@ -177,14 +174,6 @@ def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(tmp_path):
         write_trace(run, tmp_path / "empty.html")
     for name in ("cpu", "empty"):
         assert re.search(r"<h1>.*</h1>", (tmp_path / f"{name}.html").read_text(), re.DOTALL)
-
-
-def test_a_report_does_not_wait_for_formats_that_no_report_checks(monkeypatch):
-    name = "rfc3987_syntax"
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    with _without_unused_formats(), pytest.raises(ImportError):
-        import_module(name)
-    assert name not in sys.modules
 
 
 @pytest.mark.thorough

@@ -114,13 +114,6 @@ def test_collectives_over_time_add_up_to_the_partition(subject):
     )
 
 
-def test_collectives_are_listed_with_the_bandwidth_that_they_reached(subject):
-    given = subject(overlapped())
-    [row] = collectives(given).rows.to_dicts()
-    assert (row["type"], row["message_bytes"], row["total_ns"]) == ("allreduce", 4000, 40_000)
-    assert bandwidth(given).says.startswith("The best call is allreduce, with 0.15 GB/s on the bus")
-
-
 def allocations():
     return [
         *product(0, 1, 30, 40),

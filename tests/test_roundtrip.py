@@ -122,21 +122,11 @@ def test_a_list_opened_by_a_stray_bracket_does_not_hide_the_events_in_it(tmp_pat
             assert database.fetch("SELECT events, rejected FROM trace")[1] == [(3, 1)]
 
 
-def test_timestamps_of_nineteen_digits_are_exported_digit_for_digit(tmp_path):
-    text = '[{"ph": "X", "ts": 1712195495527376.234, "dur": 37.538, "args": {"ts": 5}}]'
-    assert "1712195495527376.234" in there_and_back(tmp_path, text)[0]
-
-
-def test_repeated_keys_are_exported(tmp_path):
-    text = '[{"ph":"X","name":"a","name":"b"}]'
-    assert '"name":"a","name":"b"' in there_and_back(tmp_path, text)[0]
-
-
-def test_nan_and_infinity_are_exported(tmp_path):
-    text = '[{"ph":"X","args":{"a":NaN,"b":-Infinity}}]'
-    (copy,) = there_and_back(tmp_path, text)
-    assert "NaN" in copy
-    assert "-Infinity" in copy
+def test_digits_repeated_keys_nan_and_infinity_are_exported_as_they_were(tmp_path):
+    kept = ['"ts":1712195495527376.234', '"name":"a","name":"b"', '"args":{"a":NaN,"b":-Infinity}']
+    texts = [f'[{{"ph":"X",{each}}}]' for each in kept]
+    for each, copy in zip(kept, there_and_back(tmp_path, *texts), strict=True):
+        assert each in copy.replace(" ", "")
 
 
 def test_textual_and_numeric_times_mean_the_same(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from tests import traces
 from tests.conftest import trace_file
-from tracekit.reporters.stacks import _within, stacks
+from tracekit.reporters.stacks import stacks
 
 HOSTILE = "a;b\nc\x1b[31m 7"
 EVENTS = [
@@ -78,12 +78,6 @@ def test_folded_stacks_survive_hostile_names(run, trace):
     # A number behind a last space would be a second count to flamegraph.pl.
     assert not any(re.search(r"\s[\d.]+$", frame) for path in found for frame in path)
     assert found[next(path for path in found if path[-1] == "aten::mm")] == 20_000
-
-
-def test_frames_that_overlap_share_the_time_around_them():
-    assert _within([3, 3], 6) == [3, 3]
-    assert _within([10, 15], 20) == [8, 12]
-    assert sum(_within([7, 7, 7], 10)) == 10
 
 
 @pytest.mark.sampled(2, of=4)

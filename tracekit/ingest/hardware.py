@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,13 @@ def peaks(own: str | Path | None = None) -> list[Peaks]:
     Raises:
         TracekitError: when `own` cannot be read or is not a valid hardware file.
     """
+    return ([] if own is None else _read(Path(own))) + _shipped()
+
+
+@cache
+def _shipped() -> list[Peaks]:
     text = (files("tracekit") / "hardware.toml").read_text(encoding="utf-8")
-    shipped = _parsed(text, "hardware.toml")
-    return shipped if own is None else _read(Path(own)) + shipped
+    return _parsed(text, "hardware.toml")
 
 
 def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
