@@ -12,12 +12,14 @@ from rich.text import Text
 from tracekit.causes import UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.evidence.collect import QUERIES
+from tracekit.evidence.model import Evidence
 from tracekit.replay.model import Causal
 from tracekit.reporters.page import clipped, console, section
 from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.model import Analysis
-from tracekit.verdict.regime import bound_of_verdict
+from tracekit.verdict.recorder import unbent
+from tracekit.verdict.regime import bound_of
 from tracekit.verdict.run_model import RUN_QUERIES
 
 
@@ -68,8 +70,13 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresh
     for name, gain in changes.items():
         table.add_row(name, share(gain, 1), duration(round((1 - gain) * gains.window_ns)))
     out.print(table)
-    bound = bound_of_verdict(analysis, limits)
-    assert bound is not None
+    judged = analysis.judged
+    # The verdict is on the window without what the recorder added.
+    found = Evidence(
+        window=judged.window, gpu=judged.gpu, idle=judged.idle, causal=causal,
+        health=analysis.trace.health,
+    )  # fmt: skip
+    bound = bound_of(unbent(found), limits)
     if bound.is_capped:
         idle = share(bound.host, 1)
         out.print(
