@@ -22,7 +22,7 @@ from tracekit.reporters.terminal import Cell, clipped, console, section, table
 from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.model import Analysis
-from tracekit.verdict.regime import bound_of_verdict
+from tracekit.verdict.recorder import bound_of_verdict
 from tracekit.verdict.run_model import RUN_QUERIES
 from tracekit.verdict.steady import is_hardly_longer
 
@@ -228,7 +228,6 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresh
     ]
     out.print(table(["change", ">gain", ">length"], rows))
     bound = bound_of_verdict(analysis, limits)
-    assert bound is not None
     if bound.is_capped:
         idle = share(bound.host, 1)
         out.print(

@@ -14,8 +14,8 @@ from tracekit.causes import OF_HOST
 from tracekit.evidence.model import Evidence, Finding
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Verdict
-from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
+from tracekit.verdict.model import Analysis, Verdict
+from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, weigh
 
 # From the least sure up. `none` is that of an unknown regime.
 _LEVELS = ("none", "low", "medium", "high")
@@ -92,6 +92,16 @@ class Omission:
 
 
 Rule = Callable[[Seen], Omission | None]
+
+
+def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
+    """What bounds the window of a verdict, without what the recorder added to it."""
+    judged = analysis.judged
+    found = Evidence(
+        window=judged.window, gpu=judged.gpu, idle=judged.idle, causal=analysis.causal,
+        health=analysis.trace.health,
+    )  # fmt: skip
+    return bound_of(unbent(found), thresholds)
 
 
 def unbent(evidence: Evidence) -> Evidence:

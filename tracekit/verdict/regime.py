@@ -104,11 +104,6 @@ def bound_of(found: Measured, thresholds: Thresholds) -> Bound:
     return replace(bound, is_capped=host < gains.host, takes_turns=turns, bottleneck=bottleneck)
 
 
-def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound | None:
-    """What bounds the window of a verdict; None without replays."""
-    return None if analysis.causal is None else bound_of(analysis.judged, thresholds)
-
-
 def capped(host: float, window_ns: float, busy_ns: float) -> float:
     """The gain from halving the host's work, but at most the device's idle share.
 
