@@ -194,7 +194,7 @@ class Thresholds:
     cold_launch_ns: int = _asked(1_000_000, "a launch call this long may load code")
     cold_loads: int = _asked(10, "with this many calls that load code, such launches are a start")
     load_share: float = _asked(
-        0.2, "calls that load code for this share of the trace make it a start"
+        0.2, "calls that load code, or may, for this share of the trace make it a start"
     )
     cold_steps: int = _asked(3, "with fewer steps than this, no step is called cold")
     dilation_ratio: float = _asked(
@@ -288,6 +288,9 @@ class Thresholds:
     own_share: float = _asked(0.9, "a call does this share of its time itself: nothing is in it")
     latency_percent: int = _asked(
         10, "work that reaches less than this percentage of both roofs is limited by latency"
+    )
+    near_roof_percent: int = _asked(
+        25, "memory limits a product whose shapes say so if it reaches this percentage of its peak"
     )
     sibling_ratio: float = _asked(
         1.5, "launches of one kernel and grid whose durations differ by less have the same limit"
