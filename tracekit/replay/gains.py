@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from tracekit.causes import LIMITS, UNKNOWN_LIMIT
+from tracekit.causes import LIMITS, OF_HOST, UNKNOWN_LIMIT
 from tracekit.replay.changes import scale_cause
 from tracekit.replay.critical_path import Path
 from tracekit.replay.graph.arrays import sums
@@ -39,9 +39,19 @@ class WindowGains:
     With `steady`, every replay leaves out what happened once (tracekit/replay/one_offs).
     """
 
-    def __init__(self, replay: Replay, dilation: float | None = None, steady: bool = True) -> None:
+    def __init__(
+        self,
+        replay: Replay,
+        dilation: float | None = None,
+        steady: bool = True,
+        recorder_ns: int = 0,
+    ) -> None:
+        """Args:
+        dilation: how many times as long recording made a step, where that was measured.
+        steady: leave out what happened once.
+        recorder_ns: else what recording cost the host, as events cost.
+        """
         self.replay = replay
-        self.dilation = dilation
         self.steady = steady
         graph = replay.graph
         self._whole = replay.bounds("trace")
@@ -55,6 +65,11 @@ class WindowGains:
         self._measured_ns = self._lengths(measured)
         is_same = not (steady and replay.one_offs)
         self._recorded_ns = self._measured_ns if is_same else self._lengths(replay.measured())
+        host_ns = sum(self._work_ns.get(cause, 0) for cause in OF_HOST)
+        # An estimate of more than half of the host's work would be too rough to go by.
+        if dilation is None and 0 < 2 * recorder_ns <= host_ns:
+            dilation = host_ns / (host_ns - recorder_ns)
+        self._undilated = self._without(dilation) if dilation and dilation > 1 else None
         self._gains = {
             "host": self._gain(self._scaled(host=_HALF)),
             "device": self._gain(self._scaled(device=_HALF)),
@@ -95,6 +110,7 @@ class WindowGains:
             one_offs_ns,
             min(device_ns, max(0, one_offs_ns)),
             {name: gain[window] for name, gain in self._at_most.items()},
+            self._undilated[window] if self._undilated else None,
         )
 
     def _on_device(self, kind: str, number: int) -> list[OneOff]:
@@ -115,7 +131,7 @@ class WindowGains:
         return Causal(
             gains=gains,
             flip=flip,
-            undilated=self._undilated(window),
+            undilated=gains.undilated,
             path={cause: ns / total for cause, ns in path.by_cause.items()},
             links=[asdict(link) for link in path.links],
             clock_shift_ns=max(graph.device.shift_ns.values(), key=abs, default=0),
@@ -183,11 +199,15 @@ class WindowGains:
         host_gain, device_gain = ((length - half) / length if length else 0.0 for half in halves)
         return length, host_gain, device_gain
 
-    def _undilated(self, window: ReplayedWindow) -> tuple[float, float] | None:
-        if self.dilation is None or self.dilation <= 1:
-            return None
-        length, host, device = self.halved(window, host=1 / self.dilation)
-        return (host, device) if length else None
+    def _without(self, dilation: float) -> list[tuple[float, float]]:
+        """What halving host and device gains in all windows of a run that is not recorded."""
+        plain = self._lengths(self._scaled(host=1 / dilation))
+        sides = ({"host": _HALF / dilation}, {"host": 1 / dilation, "device": _HALF})
+        halves = (self._lengths(self._scaled(**factors)) for factors in sides)
+        return [
+            ((length - host) / length, (length - device) / length) if length else (0.0, 0.0)
+            for length, host, device in zip(plain, *halves, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
