@@ -15,7 +15,7 @@ from tests.conftest import shared_trace_names, trace_file
 
 HOUR_US = 3_600_000_000
 # Ids that only tie events together.
-_IDS = ("correlation", "External id", "id")
+_IDS = ("correlation", "External id", "id", "wait_on_cuda_event_record_corr_id")
 
 
 def answer(analysis: Any) -> dict[str, Any]:
