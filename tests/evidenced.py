@@ -37,7 +37,9 @@ def evidence(
     busy_ns = round(busy * SPAN_NS)
     late_ns = SPAN_NS - busy_ns
     ranked = dict(sorted((removed or {}).items(), key=lambda item: -item[1]))
-    gains = Gains(SPAN_NS, host_gain, device_gain, ranked, host_gain, unknown, work or {})
+    gains = Gains(
+        SPAN_NS, host_gain, device_gain, ranked, host_gain, unknown, work or {}, undilated=undilated
+    )
     given = {
         "window": WINDOW,
         "gpu": Gpu(0, ops, ops, ops, busy_ns, busy_ns, 0, 0, late_ns),

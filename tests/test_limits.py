@@ -10,6 +10,7 @@ from tests.traces import device, gpu_op, launch, operator, slice_event
 BF16 = "c10::BFloat16"
 A100 = "NVIDIA A100-SXM4-80GB"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128"
+OPEN, BYTES = ("math-or-memory", None), ("memory-bandwidth", "tokens")
 
 
 def kernel(at, dur, correlation, name=GEMM, **args):
@@ -63,10 +64,11 @@ def test_a_copy_inside_a_matrix_product_is_not_limited_by_math(tmp_path):
 
 
 def test_a_launch_without_shapes_has_the_limit_of_its_kernels_others_on_the_same_grid(tmp_path):
-    known = product(0, 1, 2224, 100, grid=[18, 18, 1])
-    alike = product(20, 2, None, 110, grid=[18, 18, 1])
-    longer = product(40, 3, None, 400, grid=[18, 18, 1])
-    wider = product(60, 4, None, 100, grid=[36, 18, 1])
+    gemm = "cutlass::device_kernel<gemm>"
+    known = product(0, 1, 2224, 100, name=gemm, grid=[18, 18, 1])
+    alike = product(20, 2, None, 110, name=gemm, grid=[18, 18, 1])
+    longer = product(40, 3, None, 400, name=gemm, grid=[18, 18, 1])
+    wider = product(60, 4, None, 100, name=gemm, grid=[36, 18, 1])
     events = [*known, *alike, *longer, *wider]
     for at, event in enumerate(each for each in events if each["cat"] == "kernel"):
         event["ts"] = 1000 + 500 * at
@@ -76,13 +78,41 @@ def test_a_launch_without_shapes_has_the_limit_of_its_kernels_others_on_the_same
     ]  # fmt: skip
 
 
+SGEMM = "ampere_sgemm_128x64_tn"
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "dur", "limit"),
+    [
+        (SGEMM, [7, 1024, 1], 600, ("math", "tiles")),
+        (SGEMM, [1, 1024, 1], 600, ("math-or-memory", None)),
+        # Writing the result takes all of its time.
+        (SGEMM, [64, 256, 1], 100, ("math-or-memory", None)),
+        (GEMM, [18, 18, 1], 100, ("math", "tiles")),
+        (GEMM, [2, 2, 1], 100, ("math-or-memory", None)),
+        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", [66, 2, 1], 100, ("math-or-memory", None)),
+    ],
+)
+def test_a_product_whose_grid_needs_more_arithmetic_than_bytes_is_limited_by_math(
+    name, grid, dur, limit, tmp_path
+):
+    assert found(tmp_path, product(0, 1, None, dur, name=name, grid=grid)) == [limit]
+
+
+@pytest.mark.parametrize(
+    ("us", "limit"),
+    [(100, ("memory-bandwidth", "roofline")), (500, OPEN), (2000, ("latency", "roofline"))],
+)
+def test_memory_limits_only_products_that_come_near_its_peak(us, limit, tmp_path):
+    shapes = [[65_536, 1024], [1024, 8]]
+    thin = [operator("aten::mm", 0, 10, shapes, [BF16, BF16]), launch(2, 3, 1)]
+    assert found(tmp_path, [*thin, kernel(1000, us, 1)]) == [limit]
+
+
 def test_a_grid_that_fills_little_of_the_device_is_limited_by_latency(tmp_path):
     few, many = {"blocks per SM": 0.04}, {"blocks per SM": 2.0}
     assert found(tmp_path, product(0, 1, None, 100, **few)) == [("latency", "grid")]
     assert found(tmp_path, product(0, 1, None, 100, **many)) == [("math-or-memory", None)]
-
-
-OPEN, BYTES = ("math-or-memory", None), ("memory-bandwidth", "tokens")
 
 
 @pytest.mark.sampled(4, of=11)

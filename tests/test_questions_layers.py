@@ -81,3 +81,31 @@ def test_layers_are_those_of_the_recorded_kernels(name, layers, length, shared_d
     assert row["p50_ns"] == sorted(spans)[layers // 2]
     assert row["slowest_number"] == spans.index(max(spans)) + 1
     assert row["total_ns"] == sum(e["end"] - e["begin"] for each in repeats for e in each)
+
+
+@pytest.mark.parametrize(
+    ("modules", "names", "passes"),
+    [
+        # Layers repeat inside one pass of a model.
+        (["nn.Module: Model_0"], ["embed", *LAYER * 6, "head"], 1),
+        (["nn.Module: Model_0"] * 3, ["embed", *LAYER * 6, "head"] * 3, 3),
+        ([], ["a", "b", "c", "d"] * 5, 5),
+        ([], ["a"] * 90, 0),
+        ([], ["a", *["b"] * 2, *["c"] * 3, *["d"] * 4], 0),
+    ],
+)
+def test_passes_are_calls_of_the_outermost_module_or_turns_of_a_loop(
+    modules, names, passes, tmp_path
+):
+    frames = [
+        traces.slice_event("python_function", each, 1000 * at, 900)
+        for at, each in enumerate(modules)
+    ]
+    inner = [
+        traces.slice_event("python_function", "nn.Module: Layer_0", 1000 * at + 10 * n, 5)
+        for at in range(len(modules))
+        for n in range(1, 7)
+    ]
+    with traces.load(tmp_path, [*frames, *inner, *in_a_row(names)]) as run:
+        (row,) = run.ask("repetition")
+    assert row["passes"] == passes

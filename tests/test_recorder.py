@@ -346,7 +346,8 @@ def waiting_at_first(blocked_us, begins_us=10):
 def test_a_call_that_blocks_from_the_begin_on_waits_for_what_nobody_recorded(tmp_path):
     with traces.load(tmp_path, waiting_at_first(20_000)) as database:
         verdict = database.verdict().verdict
-    assert (verdict.regime, verdict.confidence) == ("compute-bound", "medium")
+    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math-or-memory")
+    assert verdict.confidence == "medium"
     assert verdict.headline.startswith("For the first 20 ms the device worked on what was launched")
     assert verdict.try_next[0] == RECORD["queued_before"]
 

@@ -378,3 +378,19 @@ def test_few_ops_are_said_once_and_the_one_step_is_no_majority(shared_verdict):
     why = shared_verdict("a100-triton.json.gz").verdict.why
     assert "Only 1 op was recorded and nothing repeats: too few to represent a run." in why
     assert not any("profiler steps do not all agree" in each for each in why)
+
+
+@pytest.mark.parametrize(
+    ("loads_ms", "steps", "is_cold"), [(6, 2, True), (0, 2, False), (6, 4, False)]
+)
+def test_a_first_launch_that_takes_much_of_two_steps_loads_its_code(
+    loads_ms, steps, is_cold, tmp_path
+):
+    first = operator("aten::mm", 20 * US, Launch(loads_ms * MS + 6 * US, (("math", 90 * US),)))
+    other = operator("aten::add", 20 * US, Launch(6 * US, (("memory-bandwidth", 40 * US),)))
+    atoms = [step(0, first, *[other] * 30), *(step(n, *[other] * 30) for n in range(1, steps))]
+    analysis = analyzed(tmp_path, [*atoms, Sync(2 * US)])
+    codes = {each.code for each in analysis.trace.health}
+    assert ("cold_start" in codes) == is_cold
+    if steps == 2:
+        assert any(each.remedy == "warm-up" for each in analysis.advice[:1]) == is_cold

@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evidenced import MS, WINDOW, evidence, host_evidence, judge
+from tests.evidenced import MS, SPAN_NS, WINDOW, evidence, host_evidence, judge
 from tracekit.errors import TracekitError
-from tracekit.evidence.model import Evidence, Idle, Launch, OneOffEvent, Period, Window
+from tracekit.evidence.model import (
+    Evidence,
+    Finding,
+    Gpu,
+    Idle,
+    Launch,
+    OneOffEvent,
+    Period,
+    Repetition,
+    Window,
+)
 from tracekit.thresholds import FORMER, Thresholds
 
 
@@ -330,3 +340,90 @@ def test_a_window_that_mostly_happened_once_says_so_before_the_rest_is_judged():
         "80.0 % of the GPU-active span happened once, led by cudaLaunchKernel of 80 ms. "
         "In the other 20 ms, the host holds this run up"
     )
+
+
+@pytest.mark.parametrize(("gaps_ms", "ops", "regime"), [
+    (30, 100, "unknown"), (10, 100, "overhead-bound"), (30, 4_000, "overhead-bound"),
+])  # fmt: skip
+def test_long_gaps_that_nothing_explains_leave_open_what_only_the_replay_says(gaps_ms, ops, regime):
+    late = (55 - gaps_ms) * MS
+    idle = Idle(late, gaps_ms * MS, 0, 0, 0, {"python": late}, late)
+    verdict = judge(evidence(busy=0.45, ops=ops, host_gain=0.27, idle=idle))
+    assert verdict.regime == regime
+    assert ("waiting that the trace does not explain" in verdict.headline) == (regime == "unknown")
+
+
+@pytest.mark.parametrize(("undilated", "regime"), [
+    ((0.03, 0.01), "compute-bound"), ((0.12, 0.01), "overhead-bound"), (None, "overhead-bound"),
+])  # fmt: skip
+def test_a_host_that_is_late_only_while_it_is_recorded_does_not_bound_the_run(undilated, regime):
+    cost = Finding("recorder_cost", "info", "recording took about 8 % of it", 1, 8 * MS)
+    given = evidence(
+        busy=0.83, host_gain=0.11, device_gain=0.01, undilated=undilated, health=[cost],
+        work={"memory-bandwidth": 50 * MS},
+    )  # fmt: skip
+    verdict = judge(given)
+    assert verdict.regime == regime
+    if regime == "compute-bound":
+        assert verdict.confidence == "low"
+        assert verdict.headline.startswith("Recording took about 8 % of it")
+        assert any("halving its work would gain only 3.0 %" in why for why in verdict.why)
+
+
+def test_what_limits_kernels_is_one_part_of_the_run_against_communication():
+    split = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
+    assert judge(evidence(busy=0.98, device_gain=0.4, removed=split)).bottleneck == (
+        "memory-bandwidth"
+    )
+    small = split | {"communication": 0.3}
+    assert judge(evidence(busy=0.98, device_gain=0.4, removed=small)).bottleneck == "communication"
+
+
+def test_communication_that_may_be_waiting_and_exceeds_the_margin_leaves_little_confidence():
+    def rank(communication):
+        gpu = Gpu(0, 1000, 1000, 1000, 45 * MS, (45 - communication) * MS, communication * MS, 0,
+                  55 * MS)  # fmt: skip
+        return judge(evidence(busy=0.45, host_gain=0.36, device_gain=0.06, gpu=gpu)).confidence
+
+    assert (rank(38), rank(20), rank(5)) == ("low", "medium", "high")
+
+
+def test_one_marked_step_is_never_judged_with_high_confidence():
+    step = Window("step", "ProfilerStep#1", 0, SPAN_NS, SPAN_NS)
+    repeated = Repetition(1000, 1000, 1, 50, 0, 5)
+    verdict = judge(evidence(busy=0.1, host_gain=0.45, window=step, repetition=repeated))
+    assert verdict.confidence == "medium"
+    assert "One step is marked, with 5 passes" in verdict.doubts[0]
+    several = replace(repeated, steps=3)
+    assert judge(
+        evidence(busy=0.1, host_gain=0.45, window=step, repetition=several)
+    ).confidence == ("high")
+
+
+def test_a_cut_file_is_said_first_and_is_to_be_got_whole():
+    cut = Finding("truncated", "error", "the end is missing: it stops inside an event", 1)
+    host = replace(host_evidence(90, 5), health=[cut])
+    verdict = judge(host)
+    assert verdict.headline.startswith("The end is missing")
+    assert verdict.confidence == "low"
+    assert verdict.try_next[0].startswith("Get the whole file")
+    # The last of the waits that were read need not have been the last.
+    late = host_evidence(50, 5, launches=100)
+    assert late.host is not None
+    waited = replace(late, host=replace(late.host, last_wait_ns=1))
+    assert judge(waited).regime == "overhead-bound"
+    assert judge(replace(waited, health=[cut])).regime == "unknown"
+
+
+def test_the_whole_trace_counts_where_a_single_pass_has_work_before_its_first_op():
+    whole = Window("trace", "whole trace", -50 * MS, SPAN_NS, 150 * MS)
+    led = Period(whole, None, None, None, None, "overhead-bound", "python")
+    once = Repetition(100, 0, 0, 100, 100)
+    given = {"busy": 0.95, "device_gain": 0.45, "windows": [led]}
+    verdict = judge(evidence(**given, repetition=once))
+    assert verdict.confidence == "low"
+    assert verdict.headline.endswith(
+        "With the 50 ms before the first GPU op, the run would be overhead-bound, by python."
+    )
+    again = Repetition(1000, 1000, 0, 50, 0, 20)
+    assert "before the first GPU op" not in judge(evidence(**given, repetition=again)).headline

@@ -248,6 +248,9 @@ class _Examiner:
             advised_share=(first.share or 0.0) if first else 0.0,
         )
         verdict = judge(evidence, self.thresholds)
+        if fixes and verdict.regime == UNKNOWN:
+            # Prices rest on what the trace does not tell.
+            fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
         if fixes:
             notes = list_notes(fixes, verdict, self.database, self.trace_id, self.thresholds)
             fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
@@ -298,7 +301,9 @@ class _Examiner:
         captured = self.trace.capture or {}
         profiled, plain = captured.get("profiled_step_ns"), captured.get("unprofiled_step_ns")
         is_known = isinstance(profiled, int) and isinstance(plain, int) and plain > 0
-        return WindowGains(replay, profiled / plain if is_known else None)  # type: ignore[operator]
+        dilation = profiled / plain if is_known else None  # type: ignore[operator]
+        costs = (each.time_ns for each in self.trace.health if each.code == "recorder_cost")
+        return WindowGains(replay, dilation, recorder_ns=next(costs, None) or 0)
 
     def _causal(self, main: Account, place: tuple[str, int], replayed: WindowGains) -> Causal:
         gains = replayed.gains(*place)

@@ -1,5 +1,5 @@
 -- question: Which products and convolutions of fp32 run without tensor cores on a device that has them?
--- title: Run fp32 products on tensor cores, in TF32 or bf16
+-- title: Run fp32 products on tensor cores
 -- causes: math
 -- when: has(traits, 'plain_fp32')
 -- effort: low

@@ -7,15 +7,22 @@
 -- column known_by (text): what tells the cause: kind (communication and copies), roofline (the operator's
 --     work, and the device's peaks), duration, class (elementwise work, normalizations, reductions and copies
 --     are limited by memory), sibling (the same kernel on the same grid, for about as long, has a roofline),
---     tokens (the step's name), grid (it fills too little of the device); NULL: nothing does
+--     tokens (the step's name), tiles (a matrix product of so many rows and columns would do more arithmetic
+--     than the device can if bytes took its time), grid (it fills too little of the device); NULL: nothing
+--     does
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
 WITH bound AS (
     SELECT trace_id, event_id, roof_bound(math_ns, memory_ns, busy_ns,
-               coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS roof
+               coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS any_roof,
+           100 * greatest(math_ns, memory_ns) < thresholds().near_roof_percent * busy_ns AS is_far
     FROM gpu_op_roof WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 op AS MATERIALIZED (
-    SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name, roof,
+    SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name,
+           -- A product far below memory's roof may be limited by arithmetic that its shapes do not show: of
+           -- padded tiles, or of a softmax.
+           CASE WHEN NOT (any_roof = 'memory' AND is_far AND op.class IN ('gemm', 'attention', 'convolution'))
+               THEN any_roof END AS roof,
            -- Where shapes are known, math limits next to none of these kernels' time.
            op.class IN ('normalization', 'reduction', 'elementwise', 'copy') OR has(n.traits, 'moves_bytes')
                OR op.class = 'other' AND has(n.traits, 'moves_bytes_if_other') AS moves_bytes,
@@ -45,6 +52,25 @@ gridded AS (
     )
     WHERE known_by IS NULL
 ),
+-- Products of cuBLAS whose names tell their tiles and whose grids count them, with the fewest rows and
+-- columns of the result: the last tile of each row may hold one number only, and nothing tells which side of
+-- a tile lies along which side of the grid. Moving bytes for all of its time, such a product may do more
+-- arithmetic than the device can. Those on tensor cores count as fp16's: of a format twice as wide, numbers
+-- take twice the bytes and the peak is half.
+product AS (
+    SELECT trace_id, event_id, (grid[1] - 1) * tile + 1 AS rows, (grid[2] - 1) * tile + 1 AS columns,
+           grid[3] * rows * columns AS results, number_bytes
+    FROM (
+        SELECT trace_id, event_id, TRY_CAST(grid AS DOUBLE[]) AS grid,
+               least(TRY_CAST(tile.rows AS DOUBLE), TRY_CAST(tile.columns AS DOUBLE)) AS tile,
+               if(contains(name, '_sgemm'), 4, 2) AS number_bytes
+        FROM (
+            SELECT *, regexp_extract(name, '^(?:maxwell|volta|turing|ampere)_\w*gemm\w*?_(\d+)x(\d+)',
+                       ['rows', 'columns']) AS tile
+            FROM gridded
+        )
+    )
+),
 server_step AS (
     SELECT trace_id, pid, tid, start_ns, end_ns, prompt_tokens(name) AS prompt,
            prompt + generated_tokens(name) AS tokens
@@ -61,15 +87,20 @@ found AS (
                     AND (g.class <> 'attention' OR s.prompt = 0 AND NOT g.is_latent) THEN 'tokens'
                 WHEN 100 * blocks_per_sm
                     < coalesce(getvariable('latency_percent'), thresholds().latency_percent) THEN 'grid'
+                WHEN 2 * rows * columns / (rows + columns)
+                        * (g.dur_ns * 1e-9 * p.memory_bytes_per_s / number_bytes - results)
+                    > g.dur_ns * 1e-9 * if(number_bytes = 4, p.flop_per_s['fp32'],
+                        coalesce(p.flop_per_s['fp16'], p.flop_per_s['bf16'])) THEN 'tiles'
                 END AS found_by
-    FROM gridded AS g LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    FROM gridded AS g LEFT JOIN product AS t USING (trace_id, event_id)
+    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN device_peaks AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
     ASOF LEFT JOIN server_step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
 )
 SELECT op.trace_id, op.event_id,
        CASE coalesce(known_by, found_by) WHEN 'kind' THEN op.activity::VARCHAR
-           WHEN 'duration' THEN 'latency' WHEN 'grid' THEN 'latency'
+           WHEN 'duration' THEN 'latency' WHEN 'grid' THEN 'latency' WHEN 'tiles' THEN 'math'
            WHEN 'class' THEN 'memory-bandwidth' WHEN 'tokens' THEN 'memory-bandwidth'
            ELSE CASE coalesce(roof, sibling_roof) WHEN 'memory' THEN 'memory-bandwidth'
                ELSE coalesce(roof, sibling_roof, 'math-or-memory') END END AS cause,

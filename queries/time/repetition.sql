@@ -6,6 +6,8 @@
 -- columns steps
 -- column names (count): different names of these ops on a device; without GPU ops, of operators
 -- column once (count): those that occur once: a pass that is repeated has none
+-- column passes (count): calls of the outermost module that takes most of the host's time; without modules,
+--     how often half of the names or more occur; 0: nothing tells
 -- doubts: no_gpu_ops
 WITH op AS (
     SELECT trace_id, TRUE AS is_gpu, count(*) AS times FROM gpu_ops
@@ -17,10 +19,29 @@ WITH op AS (
       AND trace_id NOT IN (SELECT trace_id FROM gpu_ops)
     GROUP BY trace_id, name
 ),
+-- Layers of one pass repeat, too: where modules are recorded, they tell a pass from a layer.
+pass AS (
+    SELECT trace_id, arg_max(calls, (ns, name)) AS calls
+    FROM (
+        SELECT t.trace_id, f.name, count(*) AS calls, sum(f.dur_ns) AS ns
+        FROM python_frames AS f JOIN host_thread AS t USING (trace_id, pid, tid)
+        JOIN thread_slice AS s ON s.thread = t.thread AND s.event_id = f.event_id
+        WHERE f.is_module AND s.module_id IS NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+        GROUP BY ALL
+    ) GROUP BY trace_id
+),
+turn AS (
+    SELECT trace_id, times AS turns
+    FROM (SELECT trace_id, times, count(*) AS alike, sum(alike) OVER (PARTITION BY trace_id) AS names
+          FROM op GROUP BY trace_id, times)
+    WHERE times > 1 AND alike >= thresholds().fewest_alike AND 2 * alike >= names
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY alike DESC, times) = 1
+),
 step AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id)
 SELECT op.trace_id, coalesce(sum(times) FILTER (is_gpu), 0)::BIGINT AS gpu_ops,
        coalesce(sum(times) FILTER (is_gpu AND times >= thresholds().fewest_alike), 0)::BIGINT AS repeated,
-       coalesce(any_value(steps), 0) AS steps, count(*) AS names, count(*) FILTER (times = 1) AS once
-FROM op LEFT JOIN step USING (trace_id)
+       coalesce(any_value(steps), 0) AS steps, count(*) AS names, count(*) FILTER (times = 1) AS once,
+       coalesce(any_value(calls), any_value(turns), 0)::BIGINT AS passes
+FROM op LEFT JOIN step USING (trace_id) LEFT JOIN pass USING (trace_id) LEFT JOIN turn USING (trace_id)
 GROUP BY op.trace_id
 ORDER BY op.trace_id

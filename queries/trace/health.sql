@@ -79,6 +79,21 @@ cold AS (
     FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns)
     JOIN trace_span USING (trace_id) GROUP BY trace_id
 ),
+-- Launch calls that load the code of their kernel, in a trace of so few steps that none tells what is usual.
+first_launch AS (
+    SELECT trace_id, count(*) AS first_launches,
+           sum(ns) >= thresholds().load_share * any_value(end_ns - start_ns) AS is_first
+    FROM (
+        SELECT l.trace_id, launch_end_ns - launch_start_ns AS ns, queue_wait_ns
+        FROM gpu_op_launch AS l JOIN gpu_ops AS o USING (trace_id, event_id)
+        WHERE l.kind = 'kernel' AND NOT is_graph
+        QUALIFY row_number() OVER (PARTITION BY l.trace_id, o.device_id, o.name
+            ORDER BY launch_start_ns, l.event_id) = 1
+    ) JOIN step USING (trace_id) JOIN trace_span USING (trace_id)
+    WHERE ns >= thresholds().cold_launch_ns AND queue_wait_ns < thresholds().late_launch_ns
+        AND steps < thresholds().cold_steps
+    GROUP BY trace_id
+),
 -- Code, severity, count and message of each finding.
 found AS (
     SELECT trace_id, unnest([
@@ -140,16 +155,20 @@ found AS (
             'the first step takes ' || round(first_ratio, 1)
             || ' times the median step: warm up before profiling'),
         ('cold_start', 'warning',
-            if(cold_loads >= thresholds().cold_loads
-                AND (cold_launches >= thresholds().fewest_alike OR is_loading),
-                greatest(cold_launches, cold_loads), 0),
-            cold_loads || ' calls load code or ask about it, and '
-            || if(is_loading, 'they take much of the time', 'launches take a millisecond or more each')
+            CASE WHEN cold_loads >= thresholds().cold_loads
+                     AND (cold_launches >= thresholds().fewest_alike OR is_loading)
+                     THEN greatest(cold_launches, cold_loads)
+                 WHEN is_first THEN first_launches ELSE 0 END,
+            if(is_first AND cold_loads < thresholds().cold_loads,
+                'the first launches of kernels, which load their code, take much of the time',
+                cold_loads || ' calls load code or ask about it, and '
+                || if(is_loading, 'they take much of the time', 'launches take a millisecond or more each'))
             || ': a first run, record a warm one')
     ]), NULL
     FROM trace LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
     LEFT JOIN step USING (trace_id)
     LEFT JOIN cold USING (trace_id)
+    LEFT JOIN first_launch USING (trace_id)
     WHERE coalesce(getvariable('severity'), '') <> 'error'
 )
 SELECT trace_id, finding[1] AS code, finding[2] AS severity, finding[4] AS message, finding[3] AS count,

@@ -176,6 +176,7 @@ class Repetition:
     steps: int
     names: int = 0
     once: int = 0
+    passes: int = 0
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ class Gains:
     """With math or memory-bandwidth removed, if it also limits all kernels of `math-or-memory`:
     what removing it gains lies between `removed` and this. Empty if the trace tells the limit of
     every kernel."""
+    undilated: tuple[float, float] | None = None
+    """With the host's or the device's work halved in a run that is not recorded; None if what
+    recording costs the host is not known, or small."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class Causal:
     """How many times faster the side that bounds the window has to be before the verdict's margin
     changes its sign; None if it does not even at `fastest` times (tracekit/verdict/regime.py)."""
     undilated: tuple[float, float] | None
-    """The gains of host and device without the profiler's own cost; None if `capture` did not
-    measure that cost, or found none."""
+    """The gains of host and device without the profiler's own cost, as `capture` measured it or as
+    its events cost; None if that is not known, or small."""
     path: dict[str, float]
     """The critical path by cause: shares that add up to 1."""
     links: list[dict[str, Any]]

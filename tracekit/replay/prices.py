@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from tracekit.causes import LIMITS, UNKNOWN_LIMIT
+from tracekit.causes import LIMITS, OF_HOST, UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.changes import query_of, scale_cause
 from tracekit.replay.grammar import BATCH, REMEDY, parse
@@ -49,9 +49,12 @@ def scaled(replay: Replay, scale: Scale | None = None, /, **factors: float) -> S
 class WindowGains:
     """The gains of all windows of a trace, from one shared set of replays."""
 
-    def __init__(self, replay: Replay, dilation: float | None = None) -> None:
+    def __init__(self, replay: Replay, dilation: float | None = None, recorder_ns: int = 0) -> None:
+        """Args:
+        dilation: how many times as long recording made a step, where that was measured.
+        recorder_ns: else what recording cost the host, as events cost.
+        """
         self.replay = replay
-        self.dilation = dilation
         graph = replay.graph
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
         present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
@@ -63,6 +66,11 @@ class WindowGains:
         self._measured_ns = replay.lengths(replay.run(steady=True))
         has_one_offs = bool(replay.one_offs)
         self._recorded_ns = replay.lengths(replay.measured()) if has_one_offs else self._measured_ns
+        host_ns = sum(self._work_ns.get(cause, 0) for cause in OF_HOST)
+        # An estimate of more than half of the host's work would be too rough to go by.
+        if dilation is None and 0 < 2 * recorder_ns <= host_ns:
+            dilation = host_ns / (host_ns - recorder_ns)
+        self._undilated = self._without(dilation) if dilation and dilation > 1 else None
         self._host, self._device, self._unknown = (
             self._gain(**factor) for factor in ({"host": _HALF}, {"device": _HALF}, {"unknown": 0})
         )
@@ -106,6 +114,7 @@ class WindowGains:
             one_offs_ns=one_offs_ns,
             device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),
             removed_at_most={name: gain[window] for name, gain in self._at_most.items()},
+            undilated=self._undilated[window] if self._undilated else None,
         )
 
     def _on_device(self, kind: str, number: int) -> list[OneOff]:
@@ -125,21 +134,28 @@ class WindowGains:
         """The gains with the critical path, and with the speed at which the verdict flips."""
         window, graph = self.window(kind, number), self.replay.graph
         path = window.path(self.replay.run(steady=True))
+        gains = self.gains(kind, number)
         return Causal(
-            gains=self.gains(kind, number),
+            gains=gains,
             flip=flip,
-            undilated=self._undilated(window),
+            undilated=gains.undilated,
             path=path.shares,
             links=[asdict(link) for link in path.links],
             clock_shift_ns=max(graph.device.shift_ns.values(), key=abs, default=0),
             edges_left_out=graph.rejected + graph.device.wrong_links,
         )
 
-    def _undilated(self, window: ReplayedWindow) -> tuple[float, float] | None:
-        if self.dilation is None or self.dilation <= 1:
-            return None
-        length, host, device = self.halved(window, host=1 / self.dilation)
-        return (host, device) if length else None
+    def _without(self, dilation: float) -> list[tuple[float, float]]:
+        """What halving host and device gains in all windows of a run that is not recorded."""
+        plain = scaled(self.replay, host=1 / dilation)
+        before, host, device = (
+            self.replay.lengths(self.replay.simulator.run(scaled(self.replay, plain, **half)))
+            for half in ({}, {"host": _HALF}, {"device": _HALF})
+        )
+        return [
+            (_shorter(length, a), _shorter(length, b))
+            for length, a, b in zip(before, host, device, strict=True)
+        ]
 
     def halved(self, window: ReplayedWindow, **factors: float) -> tuple[int, float, float]:
         """With sides scaled by these factors: a window's length, and what halving the host's or the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 from textwrap import wrap
 
@@ -10,15 +11,22 @@ from rich.text import Text
 from tracekit.advice.model import Advice
 from tracekit.reporters import colours
 from tracekit.reporters.parts import devices_of, is_of_recording, screen_parts_of
-from tracekit.reporters.terminal import clipped, console
+from tracekit.reporters.terminal import console
 from tracekit.text import duration, printable, share
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 
 LINES, WIDTH = 24, 80
 # Rows of the window's parts, and of a bar's full length.
 _PARTS, _BAR = 5, 24
-_NAME, _PLACE = 22, 74
+# Columns of a part's name, of a change, of its place, and of its share.
+_NAME, _TITLE, _PLACE, _SHARE = 30, 48, 76, 21
+# Lines of changes that come again and again, and of what happened once.
+_CHANGES, _ONCE = 5, 2
+_ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
+# What autograd calls each of its functions; the rest of the name tells it.
+_AUTOGRAD = "autograd::engine::evaluate_function: "
 
 
 def render(analysis: Analysis) -> None:
@@ -31,24 +39,28 @@ def render(analysis: Analysis) -> None:
 
 
 def _head(analysis: Analysis) -> list[Text]:
-    verdict, trace, window = analysis.verdict, analysis.trace, analysis.judged.window
+    verdict = analysis.verdict
     # "Compute-bound" would not be true of a run that waits for other ranks.
     moves = verdict.bottleneck in ("communication", "copy")
     regime = Text("bound" if moves else verdict.regime, colours.of(verdict.regime))
     if verdict.bottleneck:
         regime.append(f" by {verdict.bottleneck}; confidence {verdict.confidence}", "default")
-    named = [PurePath(printable(trace.path)).name + ":", printable(devices_of(analysis))]
-    if trace.rank is not None:
-        named.append(f"rank {trace.rank} of {trace.world_size or '?'}")
-    steps = len(analysis.steps)
+    said = [Text(each, "bold") for each in wrap(printable(verdict.headline), WIDTH)]
+    return [*said, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
+
+
+def _traced(analysis: Analysis) -> str:
+    """The file, its devices and what of it is judged; the number of events where there is room."""
+    trace, window, steps = analysis.trace, analysis.judged.window, len(analysis.steps)
     length = duration(window.span_ns)
+    told = f"{printable(window.name)} {length}"
     if window.kind == "step":
         told = f"1 step of {length}" if steps == 1 else f"{steps} steps, the median {length}"
-    else:
-        told = f"{printable(window.name)} {length}"
-    line = f"{' '.join(named[:2])}, {', '.join([*named[2:], f'{trace.events:,} events', told])}"
-    said = [Text(each, "bold") for each in wrap(printable(verdict.headline), WIDTH)]
-    return [*said[:4], regime, Text(clipped(line, WIDTH), "dim")]
+    rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
+    file = PurePath(printable(trace.path)).name
+    devices = printable(devices_of(analysis))
+    whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', told])}"
+    return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, told])}"
 
 
 def _parts(analysis: Analysis) -> list[Text]:
@@ -66,33 +78,53 @@ def _parts(analysis: Analysis) -> list[Text]:
     lines = [Text(), Text(f"Where the {whole}'s {duration(window.span_ns)} went", "bold")]
     for name, kind, ns in rows:
         of = share(ns, window.span_ns)
-        line = Text(f"{clipped(name, _NAME):<{_NAME}} {duration(ns):>8} {of:>7}  ")
+        line = Text(f"{name:<{_NAME}} {duration(ns):>8} {of:>7}  ")
         line.append("█" * round(_BAR * ns / window.span_ns), colours.of(kind))
         lines.append(line)
     return lines
 
 
 def _advice(analysis: Analysis, free: int) -> list[Text]:
-    """What to change: a line for each, and where there is room a line with its place."""
+    """What to change: a line for each, and where there is room a line with its place. What happened
+    once comes first where it takes most of the time, and else only if nothing else is to do."""
     shown = [each for each in analysis.advice if not is_of_recording(each)]
+    once = [each for each in shown if each.once]
     recurring = [each for each in shown if not each.once]
-    listed = recurring or shown
-    if not listed or free < 3:
+    if not shown or free < 3:
         return [] if free < 3 else _next(analysis, free)
-    of = "the step" if analysis.judged.window.kind == "step" else "the window"
-    heading = "What to change" if recurring else "What happened once"
-    lines = [Text(), Text(f"{heading:<52} {'saves':>8} {'of ' + of:>15}", "bold")]
-    for number, each in enumerate(listed, 1):
-        room = free - len(lines)
-        place = _place(each)
-        if room < 1 + bool(place) or number > 5:
+    if not recurring:
+        return _listed(_ONE_OFFS, "saves", once[:_CHANGES], analysis, free)
+    changes = ("What to change", _of(analysis), recurring[:_CHANGES], analysis)
+    if not shown[0].once:
+        return _listed(*changes, free)
+    lines = _listed(_ONE_OFFS, "saves", once[:_ONCE], analysis, free)
+    return lines + (_listed(*changes, free - len(lines)) if free - len(lines) > 2 else [])
+
+
+def _listed(
+    heading: str, of: str, advice: Sequence[Advice], analysis: Analysis, free: int
+) -> list[Text]:
+    lines = [Text(), Text(f"{heading:<{_TITLE}} {'saves':>9} {of:>{_SHARE}}".rstrip(), "bold")]
+    if of == "saves":
+        lines[1] = Text(f"{heading:<{_TITLE}} {of:>9}", "bold")
+    for number, each in enumerate(advice, 1):
+        title, *more = wrap(f"{number} {printable(each.title)}", _TITLE, subsequent_indent="  ")
+        part = "" if each.share is None else share(each.saves_ns, _whole(analysis))
+        told = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
+        told += [Text(line) for line in more]
+        told += [Text(f"    {place}", "dim") for place in _place(each)]
+        if len(lines) + len(told) > free:
             break
-        part = "once" if each.share is None else share(each.saves_ns, _whole(analysis))
-        title = clipped(f"{number} {each.title}", 52)
-        lines.append(Text(f"{title:<52} {duration(each.saves_ns):>8} {part:>15}"))
-        if place:
-            lines.append(Text(f"    {place}", "dim"))
-    return lines
+        lines += told
+    return lines if len(lines) > 2 else []
+
+
+def _of(analysis: Analysis) -> str:
+    """What shares are shares of: where one-offs take much of the window, what is left of it."""
+    gains, span_ns = analysis.judged.gains, analysis.judged.window.span_ns
+    if gains is not None and gains.one_offs_ns >= Thresholds().small_gain * span_ns:
+        return f"of the other {duration(gains.window_ns)}"
+    return "of the step" if analysis.judged.window.kind == "step" else "of the window"
 
 
 def _whole(analysis: Analysis) -> int:
@@ -111,9 +143,24 @@ def _next(analysis: Analysis, free: int) -> list[Text]:
     return lines
 
 
-def _place(advice: Advice) -> str:
-    text = ", ".join(printable(each) for each in (advice.where, advice.detail) if each)
-    return text if len(text) <= _PLACE else "..." + text[3 - _PLACE :]
+def _place(advice: Advice) -> list[str]:
+    """Where it is, on a line or, if that is too long, the place and its detail on a line each."""
+    where, detail = (printable(each or "").removeprefix(_AUTOGRAD) for each in (
+        advice.where, advice.detail,
+    ))  # fmt: skip
+    text = ", ".join(each for each in dict.fromkeys((where, detail)) if each)
+    if len(text) <= _PLACE:
+        return [text] if text else []
+    return [_shortened(each) for each in (where, detail) if each]
+
+
+def _shortened(text: str) -> str:
+    """A line of the program keeps its end, the name of a kernel or an operator its begin."""
+    if len(text) <= _PLACE:
+        return text
+    if ".py(" in text:
+        return "..." + text[3 - _PLACE :]
+    return text[: _PLACE - 3] + "..."
 
 
 def _doubts(analysis: Analysis) -> list[Text]:
@@ -123,4 +170,4 @@ def _doubts(analysis: Analysis) -> list[Text]:
         return [Text()]
     more = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""
     said = wrap(f"Doubtful: {printable(doubts[0])}{more}", WIDTH)
-    return [Text(), *(Text(each) for each in said[:2])]
+    return [Text(), *(Text(each) for each in said)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
@@ -106,9 +106,26 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
             WindowPart("idle: unlinked", "unknown", idle.unlinked_ns),
             WindowPart("idle: after the last op", "idle", idle.after_last_op_ns),
         ]
+        parts = _without_queued(parts, analysis)
     else:
         parts = _of_host(host) if host is not None else []
     return [part for part in parts if part.ns > 0]
+
+
+def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:
+    """The parts with the device's first gap apart, if it worked on what was launched before the
+    recording: that is no idle time."""
+    found = (each.time_ns for each in analysis.trace.health if each.code == "queued_before")
+    queued_ns = next(found, None) or 0
+    holding = max(parts[3:], key=lambda part: part.ns)
+    if not queued_ns or analysis.judged.window.kind == "step" or 2 * holding.ns < queued_ns:
+        return parts
+    before_ns = min(queued_ns, holding.ns)
+    left = replace(holding, ns=holding.ns - before_ns)
+    return [
+        WindowPart("launched before the recording", "unknown", before_ns),
+        *(left if part is holding else part for part in parts),
+    ]
 
 
 # Activities of the host that the GPU waits for, in plain words.
@@ -127,18 +144,31 @@ _WAITS = {
 }
 
 
+# The same of a trace without GPU ops: what its busiest thread does.
+_DOES = {
+    "compute": "compute operators",
+    "python": "Python",
+    "runtime": "runtime calls",
+    "untraced": "nothing recorded",
+    "view": "views of tensors",
+}
+
+
 def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
     """The same in plain words, with the host's work before the first op named as such."""
     idle = analysis.judged.idle
-    if idle is None:
-        return parts_of(analysis)
-    plain = {f"idle: {cause}": words for cause, words in _WAITS.items()} | {
-        "communication, exposed": "communication",
-        "copies, exposed": "copies",
-        "idle: device": "gaps on the device",
-        "idle: unlinked": "gaps, launch unknown",
-        "idle: after the last op": "after the last GPU op",
-    }
+    plain = (
+        _DOES
+        if idle is None
+        else {f"idle: {cause}": words for cause, words in _WAITS.items()}
+        | {
+            "communication, exposed": "communication",
+            "copies, exposed": "copies",
+            "idle: device": "gaps on the device",
+            "idle: unlinked": "gaps, launch unknown",
+            "idle: after the last op": "after the last GPU op",
+        }
+    )
     return [
         WindowPart(plain.get(part.name, part.name), part.kind, part.ns)
         for part in parts_of(analysis)

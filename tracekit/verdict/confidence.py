@@ -32,7 +32,6 @@ LEVELS = ("high", "medium", "low")
 _MOST, _FEWEST = 6, 4
 
 _SERIOUS = {
-    "truncated": "The trace is cut off; the missing part could change the verdict.",
     "rejected_events": "Parts of the trace could not be read.",
     "shared_file": "Two writers shared the trace's file, and parts of both are missing.",
     "unlinked_gpu_ops": "Some GPU ops have no launch in the trace.",
@@ -64,12 +63,23 @@ def doubted(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Ver
     level = min(len(LEVELS) - 1, len(doubts) + (0 if plain else 1))
     if any(is_low(verdict, evidence, thresholds) for is_low in _LOWEST):
         level = len(LEVELS) - 1
-    if level == 0 and is_single_pass(evidence.repetition, thresholds):
+    if level == 0 and (alone := _stands_alone(evidence, thresholds)):
         level = 1
-        doubts.append("A single pass was recorded: no second one shows how much of it is usual.")
+        doubts.append(alone)
     reasons = verdict.why[: max(_FEWEST, _MOST - len(doubts))]
     why = [*reasons, *doubts][:_MOST]
     return replace(verdict, confidence=LEVELS[level], why=why, doubts=doubts)
+
+
+def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
+    """What is said of a single pass, or of a single marked step, however often its work repeats."""
+    repetition = evidence.repetition
+    if is_single_pass(repetition, thresholds):
+        return "A single pass was recorded: no second one shows how much of it is usual."
+    if evidence.window.kind != "step" or repetition is None or repetition.steps > 1:
+        return None
+    passes = f", with {repetition.passes} passes" if repetition.passes > 1 else ""
+    return f"One step is marked{passes}: no second one shows how much of it is usual."
 
 
 # -- doubts ----------------------------------------------------------------------------------------
@@ -112,6 +122,8 @@ def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
 def _repeats_little(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     ops, nothing = evidence.ops, is_unrepeated(evidence.repetition)
     if ops < thresholds.few_ops:
+        if not ops:
+            return "No op was recorded that would represent a run."
         recorded = f"{ops} {'op was' if ops == 1 else 'ops were'} recorded"
         also = " and nothing repeats" if nothing else ""
         return f"Only {recorded}{also}: too few to represent a run."
@@ -203,9 +215,10 @@ def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
     if abs(host.math_ns - host.memory_ns) > host.compute_ns - known:
         return None
     how = "" if evidence.shaped else " (record_shapes=True)"
+    told = f"only {share(known, host.compute_ns)}" if known else "none"
     return (
-        f"Recorded shapes tell math from memory for only {share(known, host.compute_ns)} of the "
-        f"compute operators' time: the limit could be the other{how}."
+        f"Recorded shapes tell math from memory for {told} of the compute operators' time: the "
+        f"limit could be the other{how}."
     )
 
 
@@ -252,7 +265,14 @@ def _is_a_start(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
 
 
 def _windows_disagree(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    return differing_window(evidence, verdict.regime) is not None
+    return differing_window(evidence, verdict.regime, thresholds) is not None
+
+
+def _could_be_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Communication that may be waiting for other ranks is more than what the sides differ by."""
+    if _may_wait_for_ranks(verdict, evidence, thresholds) is None or evidence.gpu is None:
+        return False
+    return evidence.gpu.exposed_comm_ns > abs(verdict.margin or 0.0) * evidence.window.span_ns
 
 
 def _takes_turns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
@@ -260,4 +280,11 @@ def _takes_turns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -
     return is_weighed and bound_of(evidence, thresholds).takes_turns
 
 
-_LOWEST = (_has_few_ops, _repeats_nothing, _is_a_start, _windows_disagree, _takes_turns)
+_LOWEST = (
+    _has_few_ops,
+    _repeats_nothing,
+    _is_a_start,
+    _windows_disagree,
+    _could_be_ranks,
+    _takes_turns,
+)

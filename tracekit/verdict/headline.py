@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.text import duration, percent, share
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
-from tracekit.verdict.steady import excess_in, named_window, one_off_name
+from tracekit.verdict.steady import excess_in, is_single_pass, named_window, one_off_name
 
 if TYPE_CHECKING:
     from tracekit.evidence.model import Evidence, Period
@@ -65,17 +65,24 @@ def headline(
     said = _turns(evidence, bound) if bound.takes_turns else _side(verdict, bound, evidence)
     if once := _once(evidence):
         said = f"{once}{_lowered(said)}"
-    other = differing_window(evidence, verdict.regime)
+    other = differing_window(evidence, verdict.regime, thresholds)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
 
 
-def differing_window(evidence: Evidence, regime: str) -> Period | None:
-    """The GPU-active span, if a marked step is judged and the span has another regime."""
-    if evidence.window.kind != "step":
-        return None
-    spans = (each for each in evidence.windows if each.window.kind == "gpu_active")
-    known = (each for each in spans if each.regime not in (regime, UNKNOWN))
-    return next(known, None)
+def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
+    """The window that has another regime than the one that is judged: the GPU-active span beside a
+    marked step, or the whole trace beside the span of a single pass, if the host works before it.
+    """
+    window = evidence.window
+    other = {"step": "gpu_active", "gpu_active": "trace"}.get(window.kind)
+    for each in evidence.windows:
+        if each.window.kind != other or each.regime in (regime, UNKNOWN):
+            continue
+        lead_ns = window.start_ns - each.window.start_ns
+        is_led = lead_ns >= thresholds.small_gain * each.window.span_ns
+        if other == "gpu_active" or (is_led and is_single_pass(evidence.repetition, thresholds)):
+            return each
+    return None
 
 
 def _unknown(verdict: Verdict) -> str:
@@ -137,8 +144,12 @@ def _turns(evidence: Evidence, bound: Bound) -> str:
 
 
 def _differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
-    """Why the GPU-active span has another regime than the step that is judged."""
+    """Why another window has another regime than the one that is judged."""
     window, span = evidence.window, other.window
+    if span.kind == "trace":
+        lead = duration(window.start_ns - span.start_ns)
+        by = f", by {other.bottleneck}" if other.bottleneck else ""
+        return f"With the {lead} before the first GPU op, the run would be {other.regime}{by}"
     ends = {
         "before its first GPU op": span.start_ns - window.start_ns,
         "after its last one": window.end_ns - span.end_ns,

@@ -26,11 +26,11 @@ from tracekit.verdict.regime import (
     accounted,
     bound_of,
     steady_busy_ns,
+    unexplained_ns,
     weigh,
 )
 from tracekit.verdict.steady import named_window, steady_sentences, step_sentences, window_sentences
 
-_WHOLE_FILE = "Get the whole file: its end is missing, and the GPU's events may have stood there."
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_DEVICE = (
@@ -52,10 +52,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     else:
         reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
         verdict = _unknown(evidence.window, [reason], {}, [])
-    codes = {finding.code for finding in evidence.health}
-    if evidence.gpu is None and "truncated" in codes:
-        verdict.try_next.insert(0, _WHOLE_FILE)
-    if "cold_start" in codes:
+    if any(finding.code == "cold_start" for finding in evidence.health):
         verdict.try_next.insert(0, _WARM_RUN)
     verdict.why.extend(step_sentences(evidence, verdict.regime, thresholds))
     verdict.why.extend(window_sentences(evidence, verdict.regime, thresholds))
@@ -116,8 +113,9 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
     if bottleneck is None:
+        unexplained = max(gains.unknown, unexplained_ns(gpu, idle, thresholds) / span)
         why.append(
-            f"{percent(gains.unknown)} of the window is waiting that the trace does not explain: "
+            f"{percent(unexplained)} of the window is waiting that the trace does not explain: "
             "it could turn the verdict either way."
         )
         next_ = [_UNEXPLAINED]
@@ -160,7 +158,12 @@ def _gain_sentences(
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
     sentences = [f"Half the host's work makes {window} {host}; half the device's, {device}."]
     is_host = bound.side == "host"
-    if bound.by_time:
+    if bound.is_recorders:
+        sentences.append(
+            "Without what recording cost the host, halving its work would gain only "
+            f"{percent(bound.host)}, halving the device's {percent(bound.device)}."
+        )
+    elif bound.by_time:
         waited = "more" if is_host else "less"
         by_time = f"by time alone, the GPU spent {waited} time waiting for the host than working"
         if gains.host >= thresholds.small_gain:

@@ -25,6 +25,10 @@ _MOST = 6
 _PROFILE = "torch.profiler.profile"
 _SCHEDULE = "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)"
 RECORD = {
+    "truncated": (
+        "Get the whole file, or record again and wait until it is written: its end is missing, and "
+        "what stood there may be the GPU's events."
+    ),
     "graph_without_kernels": (
         f"Record a few replays: {_PROFILE}(schedule=torch.profiler.schedule(wait=1, warmup=1, "
         "active=1)) with prof.step() after each. If kernels are still missing, enlarge the "
@@ -108,6 +112,9 @@ def unbent(evidence: Evidence) -> Evidence:
     """The evidence without what the recorder may have made: the first collective's wait for late
     ranks is no communication, and gaps in replays are priced as nothing."""
     findings, gpu, causal = _by_code(evidence), evidence.gpu, evidence.causal
+    if evidence.host is not None and "truncated" in findings:
+        # The last of the waits that were read need not be the last.
+        evidence = replace(evidence, host=replace(evidence.host, last_wait_ns=None))
     skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
     if queued := findings.get("queued_before"):
         evidence = _without_queued(evidence, queued.time_ns or 0)
@@ -131,13 +138,18 @@ def _without_queued(evidence: Evidence, ns: int) -> Evidence:
         return evidence
     gains, left_ns = causal.gains, causal.gains.window_ns - ns
     longer = gains.window_ns / left_ns
+    removed = {cause: gain * longer for cause, gain in gains.removed.items()}
+    # The call that waited is one of these; what it waited for is not the call's to save.
+    waiting = max(("copy", "sync"), key=lambda cause: removed.get(cause, 0.0))
+    if waiting in removed:
+        removed[waiting] = max(0.0, removed[waiting] - ns / left_ns)
     gains = replace(
         gains,
         window_ns=left_ns,
         one_offs_ns=gains.one_offs_ns + ns,
         host=gains.host * longer,
         device=gains.device * longer,
-        removed={cause: gain * longer for cause, gain in gains.removed.items()},
+        removed=dict(sorted(removed.items(), key=lambda item: -item[1])),
         removed_at_most={cause: gain * longer for cause, gain in gains.removed_at_most.items()},
         cuda_graph=gains.cuda_graph * longer,
         unknown=max(0.0, gains.unknown * longer - ns / left_ns),
@@ -190,6 +202,17 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.message[0].upper()}{finding.message[1:]}."
 
 
+def _cut(seen: Seen) -> Omission | None:
+    """The file breaks off. GPU events are written last: where there are none, they may be what is
+    missing."""
+    finding = seen.findings.get("truncated")
+    if finding is None:
+        return None
+    return Omission(
+        "truncated", _sentence(finding), "low" if seen.evidence.gpu is None else "medium"
+    )
+
+
 def _nothing(seen: Seen) -> Omission | None:
     """The recording has a start, a capture or an end in place of the work."""
     for code in ("no_work_recorded", "captured_only"):
@@ -239,7 +262,9 @@ def _queued(seen: Seen) -> Omission | None:
     finding = seen.findings.get("queued_before")
     if finding is None or seen.evidence.window.kind != "gpu_active":
         return None
-    return Omission("queued_before", _sentence(finding), "medium")
+    # Where it takes most of the window, hardly anything is left to judge.
+    leaves = "low" if seen.share(finding) > seen.thresholds.unseen_share else "medium"
+    return Omission("queued_before", _sentence(finding), leaves)
 
 
 def _gaps(seen: Seen) -> Omission | None:
@@ -255,9 +280,14 @@ def _gaps(seen: Seen) -> Omission | None:
 def _costly(seen: Seen) -> Omission | None:
     """The recorder's own cost, as measured; or as events cost, where it could be all that the
     device waits for."""
-    if seen.verdict.regime != OVERHEAD or seen.verdict.margin is None:
-        return None
     measured, causal = seen.findings.get("profiler_dilation"), seen.evidence.causal
+    if seen.verdict.margin is None:
+        return None
+    if seen.verdict.regime != OVERHEAD:
+        finding = measured or seen.findings.get("recorder_cost")
+        if finding is None or not _is_recorders(seen):
+            return None
+        return Omission("recorder_cost", _corrected(finding, seen.evidence), "low")
     if measured is not None and causal is not None and causal.undilated is not None:
         bound = weigh(*causal.undilated, "device", seen.thresholds.small_gain)
         leaves = "high" if bound.regime == OVERHEAD else "low"
@@ -266,6 +296,13 @@ def _costly(seen: Seen) -> Omission | None:
     if estimated is None or seen.share(estimated) < _waited(seen.evidence, seen.verdict.margin):
         return None
     return Omission("recorder_cost", _sentence(estimated), "low")
+
+
+def _is_recorders(seen: Seen) -> bool:
+    """Whether the host bounds the run only as long as it is recorded."""
+    evidence = seen.evidence
+    is_weighed = evidence.gpu is not None and evidence.gains is not None
+    return is_weighed and bound_of(evidence, seen.thresholds).is_recorders
 
 
 def _waited(evidence: Evidence, margin: float) -> float:
@@ -282,12 +319,15 @@ def _corrected(finding: Finding, evidence: Evidence) -> str:
     work_ns = evidence.gains.work_ns if evidence.gains else {}
     if not evidence.steps or not finding.time_ns:
         return _sentence(finding)
-    step_ns = sum(work_ns.get(cause, 0) for cause in OF_HOST) // len(evidence.steps)
-    left_ns = max(0, step_ns - finding.time_ns)
+    steps = len(evidence.steps)
+    step_ns = sum(work_ns.get(cause, 0) for cause in OF_HOST) // steps
+    # What was measured is of a step, what events cost of the whole trace.
+    cost_ns = finding.time_ns // (steps if finding.code == "recorder_cost" else 1)
+    left_ns = max(0, step_ns - cost_ns)
     return (
         f"{_sentence(finding)[:-1]}; its work in a step takes {duration(step_ns)} as recorded, "
         f"about {duration(left_ns)} without the recorder."
     )
 
 
-RULES: tuple[Rule, ...] = (_nothing, _lost, _unended, _skewed, _queued, _gaps, _costly)
+RULES: tuple[Rule, ...] = (_cut, _nothing, _lost, _unended, _skewed, _queued, _gaps, _costly)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tracekit.causes import OF_DEVICE, OF_HOST
+from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 # The regime in which each side bounds a run.
 REGIMES = {"host": OVERHEAD, "device": COMPUTE}
+_OF_KERNELS = (*LIMITS, UNKNOWN_LIMIT)
 _OF_SIDE = {"host": OF_HOST, "device": OF_DEVICE}
 # Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
 # five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
@@ -62,6 +63,8 @@ class Bound:
     """Neither gains enough, so the accounting decided."""
     is_capped: bool = False
     """Replays alone say that the host gains more than the device's idle share."""
+    is_recorders: bool = False
+    """As recorded, the host bounds the window; without what recording cost it, it does not."""
     takes_turns: bool = False
     """Host and device work one after the other: a faster host gains as much as a faster device."""
     bottleneck: str | None = None
@@ -88,20 +91,47 @@ def bound_of(found: Measured, thresholds: Thresholds) -> Bound:
     assert gpu is not None and idle is not None and gains is not None
     host = capped(gains.host, gains.window_ns, steady_busy_ns(gpu, gains))
     by_time = accounted(gpu, idle, gains)
-    # A side whose halving gains nothing is not what bounds the window, however busy it is.
-    gained = gains.device if by_time == "device" else host
-    is_nil = gained < thresholds.shown_gain and max(host, gains.device) >= thresholds.named_gain
-    bound = weigh(host, gains.device, None if is_nil else by_time, thresholds.small_gain)
+    bound = _weighed(host, gains.device, by_time, thresholds)
+    if bound.side == "host" and by_time == "device" and gains.undilated is not None:
+        # Without the recorder, a host that gains little has slack.
+        without = _weighed(*gains.undilated, by_time, thresholds)
+        if without.side == "device":
+            bound = replace(without, is_recorders=True)
     # If unexplained waits belonged to one side, halving that side would gain half of them.
-    if gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin):
+    is_open = gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin)
+    if is_open or _is_unexplained(found, bound, thresholds):
         open_ = weigh(host, gains.device)
         return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
     turns = min(host, gains.device) >= thresholds.turn_gain
     turns = turns and abs(bound.margin) < thresholds.close_margin
     # Where they take turns, neither side is the one to look at.
-    names = dict.fromkeys(OF_HOST + OF_DEVICE) if turns else _OF_SIDE[bound.side]
-    bottleneck = _bottleneck(tuple(names), gains, _is_guess(idle, thresholds), thresholds)
+    names = (*OF_HOST, *OF_DEVICE) if turns else _OF_SIDE[bound.side]
+    bottleneck = _bottleneck(names, gains, _is_guess(idle, thresholds), thresholds)
     return replace(bound, is_capped=host < gains.host, takes_turns=turns, bottleneck=bottleneck)
+
+
+def _weighed(host: float, device: float, by_time: str, thresholds: Thresholds) -> Bound:
+    # A side whose halving gains nothing is not what bounds the window, however busy it is.
+    gained = device if by_time == "device" else host
+    is_nil = gained < thresholds.shown_gain and max(host, device) >= thresholds.named_gain
+    return weigh(host, device, None if is_nil else by_time, thresholds.small_gain)
+
+
+def _is_unexplained(found: Measured, bound: Bound, thresholds: Thresholds) -> bool:
+    """Whether the device waits long for nothing that was recorded, while replay and accounting
+    disagree: of a sampled trace, the host's path may be as incomplete."""
+    assert found.gpu is not None and found.idle is not None and found.gains is not None
+    if bound.side == accounted(found.gpu, found.idle, found.gains) or bound.takes_turns:
+        return False
+    span_ns = found.gpu.busy_ns + found.gpu.idle_ns
+    return unexplained_ns(found.gpu, found.idle, thresholds) >= thresholds.unknown_share * span_ns
+
+
+def unexplained_ns(gpu: Gpu, idle: Idle, thresholds: Thresholds) -> int:
+    """Gaps on the device before ops that were launched earlier, or whose launch is not known, less
+    what it takes to start each op."""
+    gaps_ns = idle.device_ns - idle.device_in_launch_ns + idle.unlinked_ns
+    return max(0, gaps_ns - gpu.gpu_ops * thresholds.launch_floor_ns)
 
 
 def capped(host: float, window_ns: float, busy_ns: float) -> float:
@@ -143,10 +173,14 @@ def _bottleneck(
         other = max(known, key=lambda name: gains.removed.get(name, 0.0))
         if gains.removed.get(other, 0.0) >= thresholds.near_share * gains.removed[best]:
             best = other
-    if gains.removed.get(best, 0.0) >= thresholds.named_gain:
-        return best
-    # Two chains are equally long, so removing one gains nothing: take the cause with most time.
-    return max(names, key=lambda name: gains.work_ns.get(name, 0))
+    if gains.removed.get(best, 0.0) < thresholds.named_gain:
+        # Two chains are equally long, so removing one gains nothing: take the cause with most time.
+        return max(names, key=lambda name: gains.work_ns.get(name, 0))
+    kernels = {name: gains.removed.get(name, 0.0) for name in _OF_KERNELS if name in names}
+    if best not in _OF_KERNELS and sum(kernels.values()) > gains.removed[best]:
+        # What limits a kernel splits the device's own work: together, it is the larger part.
+        best = max(kernels, key=lambda name: kernels[name])
+    return best
 
 
 # -- at other speeds -------------------------------------------------------------------------------
@@ -158,7 +192,10 @@ def flip_of(
     """How many times faster the side that bounds a window has to be before the margin changes its
     sign; None if it does not even at `fastest` times. `place` is as `WindowGains.gains` names it.
     """
-    window, side = replayed.window(*place), bound_of(found, thresholds).side
+    window, bound = replayed.window(*place), bound_of(found, thresholds)
+    side = bound.side
+    if bound.is_recorders:
+        return None
     assert found.gpu is not None and found.gains is not None
     busy_ns = steady_busy_ns(found.gpu, found.gains)
 

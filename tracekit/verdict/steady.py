@@ -82,10 +82,12 @@ def is_unrepeated(repetition: Repetition | None) -> bool:
 
 
 def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
-    """Whether the program did its work once: much of what runs in it runs a single time."""
+    """Whether the program did its work once: much of what runs in it runs a single time, or its
+    outermost module does."""
     if repetition is None or repetition.steps > 1:
         return False
-    return repetition.once >= thresholds.once_share * max(1, repetition.names)
+    is_first = repetition.once >= thresholds.once_share * max(1, repetition.names)
+    return is_first or repetition.passes == 1
 
 
 def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:

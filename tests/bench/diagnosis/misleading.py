@@ -306,6 +306,41 @@ def taking_turns(rng: random.Random) -> Program:
     return Program(UNKNOWN, atoms)
 
 
+# -- cut files, names of devices, advice that is followed already ----------------------------------
+
+
+def a_cut_file(rng: random.Random) -> Program:
+    """The file breaks off before the GPU's events, which a profiler writes last."""
+    atoms = [step(n, *products(random.Random(5)), _read()) for n in range(6)]
+
+    def sorted_by_side(events: Events) -> Events:
+        return sorted(events, key=_is_gpu)
+
+    return Program(UNKNOWN, atoms, disturb=sorted_by_side, written=rng.uniform(0.3, 0.6))
+
+
+def a_device_by_another_name(rng: random.Random) -> Program:
+    """Products whose shapes tell their limit, on a device whose name resembles a known one."""
+    # With the time that 137 GFLOP take at 80 % of its peak in fp32.
+    devices = {"NVIDIA H800": 2600, "NVIDIA A100-PG509-210": 8800, "GeForce RTX 2080 Ti": 12_800}
+    name, us = rng.choice([*devices.items()])
+    sizes = [[4096, 4096], [4096, 4096]]
+    product = operator(
+        "aten::mm", 10 * US, Launch(4 * US, (("math", us * US),)), shapes=sizes
+    )  # fmt: skip
+    atoms = _step_of("step", *[product] * rng.randint(5, 9))
+    return Program(UNKNOWN, atoms, metadata={"deviceProperties": [{"id": 0, "name": name}]})
+
+
+def compiled_already(rng: random.Random) -> Program:
+    """Kernels that the compiler wrote, launched by its wrapper: nothing is left to compile."""
+    kernels = [Op("memory-bandwidth", 5 * US, f"triton_poi_fused_add_mul_{n}") for n in range(40)]
+    host_us = rng.randint(20, 40)
+    calls = [operator("triton_", host_us * US, Launch(4 * US, (each,))) for each in kernels]
+    compiled = Slice("Torch-Compiled Region: 0/0", "cpu_op", tuple(calls))
+    return Program(UNKNOWN, _step_of("step", compiled, _read()))
+
+
 def programs() -> Iterator[Program]:
     """Each kind of cases/misleading.toml, by the function of that name, at several seeds."""
     known = {case.name: case for case in labels("misleading")}

@@ -37,13 +37,16 @@ class Program:
     metadata: dict[str, Any] = field(default_factory=dict)
     disturb: Callable[[Events], Events] = list
     """What recording did to the events."""
+    written: float = 1.0
+    """The part of the file that was written."""
 
     def trace(self) -> bytes:
         """The trace, as Kineto would write it."""
         events = self.disturb(list(Simulation(self.atoms, self.machine, seed=self.seed).events()))
         written = [trace_event(each) for each in events]
         head = {"schemaVersion": 1, "deviceProperties": DEVICES, "traceEvents": written}
-        return json.dumps(head | self.metadata).encode()
+        whole = json.dumps(head | self.metadata).encode()
+        return whole[: int(self.written * len(whole))]
 
 
 def lengths(

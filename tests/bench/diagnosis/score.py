@@ -43,6 +43,8 @@ class Case:
     prices: dict[str, tuple[float, float]] = field(default_factory=dict)
     """The same by change, where they save different shares."""
     confidence: str = "high"
+    says: tuple[str, ...] = ()
+    """Of which one must be in the first sentence."""
 
     @property
     def is_negative(self) -> bool:
@@ -79,6 +81,8 @@ class Answer:
     confidence: str | None = None
     alternatives: int = 1
     """How many of the remedies its first line names, to choose from."""
+    sentence: str | None = None
+    """The first that it says."""
     error: str | None = None
 
 
@@ -95,6 +99,7 @@ class Mark:
     modest: bool | None
     """Whether it is no surer than can be."""
     alarm: bool | None
+    sentence: bool | None
     confidence: str | None
 
     @property
@@ -102,7 +107,7 @@ class Mark:
         """What is wrong, in words."""
         names = {
             "regime": "regime", "cause": "cause", "change": "first change", "listed": "list",
-            "modest": "too sure",
+            "modest": "too sure", "sentence": "first sentence",
         }  # fmt: skip
         wrong = [words for name, words in names.items() if getattr(self, name) is False]
         if self.price is not None and abs(self.price) > PRICE:
@@ -131,8 +136,15 @@ def mark(case: Case, answer: Answer) -> Mark:
         price=_price(case, answer, first) if right and first else None,
         modest=_is_modest(case, answer),
         alarm=_alarm(case, answer, first, right),
+        sentence=_says(answer.sentence, case.says),
         confidence=answer.confidence,
     )
+
+
+def _says(sentence: str | None, words: tuple[str, ...]) -> bool | None:
+    if sentence is None or not words:
+        return None
+    return any(each in sentence for each in words)
 
 
 def _is_in(said: str | None, accepted: tuple[str, ...]) -> bool | None:
@@ -174,7 +186,7 @@ def _alarm(case: Case, answer: Answer, first: str | None, right: bool | None) ->
 
 COLUMNS = (
     "tool", "answered", "regime", "cause", "first change", "listed", "price in 15 %",
-    "median error", "not too sure", "false alarms", "high", "medium", "low",
+    "median error", "not too sure", "false alarms", "first sentence", "high", "medium", "low",
 )  # fmt: skip
 
 
@@ -196,6 +208,7 @@ def row(tool: str, marks: Iterable[Mark]) -> list[str]:
         f"{100 * median(prices):.1f} %" if prices else "-",
         _share([each.modest for each in marks]),
         _share([each.alarm for each in marks]),
+        _share([each.sentence for each in marks]),
         *(_share(by_level[level]) for level in ("high", "medium", "low")),
     ]
 

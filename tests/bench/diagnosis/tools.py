@@ -44,6 +44,7 @@ def answer_of(analysis: dict[str, Any]) -> Answer:
         # A line without a share saves something once, and nothing of the window.
         saves=(advice[0]["share"] or 0.0) if advice else None,
         confidence=verdict["confidence"],
+        sentence=verdict.get("headline"),
     )
 
 
