@@ -10,7 +10,7 @@ from docs.generate import commands, judging, python, questions, remedies, schema
 _TUTORIAL = ("tour", "walkthrough", "diagnosis")
 _EXPLANATION = (
     "definitions", "verdict", "replay", "formats", "limits", "performance",
-    "verdicts", "measurements", "thresholds", "security",
+    "verdicts", "measurements", "thresholds", "security", "contributing",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ _CHOSEN = {
     "docs/tutorial/tour.md": "tutorial/tour.md",
     "examples/walkthrough.md": "tutorial/walkthrough.md",
     "examples/diagnosis.md": "tutorial/diagnosis.md",
+    "docs/howto/install.md": "howto/install.md",
     "docs/howto/profile.md": "howto/profile.md",
     "docs/howto/gpu.md": "howto/gpu.md",
     "examples/lake.md": "howto/lake.md",
@@ -29,6 +30,7 @@ _CHOSEN = {
     "tests/bench/VERDICTS.md": "explanation/verdicts.md",
     "tests/bench/NOTES.md": "explanation/measurements.md",
     "SECURITY.md": "explanation/security.md",
+    "CONTRIBUTING.md": "explanation/contributing.md",
 }
 # Other pages of examples/ are how-to guides.
 PAGES = _CHOSEN | {
