@@ -55,7 +55,7 @@ begun AS (
         AND o.start_ns < w.end_ns
     GROUP BY ALL
 ),
-evidence AS (
+device_sign AS (
     SELECT trace_id, string_agg(DISTINCT sign, ', ' ORDER BY sign) AS signs
     FROM (
         SELECT trace_id, regexp_extract(n.name, '^(triton_[a-z]+_|[A-Za-z_:]+)') AS sign
@@ -85,7 +85,7 @@ SELECT
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
     any_value(signs) AS device_evidence
 FROM summed AS s JOIN (SELECT trace_id, pid, tid FROM thread) USING (trace_id)
-LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns) LEFT JOIN evidence USING (trace_id)
+LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns) LEFT JOIN device_sign USING (trace_id)
 LEFT JOIN (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id) USING (trace_id)
 GROUP BY trace_id, pid, tid, kind, name, s.start_ns, s.end_ns
 ORDER BY trace_id, kind, s.start_ns, s.end_ns, name
