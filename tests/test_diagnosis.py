@@ -106,7 +106,7 @@ def test_what_is_wrong_in_an_answer_is_said(answer, wrong):
 def test_what_a_tool_does_not_say_is_never_wrong():
     marked = mark(CASE, Answer())
     assert marked.failures == []
-    assert row("a tool", [marked])[1:] == ["0 of 1", *["-"] * 11]
+    assert row("a tool", [marked])[1:] == ["0 of 1", *["-"] * 12]
 
 
 def test_a_healthy_run_may_only_be_given_small_change():

@@ -63,7 +63,11 @@ def code(file: Path) -> str:
 
 
 def test_no_number_that_judges_stands_in_a_query():
-    known = {"facts/attention_work.sql": ["2.5"], "views/windows.sql": ["10000"]}
+    known = {
+        "facts/attention_work.sql": ["2.5"],
+        "replay/device_limits.sql": ["''), 4"],  # bytes of a number
+        "views/windows.sql": ["10000"],
+    }
     judging = {
         name: [number for number in judges(file) if number not in known.get(name, [])]
         for name, file in FILES.items()

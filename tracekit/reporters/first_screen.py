@@ -15,6 +15,7 @@ from tracekit.reporters.terminal import console
 from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.steady import is_partly_once
 
 LINES, WIDTH = 24, 80
 # Rows of the window's parts, and of a bar's full length.
@@ -112,18 +113,19 @@ def _listed(
         part = "" if each.share is None else share(each.saves_ns, _whole(analysis))
         told = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         told += [Text(line) for line in more]
-        told += [Text(f"    {place}", "dim") for place in _place(each)]
-        if len(lines) + len(told) > free:
+        placed = told + [Text(f"    {place}", "dim") for place in _place(each)]
+        if len(lines) + len(placed) > free:
+            # The first one is worth its line, if there is no room for its place.
+            lines += told if number == 1 and len(lines) + len(told) <= free else []
             break
-        lines += told
+        lines += placed
     return lines if len(lines) > 2 else []
 
 
 def _of(analysis: Analysis) -> str:
     """What shares are shares of: where one-offs take much of the window, what is left of it."""
-    gains, span_ns = analysis.judged.gains, analysis.judged.window.span_ns
-    if gains is not None and gains.one_offs_ns >= Thresholds().small_gain * span_ns:
-        return f"of the other {duration(gains.window_ns)}"
+    if is_partly_once(analysis.judged, Thresholds()):
+        return f"of the other {duration(_whole(analysis))}"
     return "of the step" if analysis.judged.window.kind == "step" else "of the window"
 
 

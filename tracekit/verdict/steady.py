@@ -76,6 +76,12 @@ def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
     return found
 
 
+def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
+    """Whether what happened once takes so much of the window that shares of the rest name it."""
+    gains = judged.gains
+    return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
+
+
 def is_unrepeated(repetition: Repetition | None) -> bool:
     """Whether most GPU ops have a name that hardly occurs again."""
     return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
