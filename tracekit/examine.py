@@ -119,12 +119,11 @@ def verdicts(
     chosen = database.in_order() if trace is None else [database.only(trace)]
     texts: dict[int, object] = {}
     if window is None and thresholds in (None, Thresholds()):
-        from tracekit.verdict.rows import read, rules
+        stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
+        if rows := database.fetch(stored)[1]:
+            from tracekit.verdict.rows import read, rules
 
-        stored = (
-            "SELECT trace_id, analysis FROM verdict WHERE is_main AND judged_by = getvariable('by')"
-        )
-        texts = dict(database.fetch(stored, {"by": rules()})[1])
+            texts = {trace_id: text for trace_id, text, by in rows if by == rules()}
     if not texts:
         return examine_all(database, chosen, window, thresholds)
     try:
