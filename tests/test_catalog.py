@@ -7,6 +7,7 @@ from pathlib import Path
 import tracekit
 from tracekit.database import catalog, constants, facts
 from tracekit.evidence.collect import QUERIES
+from tracekit.opening import _ASKS_VERDICTS
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
 
@@ -120,6 +121,12 @@ def test_other_names_fix_a_parameter_and_are_no_questions_of_their_own():
 
 def test_no_question_hides_a_method_of_the_database():
     assert not set(catalog.queries()) & set(vars(tracekit.Database))
+
+
+def test_one_question_alone_reads_verdicts_and_makes_a_trace_be_judged():
+    """A relation of a question that has the name of such a table would be taken for it."""
+    asking = {name for name, each in catalog.queries().items() if _ASKS_VERDICTS.search(each.sql)}
+    assert asking == {"one_offs"}
 
 
 def test_what_the_analysis_asks_is_in_the_catalog():
