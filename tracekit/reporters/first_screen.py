@@ -94,20 +94,22 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     if not shown or free < 3:
         return [] if free < 3 else _next(analysis, free)
     if not recurring:
-        return _listed(_ONE_OFFS, "saves", once[:_CHANGES], analysis, free)
+        return _listed(_ONE_OFFS, None, once[:_CHANGES], analysis, free)
     changes = ("What to change", _of(analysis), recurring[:_CHANGES], analysis)
     if not shown[0].once:
         return _listed(*changes, free)
-    lines = _listed(_ONE_OFFS, "saves", once[:_ONCE], analysis, free)
+    lines = _listed(_ONE_OFFS, None, once[:_ONCE], analysis, free)
     return lines + (_listed(*changes, free - len(lines)) if free - len(lines) > 2 else [])
 
 
 def _listed(
-    heading: str, of: str, advice: Sequence[Advice], analysis: Analysis, free: int
+    heading: str, of: str | None, advice: Sequence[Advice], analysis: Analysis, free: int
 ) -> list[Text]:
-    lines = [Text(), Text(f"{heading:<{_TITLE}} {'saves':>9} {of:>{_SHARE}}".rstrip(), "bold")]
-    if of == "saves":
-        lines[1] = Text(f"{heading:<{_TITLE}} {of:>9}", "bold")
+    """The changes that fit, with what their shares are of; None: they have none."""
+    lines = [
+        Text(),
+        Text(f"{heading:<{_TITLE}} {'saves':>9} {of or '':>{_SHARE}}".rstrip(), "bold"),
+    ]
     for number, each in enumerate(advice, 1):
         title, *more = wrap(f"{number} {printable(each.title)}", _TITLE, subsequent_indent="  ")
         part = "" if each.share is None else share(each.saves_ns, _whole(analysis))
