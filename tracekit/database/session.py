@@ -347,11 +347,6 @@ class Session:
         finally:
             self._shared = None
 
-    @property
-    def is_sharing(self) -> bool:
-        """Whether a block of `sharing` runs, and traces are not too large for it."""
-        return self._shared is not None
-
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.
 
