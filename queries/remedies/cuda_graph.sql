@@ -29,9 +29,8 @@
 -- And not where the host waits so often that a replay would launch hardly more than single launches do.
 -- A run that captures graphs, or replays them for most GPU ops, has chosen what to leave out.
 WITH launch AS (
-    SELECT l.trace_id, launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, kernel
+    SELECT l.trace_id, launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, k.name AS kernel
     FROM launch_call AS l JOIN gpu_ops AS k ON l.trace_id = k.trace_id AND l.op_id = k.event_id
-    JOIN (SELECT label_id, min(label_id) OVER (PARTITION BY name) AS kernel FROM slice_label) USING (label_id)
     WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id) AND can_be_captured AND NOT is_graph
         AND NOT is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
         AND l.trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
