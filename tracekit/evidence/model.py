@@ -144,7 +144,7 @@ class HostThread:
 
 @dataclass(frozen=True)
 class OneOffEvent:
-    """What happened once, or took far longer than its like (tracekit/replay/one_offs.py).
+    """What happened once, or took far longer than similar events (tracekit/replay/one_offs.py).
 
     `excess_ns` is what it takes beyond the usual; that is taken out of the window that is judged.
     `cause` is a cause of time, or `capture`. `place` is the Python line, module or operator.

@@ -1,7 +1,7 @@
 """What happened once in a run: found by a query, priced by the graph, taken out of replays.
 
 A verdict is on the steady state, so replays take the excess of one-offs out: what lies in such an
-event takes no longer than its like usually does (queries/replay/one_off_candidates.sql).
+event takes no longer than similar events usually do (queries/replay/one_off_candidates.sql).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OneOff:
-    """An event that happened once, or took far longer than its like."""
+    """An event that happened once, or took far longer than similar events."""
 
     kind: str
     """As in queries/replay/one_off_candidates.sql, `step`, or `start` (of a run without steps)."""
@@ -35,9 +35,9 @@ class OneOff:
     """On the trace's clock."""
     dur_ns: int
     usual_ns: int
-    """How long its like takes."""
+    """Typical duration of similar events."""
     excess_ns: int
-    """Its work beyond the usual length of its like; its waits for the device do not count."""
+    """Its work beyond what similar events take; its waits for the device do not count."""
     cause: str
     name: str | None
     begin: int
