@@ -119,7 +119,7 @@ _GIVEN: dict[tuple[str, str], Made] = {
     ("Advice", "effort"): _one_of(*EFFORTS),
 } | {
     ("Diff", name): _rows(f"diff_{name}")
-    for name in ("summary", "waterfall", "classes", "kernels", "operators", "modules")
+    for name in ("summary", "waterfall", "classes", "kernels", "operators", "modules", "memory")
 }
 
 

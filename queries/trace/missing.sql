@@ -10,8 +10,8 @@ WITH shaped AS (
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 named AS (
-    SELECT trace_id, phase, l.name, coalesce(s.kind, event_kind(category, l.name)) AS kind, activity, call,
-           class, compiled, traits
+    SELECT trace_id, phase, l.name, category IS NOT DISTINCT FROM 'memory_snapshot' AS is_of_snapshot,
+           coalesce(s.kind, event_kind(category, l.name)) AS kind, activity, call, class, compiled, traits
     FROM label AS l LEFT JOIN slice_label AS s USING (label_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
@@ -24,7 +24,7 @@ seen AS (
         coalesce(bool_or(kind IN ('cpu_op', 'annotation') AND compiled IS NOT NULL), FALSE)
             AS no_compiled_code,
         coalesce(bool_or(activity = 'input'), FALSE) AS no_data_loading,
-        bool_or(phase = 'i' AND name = '[memory]') AS no_memory_events,
+        bool_or((phase = 'i' AND name = '[memory]') OR is_of_snapshot) AS no_memory_events,
         bool_or(kind IN ('memcpy', 'memset')) AS no_copies,
         coalesce(bool_or(class = 'communication'), FALSE) AS no_communication,
         coalesce(bool_or(call = 'launch_graph'), FALSE) AS no_graphs,

@@ -92,15 +92,3 @@ FROM (
     SELECT *, unnest(json_keys(args)) AS key FROM event
     WHERE phase = 'C' OR (phase = 'X' AND event_kind(category, name) = 'counter_range')
 );
-
--- Allocator records of profile_memory=True.
-CREATE OR REPLACE VIEW memory_events AS
-SELECT
-    trace_id, event_id, pid, tid, ts_ns,
-    TRY_CAST(args->>'Device Type' AS BIGINT) AS device_type,   -- c10::DeviceType: 0 CPU, 1 CUDA
-    TRY_CAST(args->>'Device Id' AS BIGINT) AS device_id,
-    TRY_CAST(args->>'Addr' AS UBIGINT) AS address,
-    TRY_CAST(args->>'Bytes' AS BIGINT) AS bytes,               -- negative: freed
-    TRY_CAST(args->>'Total Allocated' AS BIGINT) AS allocated_bytes,
-    TRY_CAST(args->>'Total Reserved' AS BIGINT) AS reserved_bytes
-FROM event WHERE phase = 'i' AND name = '[memory]';

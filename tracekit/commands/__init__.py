@@ -29,7 +29,7 @@ _MODULES = {
     "report": "report",
 }  # fmt: skip
 _COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
-_TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")
+_TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".pickle", ".duckdb", ".db")
 
 
 class _ReaderGone(Exception):

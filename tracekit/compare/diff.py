@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
-from tracekit.text import duration
+from tracekit.text import duration, size
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -38,6 +38,8 @@ class Diff(Shown, form=SCHEMA):
     kernels: Rows
     operators: Rows
     modules: Rows
+    memory: Rows
+    """Which places hold the memory at the peak; of snapshots, all that there is to compare."""
     doubts: Rows
     """What makes these numbers doubtful."""
 
@@ -50,9 +52,17 @@ class Diff(Shown, form=SCHEMA):
         return next((row for row in self.summary if row["metric"] == "span_ns"), None)
 
     @property
+    def memory_title(self) -> str:
+        """What both hold at their peaks."""
+        a, b = (size(self.memory[0][f"{side}_total_bytes"]) for side in "ab")
+        return f"Memory at the peak: {a} in a, {b} in b"
+
+    @property
     def title(self) -> str:
         """How long b takes, compared with a."""
         span = self.span
+        if span is None and self.memory:
+            return self.memory_title
         if span is None or not span["a"] or not span["b"]:
             return "Two runs"
         ratio = max(span["b"] / span["a"], span["a"] / span["b"])
@@ -93,6 +103,7 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
         kernels=database.ask("diff_kernels", a=a, b=b, top=top),
         operators=database.ask("diff_operators", a=a, b=b, top=top),
         modules=database.ask("diff_modules", a=a, b=b, top=top),
+        memory=database.ask("diff_memory", a=a, b=b, top=top),
         doubts=list(findings.values()),
     )
 

@@ -28,6 +28,7 @@ VOCABULARY = (
     "inside",
     "paths",
     "places",
+    "memory",
     "queue",
     "peaks",
     "graphs",

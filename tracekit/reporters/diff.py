@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
-from tracekit.reporters.terminal import clipped, console, section, table
-from tracekit.text import duration, figure_of, printable, signed
+from tracekit.reporters.terminal import clipped, clipped_start, console, section, table
+from tracekit.text import duration, figure_of, printable, signed, size
 
 FIGURES = ("", "a", "b", "change", "b / a")
 # Tables of changes: title, which rows, the column of names and that of counts, and the beginnings
@@ -20,6 +20,7 @@ _TABLES = (
     ("Operators, per step", "operators", "operator", "count", ("self_", "gpu_")),
     ("Modules, per step", "modules", "module", "calls", ("host_", "gpu_")),
 )
+_MEMORY = ("change", "bytes a", "bytes b", "allocations a", "allocations b", "place")
 _BAR = 30
 # GitHub refuses a longer comment.
 _MOST_CHARACTERS = 65_536
@@ -32,10 +33,13 @@ def render(comparison: Diff) -> None:
     """Prints figures, waterfall, and what changed most."""
     out = console()
     out.print(Text(f"a: {printable(comparison.a)}\nb: {printable(comparison.b)}"))
-    section(out, "Figures (of the median step, if both runs have steps, then of the whole trace)")
     figures = figures_of(comparison)
     none = "none: one of the runs has no GPU ops"
-    out.print(table(_right(FIGURES), figures) if figures else none)
+    if figures or not comparison.memory:
+        section(
+            out, "Figures (of the median step, if both runs have steps, then of the whole trace)"
+        )
+        out.print(table(_right(FIGURES), figures) if figures else none)
     _waterfall(out, comparison.waterfall)
     for title, name, key, count, parts in _TABLES:
         rows = _changed(getattr(comparison, name))
@@ -54,6 +58,9 @@ def render(comparison: Diff) -> None:
         )  # fmt: skip
         heads = ("change", f"{count} a", f"{count} b", *times.values())
         out.print(table([*_right(heads), key], cells))
+    if memory := _memory(comparison):
+        section(out, f"{comparison.memory_title}, by place")
+        out.print(table([*_right(_MEMORY[:-1]), _MEMORY[-1]], memory))
     if comparison.doubts:
         section(out, "Caveats")
     for row in comparison.doubts:
@@ -106,6 +113,20 @@ def _counts(row: dict[str, Any], count: str) -> tuple[str, str, str]:
     return signed(row["change_ns"]), a, b
 
 
+def _memory(comparison: Diff) -> list[Sequence[str]]:
+    """What places hold more or less memory, in the columns _MEMORY."""
+    return [
+        (
+            f"{'+' if row['change_bytes'] > 0 else '-'}{size(abs(row['change_bytes']))}",
+            *(size(row[f"{side}_bytes"]) for side in "ab"),
+            *(f"{row[f'{side}_allocations']:,}" for side in "ab"),
+            clipped_start(row["place"], 56),
+        )
+        for row in comparison.memory
+        if row["change_bytes"]
+    ]
+
+
 def _doubt(row: dict[str, Any]) -> str:
     return f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
 
@@ -129,7 +150,7 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
     )
     if comparison.summary:
         yield from _markdown_table(FIGURES, figures_of(comparison))
-    else:
+    elif not comparison.memory:
         yield "One of the runs has no GPU ops, so they have no figures to compare."
     changed = [row for row in comparison.waterfall if row["change_ns"]]
     if changed:
@@ -146,6 +167,10 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
             heads = ("change", f"{count} a", f"{count} b", key)
             yield from _markdown_table(heads, ((*_counts(r, count), _code(r[key])) for r in rows))
             yield from ("", "</details>")
+    if memory := _memory(comparison)[:top]:
+        yield from ("", f"<details><summary>{comparison.memory_title}, by place</summary>", "")
+        yield from _markdown_table(_MEMORY, ((*row[:-1], _code(row[-1])) for row in memory))
+        yield from ("", "</details>")
     if comparison.doubts:
         yield from ("", "**Caveats**", "")
     for row in comparison.doubts:

@@ -18,6 +18,7 @@ from threading import Lock
 from typing import BinaryIO, cast
 
 from tracekit.errors import TracekitError
+from tracekit.trace.snapshot import Converted, is_pickle
 from tracekit.trace.unpacking import (
     ARCHIVES,
     HEAD_BYTES,
@@ -130,6 +131,8 @@ class ByteStream:
         self._hashing = _Hashing(self._file)
         self._growth: _Growth = self._archive._growth if self._archive else _Growth(self.path)
         self._decompressed: Decompressed | None = None
+        self._converted: Converted | None = None
+        self._is_begun = False
         try:
             self._file.seek(0)
             head = self._file.read(HEAD_BYTES)
@@ -152,7 +155,11 @@ class ByteStream:
         """
         before = self._hashing.size
         try:
-            data = (self._decompressed or self._hashing).read(size)
+            data = (self._converted or self._decompressed or self._hashing).read(size)
+            if not self._is_begun and is_pickle(data):
+                self._converted = Converted(self.path, data, self._decompressed or self._hashing)
+                data = self._converted.read(size)
+            self._is_begun = True
         except DamagedError as error:
             self._note(str(error))
             data = self._skip_rest()
@@ -161,7 +168,8 @@ class ByteStream:
         stored = self._hashing.size - before
         self._progress(stored)
         self._growth.add(
-            stored=0 if self._archive else stored, text=len(data) if self._decompressed else 0
+            stored=0 if self._archive else stored,
+            text=len(data) if self._decompressed or self._converted else 0,
         )
         return data
 
@@ -217,7 +225,7 @@ class ByteStream:
 
     def _skip_rest(self) -> bytes:
         """Reads the rest, which cannot be decompressed, so that it is hashed and counted."""
-        self._decompressed = None
+        self._decompressed = self._converted = None
         try:
             while self._hashing.read():
                 pass

@@ -36,6 +36,12 @@ _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_DEVICE = (
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
 )
+_NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
+_OF_MEMORY = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
+_ASK_MEMORY = (
+    "See who holds it: `tracekit report`, or `tracekit query` with memory_sites, memory_peak, "
+    "largest_allocations, fragmentation or out_of_memory."
+)
 _WORK = ("compute", "communication")
 
 
@@ -50,8 +56,9 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     elif evidence.host is not None:
         verdict = _judge_host(evidence.window, evidence.host, thresholds)
     else:
-        reason = "The trace has neither GPU ops nor operators: there is nothing to judge."
-        verdict = _unknown(evidence.window, [reason], {}, [])
+        is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
+        reason = _OF_MEMORY if is_snapshot else _NOTHING
+        verdict = _unknown(evidence.window, [reason], {}, [_ASK_MEMORY] if is_snapshot else [])
     if any(finding.code == "cold_start" for finding in evidence.health):
         verdict.try_next.insert(0, _WARM_RUN)
     verdict.why.extend(step_sentences(evidence, verdict.regime, thresholds))

@@ -175,7 +175,7 @@ class _Comparison(PageSubject):
                 return f"tracekit diff {paths} --json --top {_TOP}"
             name = "flame-a-b.duckdb"
             return f"tracekit load {paths} -o {name} && tracekit query diff_flame {name}"
-        is_limited = question in ("diff_kernels", "diff_operators", "diff_modules")
+        is_limited = question in ("diff_kernels", "diff_operators", "diff_modules", "diff_memory")
         return super().source(question, **self.runs, top=_TOP if is_limited else None)
 
     def doubts(self, question: str) -> list[str]:
@@ -273,10 +273,22 @@ def flame(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
     return Drawing(_longest_path(rows), frames, _frames(frames), frames_control(rows))
 
 
+@figure("diff_memory", "Memory at the peak, by place", name="memory")
+def memory_changes(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+    """Places that hold more or less memory at the peak."""
+    changed = rows.filter(pl.col("change_bytes") != 0)
+    if changed.is_empty():
+        return None
+    return Drawing(
+        f"{runs.comparison.memory_title}.", changed.drop("a_total_bytes", "b_total_bytes")
+    )
+
+
 _SECTIONS: tuple[Section[_Comparison], ...] = (
     Section("changes", "What the difference consists of", (waterfall, classes)),
     Section("kernels", "Kernels", (kernels, changed_kernels)),
     Section("operators", "Operators and modules", (operators, modules)),
+    Section("memory", "Memory", (memory_changes,)),
     Section("flame", "Flame graph of differences", (flame,)),
 )
 

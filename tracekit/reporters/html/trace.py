@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.reporters.html.figure import Section
 from tracekit.reporters.html.page import Part, View, part_of
+from tracekit.reporters.html.sections.allocations import memory_flame, memory_sites
 from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
 from tracekit.reporters.html.sections.flame import flame
 from tracekit.reporters.html.sections.health import health, missing
@@ -16,6 +17,7 @@ from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
 from tracekit.reporters.html.sections.memory import copies, holders, memory
 from tracekit.reporters.html.sections.steps import faster, steps
 from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
+from tracekit.reporters.html.snapshot import Snapshot, snapshot_view
 from tracekit.reporters.parts import lists_of, parts_of
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ SECTIONS = (
     Section("gaps", "Idle gaps", (culprits, gaps)),
     Section("kernels", "Kernels", (kernels, roofline)),
     Section("host", "Host", (delays, queue, operators, synchronizations, python)),
-    Section("memory", "Memory", (memory, holders, copies)),
+    Section("memory", "Memory", (memory, holders, memory_sites, memory_flame, copies)),
     Section("communication", "Communication", (communication, collectives, bandwidth)),
     Section("counters", "Hardware counters", (counters,)),
     Section("flame", "Flame graph", (flame,)),
@@ -45,7 +47,10 @@ _AT_ONCE = 2
 
 
 def trace_view(subject: Subject) -> View:
-    """The verdict on a trace and all sections that have something to show."""
+    """The verdict on a trace and all sections that have something to show; or, of a memory
+    snapshot, who holds the memory."""
+    if subject.lacks("memory_snapshot"):
+        return snapshot_view(Snapshot(subject.database, subject.trace_id))
     analysis, fixes = subject.analysis, subject.judgement.fixes
     facts = {
         "analysis": analysis,

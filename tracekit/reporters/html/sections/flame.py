@@ -53,15 +53,19 @@ def frames_control(rows: pl.DataFrame) -> dict[str, object]:
 
 
 def frames_chart(
-    rows: pl.DataFrame, colour: alt.Color, more_tips: Sequence[str], **computed: str
+    rows: pl.DataFrame,
+    colour: alt.Color,
+    more_tips: Sequence[str],
+    begin: str = "(measure == 'gpu' ? datum.gpu_from_ns : datum.host_from_ns)",
+    length: str = "(measure == 'gpu' ? datum.gpu_ns : datum.host_ns)",
+    measures: Sequence[str] = ("time:N", "gpu:N=GPU time inside"),
+    **computed: str,
 ) -> alt.TopLevelMixin:
-    """Frames with `depth`, `name`, and begin and length by host and by GPU time.
+    """Frames with `depth`, `name`, and begin and length by host and by GPU time, or others.
 
-    The parameter `measure` chooses between the two; `from` and `to` zoom. `more_tips` are lines of
-    the tooltip, and `computed` columns by their Vega expressions.
+    The parameter `measure` chooses between the two; `from` and `to` zoom. `measures` and
+    `more_tips` are lines of the tooltip, and `computed` columns by their Vega expressions.
     """
-    begin = "(measure == 'gpu' ? datum.gpu_from_ns : datum.host_from_ns)"
-    length = "(measure == 'gpu' ? datum.gpu_ns : datum.host_ns)"
     laid = (
         alt.Chart(rows)
         .transform_calculate(begin=begin, length=length)
@@ -79,7 +83,7 @@ def frames_chart(
     )
     base = laid.encode(
         x=alt.X("left:Q", title=None, axis=None, scale=alt.Scale(zero=False, nice=False)),
-        tooltip=charts.tips("name:N", "time:N", "gpu:N=GPU time inside", *more_tips),
+        tooltip=charts.tips("name:N", *measures, *more_tips),
     )
     frames = base.mark_rect(stroke=None, cursor="pointer").encode(
         y=alt.Y("top:Q", axis=None, title=None), y2="bottom:Q", x2="right:Q", color=colour

@@ -1,0 +1,24 @@
+-- question: Which places in the program hold more or less memory, from a to b?
+-- params a, b, top
+-- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
+-- column place (text): the line of the program that allocated; in traces without stacks, the module, else the
+--     outermost operator
+-- column a_allocations (count): of this place that are live then in a, on all devices
+-- column b_allocations (count): in b
+-- column a_bytes (bytes): how much these take in a
+-- column b_bytes (bytes): in b
+-- column change_bytes (bytes): b_bytes less a_bytes
+-- column a_total_bytes (bytes): of all places in a
+-- column b_total_bytes (bytes): of all places in b
+-- doubts: no_memory_events
+WITH run (trace_id, side) AS (
+    VALUES (coalesce(getvariable('a'), 1), 'a'), (coalesce(getvariable('b'), 2), 'b')
+)
+SELECT place, count(*) FILTER (side = 'a') AS a_allocations, count(*) FILTER (side = 'b') AS b_allocations,
+       coalesce(sum(bytes) FILTER (side = 'a'), 0)::BIGINT AS a_bytes,
+       coalesce(sum(bytes) FILTER (side = 'b'), 0)::BIGINT AS b_bytes, b_bytes - a_bytes AS change_bytes,
+       (sum(a_bytes) OVER ())::BIGINT AS a_total_bytes, (sum(b_bytes) OVER ())::BIGINT AS b_total_bytes
+FROM live_allocations(NULL, coalesce(getvariable('moment'), 'peak')) JOIN run USING (trace_id)
+GROUP BY place
+ORDER BY abs(change_bytes) DESC, b_bytes DESC, place
+LIMIT coalesce(getvariable('top'), 20)

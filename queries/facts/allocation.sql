@@ -1,0 +1,47 @@
+-- fact: An allocation of memory, from when it was made to when its memory was free again.
+-- of: memory_recorded
+-- needs: memory_before, segment_block, host_thread, thread_segment
+CREATE TABLE allocation (
+    trace_id    INTEGER,
+    event_id    BIGINT,  -- its record; NULL: it was made before the recording
+    device_type BIGINT,  -- 0 is the host
+    device_id   BIGINT,
+    address     UBIGINT,
+    bytes       BIGINT,
+    start_ns    BIGINT,  -- NULL: before the recording
+    end_ns      BIGINT,  -- NULL: after it
+    at_peak     BOOLEAN, -- live when the device had most allocated, for the first time
+    slice_id    BIGINT,  -- the innermost slice of the host that made it; NULL: none was recorded
+    stack_id    BIGINT   -- the stack that made it, in a snapshot; NULL or 0: none was recorded
+);
+WITH memory AS MATERIALIZED (FROM memory_events WHERE bytes <> 0 AND allocated_bytes IS NOT NULL),
+-- An address is live from its allocation to the next event of it.
+held AS MATERIALIZED (
+    SELECT *, lead(ts_ns) OVER later AS next_ns, lead(event_id) OVER later AS next_id,
+           lag(bytes) OVER later AS former_bytes
+    FROM memory
+    WINDOW later AS (PARTITION BY trace_id, device_type, device_id, address ORDER BY ts_ns, event_id)
+),
+made AS (
+    -- With the innermost slice of the thread then.
+    SELECT h.trace_id, h.event_id, device_type, device_id, address, bytes, ts_ns AS start_ns,
+           next_ns AS end_ns, next_id, s.event_id AS slice_id, stack_id
+    FROM held AS h ASOF LEFT JOIN host_segment AS s
+      ON h.trace_id = s.trace_id AND h.pid = s.pid AND h.tid = s.tid AND h.ts_ns >= s.start_ns
+    WHERE bytes > 0
+    UNION ALL
+    SELECT trace_id, NULL, device_type, device_id, address, -bytes, NULL, ts_ns, event_id, NULL, NULL
+    FROM held WHERE bytes < 0 AND former_bytes IS NULL
+    UNION ALL
+    SELECT trace_id, NULL, 1, device_id, address, requested_bytes, NULL, NULL, NULL, NULL, stack_id
+    FROM segment_block ANTI JOIN (FROM held WHERE bytes > 0 AND next_ns IS NULL)
+        USING (trace_id, device_id, address)
+    WHERE state <> 'inactive'
+)
+SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns, end_ns,
+       -- Without recorded actions, what is known is the end.
+       CASE WHEN p.at_ns IS NULL THEN end_ns IS NULL
+           ELSE (start_ns IS NULL OR (start_ns, m.event_id) <= (p.at_ns, p.event_id))
+               AND (end_ns IS NULL OR (end_ns, next_id) > (p.at_ns, p.event_id)) END,
+       slice_id, stack_id
+FROM made AS m LEFT JOIN memory_high AS p USING (trace_id, device_type, device_id)

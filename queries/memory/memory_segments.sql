@@ -1,0 +1,20 @@
+-- question: Which segments have most free memory between their blocks, in a memory snapshot?
+-- params trace, top
+-- columns trace_id, device_id
+-- column address (id): where it is in the device's memory
+-- columns stream
+-- column kind (text): small (for allocations of at most 1 MB) or large
+-- column pool (text): of a CUDA graph or the program's own; NULL: the common one
+-- column segment_bytes (bytes): its size
+-- column used_bytes (bytes): in blocks that are in use
+-- column free_bytes (bytes): in blocks that can be used again
+-- column largest_free_bytes (bytes): the largest of these
+-- column blocks (count): blocks, in use or free
+-- column place (text): the line of the program that needed the segment; NULL: not recorded
+-- doubts: no_memory_events
+SELECT s.trace_id, device_id, address, stream, kind, pool, bytes AS segment_bytes, used_bytes,
+       bytes - used_bytes AS free_bytes, largest_free_bytes, blocks, place
+FROM segment AS s LEFT JOIN stack_frame AS f USING (trace_id, stack_id)
+WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
+ORDER BY free_bytes DESC, s.trace_id, device_id, address
+LIMIT coalesce(getvariable('top'), 20)

@@ -1,0 +1,23 @@
+-- question: Where did the program run out of memory, in a memory snapshot?
+-- params trace
+-- columns trace_id, device_id
+-- column at_ns (ns): when
+-- column requested_bytes (bytes): what could not be allocated
+-- column device_free_bytes (bytes): what the driver had left; NULL: the snapshot does not say
+-- column allocated_bytes (bytes): what the program had in use then; NULL: no action is recorded before
+-- column reserved_bytes (bytes): what the allocator had from the driver
+-- column place (text): the line of the program that asked for it; NULL: not recorded
+-- doubts: no_memory_events
+WITH failed AS (
+    SELECT trace_id, event_id, ts_ns, (args->>'Device Id')::BIGINT AS device_id,
+           (args->>'size')::BIGINT AS requested_bytes, (args->>'device_free')::BIGINT AS device_free_bytes,
+           (args->>'stack')::BIGINT AS stack_id
+    FROM event WHERE category = 'memory_snapshot' AND name = 'oom'
+        AND trace_id = coalesce(getvariable('trace'), trace_id)
+)
+SELECT o.trace_id, o.device_id, o.ts_ns AS at_ns, requested_bytes, device_free_bytes, m.allocated_bytes,
+       m.reserved_bytes, place
+FROM failed AS o ASOF LEFT JOIN memory_events AS m
+  ON o.trace_id = m.trace_id AND o.device_id = m.device_id AND o.event_id > m.event_id
+LEFT JOIN stack_frame AS f ON o.trace_id = f.trace_id AND o.stack_id = f.stack_id
+ORDER BY o.trace_id, at_ns, o.event_id

@@ -1,0 +1,193 @@
+"""Memory snapshots like those of torch.cuda.memory._snapshot, by a small caching allocator.
+
+What is shared, and the order of keys, are as torch/csrc/cuda/Module.cpp writes them: each frame is
+one dict, each stack one list, and actions without a stack share an empty list.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+_SMALL, _SMALL_SEGMENT, _LARGE_SEGMENT = 1 << 20, 2 << 20, 20 << 20
+_EMPTY: list[dict[str, Any]] = []
+_LIBRARY = "/usr/lib/python3/site-packages/torch/nn/modules/linear.py"
+
+
+class Allocator:
+    """One device's allocator, with the actions that a recording keeps: the last `entries`."""
+
+    def __init__(self, device: int = 0, entries: int = 10**9) -> None:
+        self.device, self.now_us = device, 1_760_000_000_000_000
+        self.segments: list[dict[str, Any]] = []
+        self.actions: deque[dict[str, Any]] = deque(maxlen=entries)
+        self.annotations: list[dict[str, Any]] = []
+        self._frames: dict[tuple[str, int, str], dict[str, Any]] = {}
+
+    def stack(self, *lines: tuple[str, int, str]) -> list[dict[str, Any]]:
+        """A stack, given from the innermost frame on, with a frame of PyTorch inside it."""
+        found = [(_LIBRARY, 134, "forward"), *lines]
+        return [
+            self._frames.setdefault(
+                each, dict(zip(("filename", "line", "name"), each, strict=True))
+            )
+            for each in found
+        ]
+
+    def alloc(self, size: int, stack: list[dict[str, Any]] = _EMPTY) -> int:
+        """Allocates; returns the address."""
+        rounded = -(-size // 512) * 512
+        kind = "small" if rounded <= _SMALL else "large"
+        block = next(
+            (
+                each
+                for segment in self.segments
+                for each in segment["blocks"]
+                if segment["segment_type"] == kind
+                and each["state"] == "inactive"
+                and each["size"] >= rounded
+            ),
+            None,
+        ) or self._segment(kind, rounded, stack)
+        segment = next(each for each in self.segments if block in each["blocks"])
+        place = segment["blocks"].index(block)
+        if block["size"] > rounded:
+            rest = _block(block["address"] + rounded, block["size"] - rounded)
+            segment["blocks"].insert(place + 1, rest)
+        taken = _block(block["address"], rounded, size, "active_allocated", stack)
+        segment["blocks"][place] = taken
+        self._act("alloc", taken["address"], size, stack)
+        return int(taken["address"])
+
+    def free(
+        self, address: int, stack: list[dict[str, Any]] = _EMPTY, *, waits: bool = False
+    ) -> None:
+        """Frees; with `waits`, another stream still uses the memory."""
+        for segment in self.segments:
+            for place, each in enumerate(segment["blocks"]):
+                if each["address"] == address:
+                    self._act("free_requested", address, each["requested_size"], stack)
+                    if waits:
+                        each["state"] = "active_pending_free"
+                        return
+                    self._act("free_completed", address, each["requested_size"], stack)
+                    segment["blocks"][place] = _block(address, each["size"])
+                    return
+        raise KeyError(address)
+
+    def out_of_memory(self, size: int, stack: list[dict[str, Any]]) -> None:
+        self._act("oom", 1 << 20, size, stack)
+
+    def annotate(self, name: str, stage: str) -> None:
+        self.now_us += 1
+        self.annotations.append(
+            {"name": name, "stage": stage, "device": self.device, "time_us": self.now_us}
+        )
+
+    def _segment(self, kind: str, size: int, stack: list[dict[str, Any]]) -> dict[str, Any]:
+        least = _SMALL_SEGMENT if kind == "small" else _LARGE_SEGMENT
+        total = max(least, -(-size // _SMALL_SEGMENT) * _SMALL_SEGMENT)
+        address = 0x7F0000000000 + (self.device << 36) + len(self.segments) * (1 << 32)
+        block = _block(address, total)
+        self.segments.append(
+            {
+                "device": self.device, "address": address, "total_size": total, "allocated_size": 0,
+                "active_size": 0, "requested_size": 0, "stream": 0, "segment_type": kind,
+                "segment_pool_id": (0, 0), "is_expandable": False, "frames": stack,
+                "blocks": [block],
+            }
+        )  # fmt: skip
+        self._act("segment_alloc", address, total, stack)
+        return block
+
+    def _act(self, action: str, address: int, size: int, stack: list[dict[str, Any]]) -> None:
+        self.now_us += 10
+        self.actions.append(
+            {
+                "action": action, "device_free" if action == "oom" else "addr": address,
+                "size": size, "stream": 0, "time_us": self.now_us, "compile_context": "N/A",
+                "user_metadata": "", "pool_id": (0, 0), "frames": stack,
+            }
+        )  # fmt: skip
+
+    @property
+    def allocated(self) -> int:
+        """Requested bytes of what is in use now."""
+        blocks = [block for segment in self.segments for block in segment["blocks"]]
+        return sum(each["requested_size"] for each in blocks if each["state"] != "inactive")
+
+
+def _block(
+    address: int, size: int, requested: int = 0, state: str = "inactive", stack: Any = _EMPTY
+) -> dict[str, Any]:
+    return {
+        "address": address, "size": size, "requested_size": requested, "state": state,
+        "frames": stack,
+    }  # fmt: skip
+
+
+def snapshot(*allocators: Allocator) -> dict[str, Any]:
+    """What torch.cuda.memory._snapshot returns."""
+    for each in allocators:
+        for segment in each.segments:
+            of_state = {
+                "allocated_size": ("active_allocated",),
+                "active_size": ("active_allocated", "active_pending_free"),
+            }
+            for key, states in of_state.items():
+                segment[key] = sum(b["size"] for b in segment["blocks"] if b["state"] in states)
+            segment["requested_size"] = sum(
+                b["requested_size"] for b in segment["blocks"] if b["state"] == "active_allocated"
+            )
+    settings = {
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False", "max_split_size": -1,
+        "garbage_collection_threshold": 0.0, "expandable_segments": False,
+        "pinned_num_register_threads": 1, "release_lock_on_cudamalloc": False,
+        "pinned_use_cuda_host_register": False,
+        "roundup_power2_divisions": {str(2**n): 0 for n in range(16)},
+    }  # fmt: skip
+    return {
+        "segments": [segment for each in allocators for segment in each.segments],
+        "device_traces": [list(each.actions) for each in allocators],
+        "allocator_settings": settings,
+        "external_annotations": [note for each in allocators for note in each.annotations],
+    }
+
+
+def trained(steps: int = 3, entries: int = 10**9, leak: int = 0) -> Allocator:
+    """An allocator after some training steps: weights stay, activations go; each step leaks
+    `leak` bytes."""
+    found = Allocator(entries=entries)
+    init = found.stack(("/app/model.py", 10, "__init__"), ("/app/train.py", 5, "main"))
+    for _ in range(4):
+        found.alloc(3 << 20, init)
+    for _ in range(steps):
+        found.annotate("step", "START")
+        forward = [
+            found.stack(
+                ("/app/model.py", 20 + layer, "forward"),
+                ("/app/train.py", 30, "step"),
+                ("/app/train.py", 7, "main"),
+            )
+            for layer in range(3)
+        ]
+        held = [
+            found.alloc((layer + 1) * (1 << 20) + 100, each) for layer, each in enumerate(forward)
+        ]
+        if leak:
+            found.alloc(
+                leak, found.stack(("/app/train.py", 33, "log"), ("/app/train.py", 7, "main"))
+            )
+        for address in reversed(held):
+            found.free(address, forward[0])
+        found.annotate("step", "END")
+    return found
+
+
+def write(path: Path, *allocators: Allocator, protocol: int = 4) -> Path:
+    """Writes a snapshot as `_dump_snapshot` does."""
+    with path.open("wb") as file:
+        pickle.dump(snapshot(*allocators), file, protocol)
+    return path

@@ -1,0 +1,442 @@
+"""A memory snapshot of PyTorch -> the text of a trace.
+
+`torch.cuda.memory._dump_snapshot` pickles lists and dicts of numbers and texts. This module reads
+only these: it has no code for what else a pickle can ask for, such as a call, and refuses it. It
+holds one batch of a list (the pickler writes at most 1,000 items at once), each distinct stack, and
+a pointer for each list and dict of the file: a small part of the file's size.
+
+What each key means: torch/cuda/memory.py, `_snapshot`. https://docs.python.org/3/library/pickle.html
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from tracekit.errors import TracekitError
+from tracekit.trace.unpacking import DamagedError, Readable
+
+_CHUNK_BYTES = 1 << 20
+# An opcode with the number that follows it is not longer.
+_OPCODE_BYTES = 16
+_MOST_BYTES_OF_A_VALUE = 16 << 20
+# Written text is handed on from this many events.
+_EVENTS = 2_000
+# c10::DeviceType of CUDA, and of HIP, which PyTorch calls CUDA.
+_DEVICE_TYPE = 1
+# By action of the allocator: what its size adds to the allocated and to the reserved bytes.
+_CHANGES = {
+    "alloc": (1, 0), "free_completed": (-1, 0), "segment_alloc": (0, 1), "segment_map": (0, 1),
+    "segment_free": (0, -1), "segment_unmap": (0, -1),
+}  # fmt: skip
+
+
+def is_pickle(head: bytes) -> bool:
+    """Whether a file that begins with `head` is a pickle of protocol 2 to 5."""
+    return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
+class Converted:
+    """The snapshot that begins with `head` and goes on in `rest`, as the text of a trace."""
+
+    def __init__(self, path: str, head: bytes, rest: Readable) -> None:
+        self._parts = filter(None, _Snapshot(path, head, rest).text())
+
+    def read(self, size: int) -> bytes:
+        """The next text; empty at the end.
+
+        Raises:
+            DamagedError: when the file ends early, after all text before that has been returned.
+            TracekitError: when the pickle is not a snapshot.
+        """
+        return next(self._parts, b"")
+
+
+class _Frame(int):
+    """The number of a frame."""
+
+
+class _Stack(int):
+    """The number of a stack: of its innermost frame, called as it was. 0: none was recorded."""
+
+
+class _Traces(list[Any]):
+    """The list that holds a list of actions for each device."""
+
+
+class _Streamed(list[Any]):
+    """A list whose items are written as they come, and not kept."""
+
+    def __init__(self, kind: str, device: int = 0) -> None:
+        super().__init__()
+        self.kind, self.device = kind, device
+
+
+class _Snapshot:
+    def __init__(self, path: str, head: bytes, rest: Readable) -> None:
+        self._path = path
+        self._data, self._rest = head, rest
+        self._stack: list[Any] = []
+        self._outer: list[list[Any]] = []
+        self._devices = 0
+        # Frames by file, line and function, and these in order.
+        self._frames: dict[tuple[Any, Any, Any], _Frame] = {}
+        self._named: list[tuple[Any, Any, Any]] = []
+        self._callers: dict[tuple[_Frame, int], _Stack] = {}
+        self._stacks: dict[tuple[_Frame, ...], _Stack] = {(): _Stack()}
+        self._texts: list[str] = []
+        self._open: dict[tuple[str, int], list[int]] = {}
+        self._last_us = 0
+        # Allocated and reserved bytes by device, when the snapshot was taken, and how the recorded
+        # actions changed them.
+        self._held: dict[int, list[int]] = {}
+        self._changed: dict[int, list[int]] = {}
+
+    def text(self) -> Iterator[bytes]:
+        """The text in parts."""
+        yield b'{"traceEvents":[{"ph":"M","cat":"memory_snapshot","name":"snapshot"}'
+        root, damage = None, None
+        try:
+            for root in self._objects():  # noqa: B007
+                yield self._written()
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
+            raise self._error("is not a snapshot that PyTorch writes") from error
+        except DamagedError as error:
+            damage = error
+            # The items so far of the list that is cut off.
+            levels = [*self._outer, self._stack]
+            for around, items in pairwise(levels):
+                if around and isinstance(around[-1], _Streamed):
+                    whole = [each for each in items if type(each) is dict and "frames" in each]
+                    for _ in self._write(around[-1], whole):
+                        yield self._written()
+        if isinstance(root, _Streamed):
+            root = {"segments": root}
+        if damage is None and not (
+            isinstance(root, dict) and isinstance(root.get("segments"), _Streamed)
+        ):
+            raise self._error("is a pickle, but not a memory snapshot of PyTorch")
+        for (name, device), starts in self._open.items():
+            for start_us in starts:
+                self._range(name, device, start_us, self._last_us)
+        for device in sorted({*self._held, *self._changed}):
+            now, change = self._held.get(device, (0, 0)), self._changed.get(device, (0, 0))
+            allocated, reserved = (max(0, a - b) for a, b in zip(now, change, strict=True))
+            self._event(
+                "before", f'"Device Id":{device},"allocated":{allocated},"reserved":{reserved}'
+            )
+        yield self._written()
+        settings = _plain(root.get("allocator_settings")) if isinstance(root, dict) else None
+        yield b'],"memory_snapshot":%s}' % _json({"allocator_settings": settings}).encode()
+        if damage is not None:
+            raise damage
+
+    def _written(self) -> bytes:
+        text = "".join(self._texts).encode("utf-8", "replace")
+        self._texts.clear()
+        return text
+
+    def _error(self, what: str) -> TracekitError:
+        return TracekitError(f"{self._path}: {what}")
+
+    # -- the pickle --------------------------------------------------------------------------------
+
+    def _objects(self) -> Iterator[Any]:
+        """Reads the pickle. Yields when there is much text to hand on, and last its object."""
+        stack, outer = self._stack, self._outer
+        memo: list[Any] = []
+        texts: dict[str, str] = {}
+        first_place = place_of_dict = at = 0
+        int4, int2, uint4, real8 = (
+            struct.Struct(each).unpack_from for each in ("<i", "<H", "<I", ">d")
+        )
+        data, is_whole = self._data, False
+        while True:
+            if len(data) - at < _OPCODE_BYTES and not is_whole:
+                more = self._rest.read(_CHUNK_BYTES)
+                data, at, is_whole = data[at:] + more, 0, not more
+            if at >= len(data):
+                raise DamagedError("the snapshot ends early")
+            op = data[at]
+            at += 1
+            if op == 0x68:  # BINGET
+                stack.append(memo[data[at]])
+                at += 1
+            elif op == 0x6A:  # LONG_BINGET
+                stack.append(memo[uint4(data, at)[0]])
+                at += 4
+            elif op == 0x4B:  # BININT1
+                stack.append(data[at])
+                at += 1
+            elif op == 0x4A:  # BININT
+                stack.append(int4(data, at)[0])
+                at += 4
+            elif op == 0x8A:  # LONG1
+                end = at + 1 + data[at]
+                if end > len(data):
+                    data, at = self._with(data, at, end - at), 0
+                    end = 1 + data[0]
+                stack.append(int.from_bytes(data[at + 1 : end], "little", signed=True))
+                at = end
+            elif op == 0x94 or op == 0x71 or op == 0x72:  # MEMOIZE, BINPUT, LONG_BINPUT
+                if op != 0x94:
+                    place = data[at] if op == 0x71 else uint4(data, at)[0]
+                    at += 1 if op == 0x71 else 4
+                    if place != len(memo):
+                        raise ValueError(place)
+                if type(stack[-1]) is dict:
+                    place_of_dict = len(memo)
+                memo.append(stack[-1])
+            elif op == 0x28:  # MARK
+                outer.append(stack)
+                stack = self._stack = []
+            elif op == 0x7D:  # EMPTY_DICT
+                stack.append({})
+            elif op == 0x5D:  # EMPTY_LIST
+                stack.append(self._new_list(stack))
+            elif op == 0x75 or op == 0x73:  # SETITEMS, SETITEM
+                if op == 0x75:
+                    items, stack = stack, outer.pop()
+                    self._stack = stack
+                else:
+                    items = [stack.pop(-2), stack.pop()]
+                found = stack[-1]
+                found.update(zip(items[::2], items[1::2], strict=True))
+                if "filename" in found:
+                    key = found["filename"], found.get("line"), found.get("name")
+                    if key not in self._frames:
+                        self._frames[key] = _Frame(len(self._named))
+                        self._named.append(key)
+                    stack[-1] = frame = self._frames[key]
+                    if memo[place_of_dict] is found:
+                        memo[place_of_dict] = frame
+            elif op == 0x65 or op == 0x61:  # APPENDS, APPEND
+                if op == 0x65:
+                    items, stack = stack, outer.pop()
+                    self._stack = stack
+                else:
+                    items = [stack.pop()]
+                if not isinstance(stack[-1], _Streamed):
+                    stack[-1].extend(items)
+                    continue
+                yield from self._write(stack[-1], items)
+                # Of what was written, other places may name stacks.
+                for place in range(first_place, len(memo)):
+                    if type(memo[place]) is dict:
+                        memo[place] = None
+                    elif type(memo[place]) is list:
+                        memo[place] = self._stack_of(memo[place])
+                first_place = len(memo)
+            elif op == 0x8C or op == 0x58:  # SHORT_BINUNICODE, BINUNICODE
+                size, width = (data[at], 1) if op == 0x8C else (uint4(data, at)[0], 4)
+                at += width
+                if len(data) - at < size:
+                    data, at = self._with(data, at, size), 0
+                text = data[at : at + size].decode("utf-8", "replace")
+                stack.append(texts.setdefault(text, text))
+                at += size
+            elif op == 0x4D:  # BININT2
+                stack.append(int2(data, at)[0])
+                at += 2
+            elif op == 0x4E:  # NONE
+                stack.append(None)
+            elif op == 0x88 or op == 0x89:  # NEWTRUE, NEWFALSE
+                stack.append(op == 0x88)
+            elif op == 0x47:  # BINFLOAT
+                stack.append(real8(data, at)[0])
+                at += 8
+            elif 0x85 <= op <= 0x87:  # TUPLE1, TUPLE2, TUPLE3
+                stack[0x84 - op :] = [tuple(stack[0x84 - op :])]
+            elif op == 0x74:  # TUPLE
+                items, stack = stack, outer.pop()
+                self._stack = stack
+                stack.append(tuple(items))
+            elif op == 0x29:  # EMPTY_TUPLE
+                stack.append(())
+            elif op == 0x95:  # FRAME
+                at += 8
+            elif op == 0x80:  # PROTO
+                at += 1
+            elif op == 0x2E:  # STOP
+                yield stack[-1]
+                return
+            else:
+                raise self._error(
+                    f"its pickle has more than numbers and texts (opcode 0x{op:02x}): it is not a "
+                    "memory snapshot, and tracekit runs nothing that a pickle names"
+                )
+
+    def _with(self, data: bytes, at: int, size: int) -> bytes:
+        """The data from `at` on, with at least `size` bytes."""
+        if size > _MOST_BYTES_OF_A_VALUE:
+            raise self._error(f"has a text of {size:,} bytes, which no snapshot has")
+        data = data[at:]
+        while len(data) < size and (more := self._rest.read(_CHUNK_BYTES)):
+            data += more
+        if len(data) < size:
+            raise DamagedError("the snapshot ends early")
+        return data
+
+    def _new_list(self, stack: list[Any]) -> list[Any]:
+        """An empty list for what begins on top of the stack."""
+        outer = self._outer
+        if not outer:
+            # Snapshots were this list alone once.
+            return [] if stack else _Streamed("segments")
+        around = stack[-1] if stack else outer[-1][-1]
+        if isinstance(around, _Traces) or (stack and isinstance(outer[-1][-1], _Traces)):
+            self._devices += 1
+            return _Streamed("device_traces", self._devices - 1)
+        if len(outer) == 1 and stack and isinstance(around, str):
+            if around == "device_traces":
+                return _Traces()
+            if around in ("segments", "external_annotations"):
+                return _Streamed(around)
+        return []
+
+    def _stack_of(self, frames: object) -> _Stack:
+        """The number of a stack of frames, the innermost first; new frames are written."""
+        if isinstance(frames, _Stack):
+            return frames
+        if not isinstance(frames, list) or not all(type(each) is _Frame for each in frames):
+            return _Stack()
+        key = tuple(frames)
+        found = self._stacks.get(key)
+        if found is not None:
+            return found
+        caller = _Stack()
+        for depth, frame in enumerate(reversed(key)):
+            called = self._callers.get((frame, caller))
+            if called is None:
+                called = self._callers[frame, caller] = _Stack(len(self._callers) + 1)
+                file, line, name = self._named[frame]
+                self._event(
+                    "stack_frame",
+                    f'"stack":{called},"parent":{caller},"depth":{depth},"function":{_json(name)},'
+                    f'"file":{_json(file)},"line":{_int(line)}',
+                )
+            caller = called
+        self._stacks[key] = caller
+        return caller
+
+    # -- what is written ---------------------------------------------------------------------------
+
+    def _write(self, into: _Streamed, items: Iterable[dict[str, Any]]) -> Iterator[None]:
+        """Writes items of a list; yields whenever that is much text."""
+        write = {
+            "segments": self._segment,
+            "device_traces": self._action,
+            "external_annotations": self._annotation,
+        }[into.kind]
+        for item in items:
+            write(item, into.device)
+            if len(self._texts) >= _EVENTS:
+                yield
+
+    def _segment(self, found: dict[str, Any], _: int) -> None:
+        device, address = _int(found.get("device")), _int(found.get("address"))
+        held = self._held.setdefault(device, [0, 0])
+        held[1] += _int(found["total_size"])
+        self._event(
+            "segment",
+            f'"Device Id":{device},"address":{address},"bytes":{_int(found["total_size"])},'
+            f'"stack":{self._stack_of(found.get("frames"))},'
+            f'"stream":{_int(found.get("stream"))},"kind":{_json(found.get("segment_type"))},'
+            f'"pool":{_json(_pool(found.get("segment_pool_id")))},'
+            f'"expandable":{_json(found.get("is_expandable") is True)}',
+        )
+        at = address
+        for block in found["blocks"]:
+            size = _int(block["size"])
+            requested = _int(block.get("requested_size", size))
+            state = block.get("state")
+            if state != "inactive":
+                held[0] += requested
+            self._event(
+                "block",
+                f'"Device Id":{device},"segment":{address},"Addr":{_int(block.get("address", at))},'
+                f'"bytes":{size},"requested":{requested},"state":{_json(state)},'
+                f'"stack":{self._stack_of(block.get("frames"))}{_more(block)}',
+            )
+            at += size
+
+    def _action(self, found: dict[str, Any], device: int) -> None:
+        action, size = found.get("action"), _int(found.get("size"))
+        at_us = self._last_us = _int(found.get("time_us"))
+        address = _int(found.get("addr"))
+        args = f'"stack":{self._stack_of(found.get("frames"))},"stream":{_int(found.get("stream"))}'
+        args += _more(found)
+        if action in _CHANGES:
+            allocates, reserves = _CHANGES[action]
+            changed = self._changed.setdefault(device, [0, 0])
+            changed[0] += allocates * size
+            changed[1] += reserves * size
+            args = (
+                f'"Device Type":{_DEVICE_TYPE},"Device Id":{device},"Addr":{address},'
+                f'"Bytes":{allocates * size},"Total Allocated":{changed[0]},'
+                f'"Total Reserved":{changed[1]},"action":{_json(action)},"size":{size},{args}'
+            )
+            self._event("[memory]", args, "i", at_us, device)
+        else:
+            free = f',"device_free":{_int(found["device_free"])}' if "device_free" in found else ""
+            args = f'"Device Id":{device},"Addr":{address},"size":{size}{free},{args}'
+            self._event(str(action), args, "i", at_us, device)
+
+    def _annotation(self, found: dict[str, Any], _: int) -> None:
+        name, device = str(found.get("name")), _int(found.get("device"))
+        at_us = _int(found.get("time_us"))
+        starts = self._open.setdefault((name, device), [])
+        if found.get("stage") != "END":
+            starts.append(at_us)
+        elif starts:
+            self._range(name, device, starts.pop(), at_us)
+
+    def _range(self, name: str, device: int, start_us: int, end_us: int) -> None:
+        self._texts.append(
+            f',\n{{"ph":"X","cat":"user_annotation","name":{_json(name)},"pid":0,"tid":{device},'
+            f'"ts":{start_us},"dur":{max(0, end_us - start_us)}}}'
+        )
+
+    def _event(
+        self, name: str, args: str, phase: str = "M", at_us: int = 0, device: int = 0
+    ) -> None:
+        self._texts.append(
+            f',\n{{"ph":"{phase}","cat":"memory_snapshot","name":{_json(name)},"pid":0,'
+            f'"tid":{device},"ts":{at_us},"args":{{{args}}}}}'
+        )
+
+
+def _int(value: object) -> int:
+    """A number that a column can hold; 0 for anything else."""
+    return value if type(value) is int and -(2**63) <= value < 2**64 else 0
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=str, allow_nan=False)
+
+
+def _plain(value: object, levels: int = 2) -> object:
+    """Settings as JSON can hold them: no deeper than PyTorch's."""
+    if isinstance(value, dict) and levels:
+        return {str(key): _plain(each, levels - 1) for key, each in value.items()}
+    return value if isinstance(value, str | int | bool | None) else str(type(value).__name__)
+
+
+def _pool(pool: object) -> str | None:
+    """The private memory pool; None: the common one."""
+    is_private = isinstance(pool, tuple) and any(pool) and all(type(each) is int for each in pool)
+    return ".".join(map(str, pool)) if is_private and isinstance(pool, tuple) else None
+
+
+def _more(found: dict[str, Any]) -> str:
+    """What the user and the compiler said about an action."""
+    told = {key: found.get(key) for key in ("compile_context", "user_metadata")}
+    known = {
+        key: text for key, text in told.items() if isinstance(text, str) and text not in ("", "N/A")
+    }
+    if pool := _pool(found.get("pool_id")):
+        known["pool"] = pool
+    return "".join(f',"{key}":{_json(text)}' for key, text in known.items())
