@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
-from typing import Any
 
 import polars
 
@@ -76,9 +76,7 @@ def snapshot_view(subject: Snapshot) -> View:
 
 def _trace(subject: Subject) -> tuple[str, str | None]:
     """The path of the snapshot and the allocator's settings."""
-    found: dict[str, Any] = subject.database.frame(
-        "SELECT path, metadata->'memory_snapshot'->'allocator_settings'"
-        "->>'PYTORCH_CUDA_ALLOC_CONF' AS settings FROM trace WHERE trace_id = getvariable('trace')",
-        {"trace": subject.trace_id},
-    ).row(0, named=True)
-    return found["path"], found["settings"]
+    sql = "SELECT path, metadata FROM trace WHERE trace_id = getvariable('trace')"
+    path, metadata = subject.database.frame(sql, {"trace": subject.trace_id}).row(0)
+    settings = json.loads(metadata).get("memory_snapshot", {}).get("allocator_settings") or {}
+    return path, settings.get("PYTORCH_CUDA_ALLOC_CONF")
