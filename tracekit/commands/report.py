@@ -34,7 +34,6 @@ def report(
     `report`.
     """
     from tracekit.commands.diff import open_pair
-    from tracekit.experiments.points import sweep_in
     from tracekit.files import require_writable
     from tracekit.opening import files_named, load, open_given
 
@@ -55,14 +54,7 @@ def report(
     one = len(runs) == 1
     opened = open_given(runs[0], resources) if one else load(runs, resources=resources)
     with opened as database, database.judging(judged):
-        if trace_id is not None or len(database.trace_ids()) == 1:
-            reports.write_trace(database, output, trace_id, window, judged)
-        elif sweep := sweep_in(database):
-            if window:
-                raise TracekitError("--window is not for the page of a sweep")
-            reports.write_sweep(sweep, output)
-        else:
-            reports.write_ranks(database, output, window, judged)
+        reports.write_any(database, output, trace_id, window, judged)
 
 
 @contextmanager

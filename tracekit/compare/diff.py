@@ -20,7 +20,7 @@ _SERIOUS = ("error", "warning")
 Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diff(Shown, form=SCHEMA):
     """Run b compared with run a: each list has the rows of the query `diff_NAME`.
 

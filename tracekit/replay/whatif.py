@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
-from tracekit.records import Record
+from tracekit.records import Shown
 from tracekit.replay.prices import Prices
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import range_of
@@ -33,8 +33,8 @@ class StepLength:
     predicted_ns: int
 
 
-@dataclass(frozen=True)
-class WhatIf(Record, form=SCHEMA):
+@dataclass(frozen=True, repr=False)
+class WhatIf(Shown, form=SCHEMA):
     """A window of a run as recorded, and as predicted with the changes."""
 
     trace: str
@@ -69,8 +69,8 @@ class RankWhatIf:
     """As predicted."""
 
 
-@dataclass(frozen=True)
-class RunWhatIf(Record, form=RUN_SCHEMA):
+@dataclass(frozen=True, repr=False)
+class RunWhatIf(Shown, form=RUN_SCHEMA):
     """A run as recorded, and as predicted with changes: all ranks replayed together."""
 
     traces: str

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.errors import TracekitError
 from tracekit.reporters.html.diff import diff_view
 from tracekit.reporters.html.page import View, page, write
 from tracekit.reporters.html.rank_figures import ranks_view
@@ -27,6 +28,31 @@ MOST_BYTES = 3_000_000
 # At most this many ranks get a page of their own. Each has about this much text besides figures.
 _MOST_PAGES = 12
 _TEXT_BYTES = 40_000
+
+
+def write_any(
+    database: Session,
+    output: str | Path,
+    trace_id: int | None = None,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+) -> None:
+    """Writes the page of what a database holds: of its only trace or a chosen one, of a sweep, or
+    of several traces, such as the ranks of a job.
+
+    Raises:
+        TracekitError: as the functions below, or for the window of a sweep.
+    """
+    from tracekit.experiments.points import sweep_in
+
+    if trace_id is not None or len(database.trace_ids()) == 1:
+        write_trace(database, output, trace_id, window, thresholds)
+    elif sweep := sweep_in(database):
+        if window:
+            raise TracekitError("--window is not for the page of a sweep")
+        write_sweep(sweep, output)
+    else:
+        write_ranks(database, output, window, thresholds)
 
 
 def write_trace(
