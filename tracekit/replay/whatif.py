@@ -12,6 +12,7 @@ from tracekit.records import Shown
 from tracekit.replay.prices import Prices
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import range_of
+from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def what_if(
             window, or it has no events with a time.
     """
     judging = thresholds or Thresholds()
-    with database.judging(judging):
+    with database.judging(judging), stage("replaying"):
         ranges, at = (window and range_of(database, trace_id, window)) or (None, None)
         replay = Replay(database, trace_id, judging, ranges)
         chosen = replay.window(*replay.place(window, at))
@@ -166,7 +167,8 @@ def what_if_run(
         raise TracekitError(
             f"{database.name}: choose a trace (--trace-id): they are not a run, because {reason}"
         )
-    with database.judging(thresholds or Thresholds()), database.sharing():
+    judging = database.judging(thresholds or Thresholds())
+    with judging, database.sharing(), stage("replaying all ranks together"):
         joined = RankReplay(database, replayable(database), thresholds)
         if joined.doubt:
             raise TracekitError(f"{database.name}: the ranks cannot be replayed: {joined.doubt}")
