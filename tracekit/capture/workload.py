@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import statistics
@@ -290,9 +289,7 @@ def prepare(target: str, options: Options) -> Runnable:
     if target.startswith("mlp-compiled"):
         check_compiler(target, device)
     try:
-        entry = WORKLOADS[target]
-        module = importlib.import_module(f"tracekit.workloads.{entry.module}")
-        workload = getattr(module, entry.build)(shape)
+        workload = WORKLOADS[target].build(shape)
         error, limit = error_of(workload, dtype)
     except Exception as failure:
         # A workload that refuses raises ValueError with its reason as a sentence.
