@@ -10,7 +10,8 @@ from tracekit.compare.diff import Diff
 from tracekit.experiments.points import Sweep
 from tracekit.reporters.diff import FIGURES, figures_of
 from tracekit.reporters.parts import parts_of
-from tracekit.text import duration, percent, printable
+from tracekit.reporters.terminal import clipped
+from tracekit.text import duration, percent
 from tracekit.verdict.model import Analysis
 
 if TYPE_CHECKING:
@@ -105,8 +106,7 @@ def _chart(result: Analysis | Diff | Sweep) -> altair.TopLevelMixin | None:
 
 
 def _text(value: object) -> str:
-    text = printable(value)
-    return escape(text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "...")
+    return escape(clipped(str(value), _LONGEST_TEXT))
 
 
 def _list(sentences: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ from rich.text import Text
 from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
-from tracekit.reporters.terminal import console, show_paged, table
+from tracekit.reporters.terminal import clipped, console, show_paged, table
 from tracekit.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -308,5 +308,4 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         is_whole = value.is_integer() and abs(value) < _EXACT
         return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
-    text = printable(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return clipped(str(value), 80)

@@ -1,0 +1,208 @@
+"""Traces for other programs: a browser (report), Perfetto (annotate, open), an agent (mcp)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from tracekit.commands.options import (
+    Request,
+    judging_options,
+    option,
+    resource_options,
+    trace_id_option,
+    warn,
+)
+from tracekit.errors import TracekitError
+from tracekit.text import printable
+
+
+@click.command()
+@click.argument("trace")
+@option("-o --output", "The trace to write; .gz and .zst are compressed.", required=True)
+@resource_options
+def annotate(trace: str, output: str, request: Request) -> None:
+    """Write TRACE with tracekit's findings drawn in, for Perfetto.
+
+    Added are tracks of queue depth, busy share, copy bandwidth, idle gaps by cause, the critical
+    path with arrows, and where the fix list would change the program, at which price. The trace's
+    own events stay as they are, byte for byte, and tracekit leaves out the added ones when it loads
+    the file. The traces of a directory, an archive or a DB become one file, on one clock.
+    """
+    from tracekit.files import require_writable
+    from tracekit.opening import files_named
+    from tracekit.perfetto.annotate import annotate
+
+    require_writable(output, files_named([trace], request.resources))
+    events, traces = annotate(trace, output, request.resources)
+    of = "" if traces == 1 else f" to {traces} traces"
+    name = printable(output)
+    click.echo(f"{name}: {events:,} events added{of}; open it in https://ui.perfetto.dev")
+
+
+@click.command("open")
+@click.argument("trace")
+@option("--plain", "Open the trace as it is, without tracekit's tracks.", is_flag=True)
+@option("--print-url", "Print the address instead of starting a browser.", is_flag=True)
+@option(
+    "--timeout timeout_s",
+    "End if Perfetto's page does not ask for the trace for this many seconds.",
+    float,
+    default=600,
+)
+@resource_options
+def open_trace(
+    trace: str, plain: bool, print_url: bool, timeout_s: float, request: Request
+) -> None:
+    """Open TRACE in Perfetto, with tracekit's findings drawn in.
+
+    The trace does not leave this machine: Perfetto's page (https://ui.perfetto.dev) runs in the
+    browser and reads it from 127.0.0.1, for which the browser may ask permission. The command ends
+    when the page has read the trace, or has not asked for it for a while.
+    """
+    import tempfile
+    import webbrowser
+    from pathlib import Path
+
+    from tracekit.errors import TracekitError
+    from tracekit.perfetto.annotate import annotate
+    from tracekit.perfetto.serving import HOST, PORT, TraceServer
+
+    resources = request.resources
+    with tempfile.TemporaryDirectory(prefix="tracekit-open-", dir=resources.temp_dir) as folder:
+        name = Path(trace).name.partition(".")[0] or "trace"
+        file = Path(trace) if plain else Path(folder) / f"{name}.json.gz"
+        if plain and (not file.is_file() or file.suffix not in (".json", ".gz")):
+            raise TracekitError(f"{trace}: Perfetto reads .json and .json.gz files: omit --plain")
+        # Before the long work: the port may be taken.
+        with TraceServer(file) as server:
+            if not plain:
+                annotate(trace, file, resources)
+            if print_url or not webbrowser.open(server.url):
+                click.echo(server.url)
+                click.echo(
+                    f"Open this address in a browser. If it runs on another machine, first run "
+                    f"there: ssh -L {PORT}:{HOST}:{PORT} THIS_MACHINE"
+                )
+            click.echo(
+                "Waiting for Perfetto's page to read the trace. If the browser asks whether the "
+                "page may reach this device, allow it."
+            )
+            server.serve_once(timeout_s)
+        click.echo("Perfetto has read the trace.")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="TRACE|DB...")
+@option("-o --output", "The HTML file to write.", required=True)
+@trace_id_option("all")
+@option("--trace-ids", "Compare these traces of the database.", int, nargs=2, metavar="A B")
+@judging_options
+def report(
+    runs: tuple[str, ...],
+    output: str,
+    trace_id: int | None,
+    trace_ids: tuple[int, int] | None,
+    request: Request,
+) -> None:
+    """Write a page of charts that needs nothing but a browser.
+
+    Of one trace: its verdict and where the time went. Of two, or of two traces of a DB
+    (--trace-ids): what changed from the first to the second. Of several, such as the ranks of a
+    job: who waits for whom, and a page for each, as many as fit. Of a sweep's DB: what bounds and
+    what is fastest, by size. The page can be mailed and opened without a network. Needs the extra
+    `report`.
+    """
+    from tracekit.commands.diff import open_pair
+    from tracekit.experiments.points import sweep_in
+    from tracekit.files import require_writable
+    from tracekit.opening import files_named, load, open_given
+
+    try:
+        with _without_unused_formats():
+            from tracekit.reporters.html import reports
+    except ImportError as error:
+        raise TracekitError(f"reports need {error.name}: pip install 'tracekit[report]'") from error
+
+    resources, window, judged = request.resources, request.window, request.thresholds
+    require_writable(output, files_named(runs, resources))
+    if len(runs) == 2 or trace_ids:
+        if window or trace_id is not None:
+            raise TracekitError("--window and --trace-id are for the page of one trace")
+        with open_pair(runs, resources) as database, database.judging(judged):
+            reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
+        return
+    one = len(runs) == 1
+    opened = open_given(runs[0], resources) if one else load(runs, resources=resources)
+    with opened as database, database.judging(judged):
+        if trace_id is not None or len(database.trace_ids()) == 1:
+            reports.write_trace(database, output, trace_id, window, judged)
+        elif sweep := sweep_in(database):
+            if window:
+                raise TracekitError("--window is not for the page of a sweep")
+            reports.write_sweep(sweep, output)
+        else:
+            reports.write_ranks(database, output, window, judged)
+
+
+@contextmanager
+def _without_unused_formats() -> Iterator[None]:
+    """Keeps jsonschema, which Altair imports, from preparing checks that no report needs.
+
+    Where the package is installed, as with Jupyter, importing its grammar of addresses takes
+    longer than a report. jsonschema does without it:
+    https://github.com/python-jsonschema/jsonschema/blob/main/jsonschema/_format.py
+    """
+    name = "rfc3987_syntax"
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@option(
+    "--keep",
+    "Keep at most this many traces or databases open between calls.",
+    click.IntRange(min=1),
+    default=4,
+)
+@option(
+    "--timeout timeout_s",
+    "End a query after this many seconds.",
+    click.FloatRange(min=0, min_open=True),
+    default=60,
+)
+@option(
+    "--max-characters", "Limit the text of an answer.", click.IntRange(min=2_000), default=20_000
+)
+@resource_options
+def mcp(
+    folders: tuple[str, ...], keep: int, timeout_s: float, max_characters: int, request: Request
+) -> None:
+    """Serve traces in FOLDERs to an agent, by the Model Context Protocol.
+
+    The agent starts this command and speaks with it over standard input and output. It can read
+    traces, databases and lakes in these folders, and nothing else; it cannot write.
+    """
+    from tracekit.agents.traces import Folders, Opened
+
+    try:
+        from tracekit.agents.server import serve
+        from tracekit.agents.tools import Tools
+    except ModuleNotFoundError as error:
+        missing = (error.name or "its package").partition(".")[0]
+        raise TracekitError(f"mcp needs {missing}: pip install 'tracekit[mcp]'") from error
+    opened = Opened(keep, request.resources)
+    tools = Tools(Folders(folders), opened, characters=max_characters, timeout_s=timeout_s)
+    if sys.stdin.isatty():
+        warn("waiting for an agent on standard input; Ctrl-C ends")
+    serve(tools)
