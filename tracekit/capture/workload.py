@@ -127,7 +127,10 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
         require_no_input(path, sources())
         recorder = _recorder(runnable, options)
         with _explain_failures(target), recorder.alone():
-            unprofiled_ns = _unprofiled_ns(runnable, options)
+            for _ in range(options.warmup):
+                runnable.step()
+            synchronize = _synchronizer(runnable.device)
+            unprofiled_ns = _time(runnable.step, options.active, synchronize)
             given = {"unprofiled_step_ns": unprofiled_ns}
             facts = _profile_steps(runnable, options, recorder, given)
     with publish(path) as beside:
@@ -150,12 +153,6 @@ def record(
         facts = _profile_steps(runnable, options, recorder, facts)
     _write(recorder, facts, output)
     return facts
-
-
-def _unprofiled_ns(runnable: Runnable, options: Options) -> int:
-    for _ in range(options.warmup):
-        runnable.step()
-    return _time(runnable.step, options.active, _synchronizer(runnable.device))
 
 
 def _recorder(runnable: Runnable, options: Options) -> Recorder:

@@ -239,18 +239,16 @@ def first_rows(
     def fetched(relation: duckdb.DuckDBPyRelation) -> tuple[list[str], list[tuple[Any, ...]]]:
         names = list(columns) or list(relation.columns)
         shown = _chosen(relation, columns)
+        text = "CAST(#{} AS VARCHAR)"
+        if characters is not None:
+            text = f"system.main.left({text}, {characters})"
         values = [
-            f"#{place}" if _PLAIN.fullmatch(str(kind)) else _text(place, characters)
+            f"#{place}" if _PLAIN.fullmatch(str(kind)) else text.format(place)
             for place, kind in enumerate(shown.types, 1)
         ]
         return names, projected(shown, shown.columns, values).limit(most, offset).fetchall()
 
     return database.stream(query, variables, fetched, timeout_s)
-
-
-def _text(place: int, characters: int | None) -> str:
-    text = f"CAST(#{place} AS VARCHAR)"
-    return text if characters is None else f"system.main.left({text}, {characters})"
 
 
 def _render_table(

@@ -24,6 +24,7 @@ class PageSubject(ABC):
 
     def __init__(self, database: Session) -> None:
         self.database = database
+        self._answers: dict[str, polars.DataFrame] = {}
 
     @property
     def quoted_name(self) -> str:
@@ -31,8 +32,11 @@ class PageSubject(ABC):
         return shlex.quote(printable(self.database.name))
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """The answer to a named question."""
-        return self.database.query(question, **parameters)
+        """The answer to a named question, which is asked once."""
+        asked = f"{question} {parameters}"
+        if asked not in self._answers:
+            self._answers[asked] = self.database.query(question, **parameters)
+        return self._answers[asked]
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""

@@ -151,7 +151,7 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
 # -- waiting
 
 
-@figure("rank_waits", "Who waits for whom", lambda ranks: {"top": ranks.awaited})
+@figure("rank_waits", "Who waits for whom", lambda ranks: {"top": max(1, MOST_CELLS // len(ranks))})
 def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     """A matrix of waiting and awaited ranks."""
     rows = rows.select(

@@ -71,7 +71,7 @@ def trace_view(subject: Subject) -> View:
 
 def health(subject: Subject) -> Figure | None:
     """The trace's caveats, each with the figures that it touches."""
-    rows = subject.caveats()
+    rows = subject.findings_of("health", "code", "severity", "message", "count")
     if rows.is_empty():
         return None
     counts = dict(rows.group_by("severity").len().iter_rows())
@@ -87,7 +87,7 @@ def health(subject: Subject) -> Figure | None:
 
 def missing(subject: Subject) -> Figure | None:
     """What was not recorded, and how to record it."""
-    rows = subject.absent()
+    rows = subject.findings_of("missing", "code", "message")
     if rows.is_empty():
         return None
     says = (

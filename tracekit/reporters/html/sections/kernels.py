@@ -64,7 +64,8 @@ def roofline(subject: Subject) -> Figure | None:
     lacking = [code for code in ("no_shapes", "unknown_device") if subject.lacks(code)]
     if not lacking:
         return _measured(subject)
-    absent = subject.absent().filter(pl.col("code").is_in(lacking))
+    absent = subject.findings_of("missing", "code", "message")
+    absent = absent.filter(pl.col("code").is_in(lacking))
     says = f"Not drawn: {'; '.join(absent['message'])}."
     return Figure(says, absent, title=_ROOFLINE, source=subject.source("missing"))
 
