@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,12 +12,14 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import Remedy
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
-from tracekit.replay.whatif import RunWhatIf, StepLength, WhatIf
 from tracekit.reporters.parts import is_of_recording, lists_of
 from tracekit.reporters.terminal import Cell, clipped, clipped_start, console, section, table
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import weigh
+
+if TYPE_CHECKING:
+    from tracekit.replay.whatif import RunWhatIf, StepLength, WhatIf
 
 _SHOWN = 10
 _PLACE = 60

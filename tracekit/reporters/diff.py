@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from tracekit.compare.crosscheck import ANALYSES, CheckedFigure, Report, Value
 from tracekit.compare.diff import Diff, Rows
 from tracekit.reporters.terminal import Cell, clipped, console, section, table
 from tracekit.text import duration, figure_of, printable, share, signed
 
 if TYPE_CHECKING:
+    from tracekit.compare.crosscheck import CheckedFigure, Report, Value
     from tracekit.lake.comparing import History, RunFigures, StepChange
 
 FIGURES = ("", "a", "b", "change", "b / a")
@@ -230,6 +230,8 @@ _AGREES = {True: ("equal", "green"), False: ("DIFFERS", "red"), None: ("-", "dim
 
 def render_crosscheck(report: Report) -> None:
     """Prints the report; times in microseconds, as HTA does, down to the nanosecond."""
+    from tracekit.compare.crosscheck import ANALYSES
+
     out = console()
     out.print(Text(f"HTA {report.hta_version} beside tracekit", "bold"))
     out.print(Text(printable(f"{report.path}: times in microseconds"), "dim"))

@@ -4,19 +4,21 @@ predictions beside measurements, and whether the verdict holds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from tracekit.experiments.points import AXES, Point, Shape, Sweep
-from tracekit.experiments.probing import Applied, AppliedAdvice, Experiment, Probe
-from tracekit.experiments.timing import StepRatio
+from tracekit.experiments.points import Point, Shape, Sweep
 from tracekit.reporters import colours
 from tracekit.reporters.terminal import Cell, clipped, console, section, table
 from tracekit.text import duration, percent, printable, share, size
+
+if TYPE_CHECKING:
+    from tracekit.experiments.probing import Applied, AppliedAdvice, Experiment, Probe
+    from tracekit.experiments.timing import StepRatio
 
 _MARKDOWN_WIDTH = 1000
 _Place = tuple[Any, ...]
@@ -45,12 +47,11 @@ def render_sweep(sweep: Sweep, markdown: bool = False) -> None:
 
 
 class _Page:
-    """Prints a sweep; `axes` are the axes that vary between its points."""
+    """Prints a sweep."""
 
     def __init__(self, out: Console, sweep: Sweep, markdown: bool) -> None:
         self.out, self.sweep, self.markdown = out, sweep, markdown
-        varying = [axis for axis in AXES if len({getattr(p, axis) for p in sweep.points}) > 1]
-        self.axes = varying or [axis for axis in ("batch", "dim") if _has(sweep.points, axis)][:1]
+        self.axes = sweep.axes
         self.family = {name: name for name in sweep.variants}
         if len(sweep.variants) > 1:
             prefix = sweep.variants[0].split("-")[0] + "-"
@@ -134,10 +135,6 @@ class _Page:
         sweep = table(columns, cells)
         sweep.box, sweep.pad_edge, sweep.padding = box.MARKDOWN, True, (0, 1)
         self.out.print(sweep)
-
-
-def _has(points: Sequence[Point], axis: str) -> bool:
-    return any(getattr(point, axis) is not None for point in points)
 
 
 def _place(at: Point | Shape, axes: Sequence[str]) -> _Place:

@@ -53,10 +53,8 @@ def regimes_chart(sweep: Sweep) -> alt.TopLevelMixin | None:
 class _SweepFigures:
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
-        varying = [axis for axis in AXES if len({getattr(p, axis) for p in sweep.points}) > 1]
-        self.axes = varying or ["batch"]
-        self.across = self.axes[-1]
-        self.down = self.axes[:-1]
+        self.axes = sweep.axes
+        *self.down, self.across = self.axes
         name = shlex.quote(printable(sweep.database))
         self.source = f"tracekit query sweep_points {name} --param baseline={sweep.baseline}"
         self.rows = pl.DataFrame(
