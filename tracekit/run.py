@@ -198,7 +198,7 @@ class Database:
             TracekitError: when the extra `report` is not installed.
         """
         try:
-            from tracekit.reporters.html.plots import Plots
+            from tracekit.reporters.html.trace import Plots
         except ImportError as error:
             raise TracekitError(
                 f"charts need {error.name}: pip install 'tracekit[report]'"

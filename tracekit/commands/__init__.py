@@ -28,7 +28,7 @@ _GROUPS = {
     "See": {
         "analyze": ("analyze", "run.json.gz"),
         "report": ("report", "run.json.gz --open"),
-        "open": ("annotate", "run.json.gz"),
+        "open": ("doors", "run.json.gz"),
         "demo": ("report", ""),
     },
     "Fix": {
@@ -57,8 +57,8 @@ _GROUPS = {
     },
     "Share": {
         "export": ("load", "runs.duckdb --trace-id 2 -o run.json.gz"),
-        "annotate": ("annotate", "run.json.gz -o annotated.json.gz"),
-        "mcp": ("mcp", "traces"),
+        "annotate": ("doors", "run.json.gz -o annotated.json.gz"),
+        "mcp": ("doors", "traces"),
         "completion": ("completion", "bash"),
     },
 }

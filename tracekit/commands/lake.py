@@ -18,7 +18,7 @@ from tracekit.text import printable
 if TYPE_CHECKING:
     from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
-    from tracekit.reporters.progress import SweepBar
+    from tracekit.reporters.progress import WorkBar
 
 
 _WORKERS = (
@@ -164,7 +164,7 @@ def _workers(request: Request) -> Iterator[Workers]:
         yield cluster
 
 
-def _tell(outcome: Outcome, bar: SweepBar | None) -> None:
+def _tell(outcome: Outcome, bar: WorkBar | None) -> None:
     if bar is not None:
         bar.done(1)
     if outcome.status == "failed":
