@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
 from tracekit.text import printable
+from tracekit.trace.remote import is_url
 from tracekit.trace.source import trace_paths
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
     total = 0
     # The loader reports the files that cannot be found.
     with suppress(TracekitError, OSError):
-        total = sum(Path(path).stat().st_size for path in trace_paths(traces) if path != "-")
+        local = [each for each in traces if not is_url(each)]
+        total = sum(Path(path).stat().st_size for path in trace_paths(local) if path != "-")
     with _bar(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
