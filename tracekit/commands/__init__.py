@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 _FAILED, _INTERRUPTED = 2, 130
 # The commands by the module that has them.
 _MODULES = {
-    "analyze": "analyze advise whatif", "annotate": "annotate open", "capture": "capture workloads",
-    "completion": "completion", "diff": "crosscheck diff history", "lake": "lake",
-    "load": "export load", "mcp": "mcp", "probe": "probe sweep", "query": "query schema sql",
-    "report": "report",
+    "analyze": "analyze advise whatif", "annotate": "annotate open", "baseline": "baseline",
+    "capture": "capture workloads", "completion": "completion", "diff": "crosscheck diff history",
+    "lake": "lake", "load": "export load", "mcp": "mcp", "probe": "probe sweep",
+    "query": "query schema sql", "report": "report", "skill": "skill",
 }  # fmt: skip
 _COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
 _TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")
