@@ -32,6 +32,7 @@ VOCABULARY = (
     "peaks",
     "graphs",
     "work",
+    "attention",
     "serving",
     "grids",
     "collectives",
