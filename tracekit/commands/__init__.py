@@ -40,6 +40,7 @@ _GROUPS = {
     "Compare": {
         "diff": ("diff", "before.json.gz after.json.gz"),
         "history": ("diff", "lake"),
+        "baseline": ("baseline", "save main run.json.gz"),
         "crosscheck": ("diff", "run.json.gz"),
     },
     "Ask": {
@@ -56,9 +57,10 @@ _GROUPS = {
         "lake": ("lake", "add lake runs/*.json.gz --run monday"),
     },
     "Share": {
-        "export": ("load", "runs.duckdb --trace-id 2 -o run.json.gz"),
+        "export": ("load", "run.json.gz --step 12 -o step12.json.gz"),
         "annotate": ("doors", "run.json.gz -o annotated.json.gz"),
         "mcp": ("doors", "traces"),
+        "skill": ("skill", "install"),
         "completion": ("completion", "bash"),
     },
 }

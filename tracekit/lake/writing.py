@@ -33,9 +33,10 @@ from tracekit.lake.layout import (
     trace_id_of,
     valid_name,
 )
-from tracekit.lake.sources import WORK_PREFIX, open_source, run_of, stem
-from tracekit.lake.storage import Storage, StorageError, storage
-from tracekit.trace.source import ByteStream
+from tracekit.lake.sources import WORK_PREFIX, run_of, stem
+from tracekit.lake.storage import Storage, storage
+from tracekit.trace.remote import StorageError
+from tracekit.trace.source import ByteStream, open_streams
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.rows import rows_of
 
@@ -87,13 +88,12 @@ def add(task: Task) -> list[Outcome]:
     temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
     outcomes: list[Outcome] = []
     try:
-        with open_source(task.source, temp_dir) as streams:
-            for stream in streams:
-                if isinstance(stream, TracekitError):
-                    outcomes.append(_failed(task.source, stream))
-                    continue
-                with stream:
-                    outcomes.append(_add_one(task, stream, temp_dir))
+        for stream in open_streams(task.source.url, temp_dir=temp_dir, is_read_again=True):
+            if isinstance(stream, TracekitError):
+                outcomes.append(_failed(task.source, stream))
+                continue
+            with stream:
+                outcomes.append(_add_one(task, stream, temp_dir))
     except StorageError:
         raise
     except TracekitError as error:

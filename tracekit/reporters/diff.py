@@ -27,6 +27,7 @@ _TABLES = (
     ("Kernels, GPU time per step", "kernels", "kernel", "count", ("",)),
     ("Operators, per step", "operators", "operator", "count", ("self_", "gpu_")),
     ("Modules, per step", "modules", "module", "calls", ("host_", "gpu_")),
+    ("Parts of the program, per step", "parts", "part", "count", ("host_", "gpu_")),
 )
 _BAR = 30
 # GitHub refuses a longer comment.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tracekit import stages
 from tracekit.errors import TracekitError
 from tracekit.text import printable
+from tracekit.trace.remote import is_url
 from tracekit.trace.source import trace_paths
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
         bar.at("loading")
         # The loader reports the files that cannot be found.
         with suppress(TracekitError, OSError):
-            files = (Path(path) for path in trace_paths(traces) if path != "-")
+            local = [each for each in traces if not is_url(each)]
+            files = (Path(path) for path in trace_paths(local) if path != "-")
             bar.start(sum(file.stat().st_size for file in files) or None)
         with stages.heard_by(bar.hear):
             yield bar

@@ -37,6 +37,7 @@ class Interval:
     start_ns: int
     end_ns: int
     why: str
+    is_step: bool = False
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -105,7 +106,9 @@ class Subject(PageSubject):
                 if len(steps) > 1
                 else "This is the only step."
             )
-            return Interval(row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why)
+            return Interval(
+                row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why, True
+            )
         seconds = self.database.ask("busiest_second", trace=self.trace_id)
         if seconds:
             row = max(seconds, key=lambda row: row["ops_ns"])

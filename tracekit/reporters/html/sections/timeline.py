@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import altair as alt
@@ -12,7 +13,7 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Interval, Subject
-from tracekit.text import duration, percent, share
+from tracekit.text import duration, percent, printable, share
 
 # Lanes beyond these, those with the least to do, are left out.
 _THREADS, _STREAMS, _GAPS = 6, 8, 5
@@ -52,6 +53,9 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
         says += f" {part} of the critical path is on the device, the rest on the host."
     if (rows["pieces"] > 1).any():
         says += f" Pieces shorter than {duration(span / 400)} are summed up."
+    if interval.is_step:
+        window = shlex.quote(printable(interval.name))
+        says += f" In Perfetto: {subject.command('open')} --window {window}."
     return Figure(
         f"{says} Drag to move; shift and the wheel, or the buttons, zoom.",
         rows,
