@@ -138,12 +138,14 @@ def test_a_part_of_a_lake_is_chosen_by_its_path(made):
         open_lake(f"{made}/lake/run=friday")
 
 
-def test_a_filter_on_the_rank_opens_only_its_file(made):
-    with open_lake(f"{made}/lake") as lake:
-        _, rows = lake.fetch(
-            "EXPLAIN ANALYZE SELECT count(*) FROM lake.gpu_ops WHERE run = 'monday' AND rank = 3"
-        )
-    assert "Scanning Files: 1/8" in rows[0][1] or "Total Files Read: 1" in rows[0][1]
+def test_a_part_of_a_lake_has_no_rows_of_other_ranks(judged):
+    with open_lake(f"{judged}/lake/run=night/rank=1") as lake:
+        tables = [row[0] for row in lake.fetch(
+            "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake'")[1]]  # fmt: skip
+        assert {"gpu_ops", "thread_slice", "verdict", "answer_missing"} <= set(tables)
+        for table in tables:
+            ranks = lake.fetch(f"SELECT DISTINCT run, rank FROM lake.{table}")[1]
+            assert ranks in ([], [("night", 1)]), table
 
 
 def test_ranks_of_one_run_are_compared_with_each_other_alone(made):
@@ -162,14 +164,15 @@ def test_sql_reads_only_what_the_lake_opened(made, tmp_path):
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
     with open_lake(f"{made}/lake/run=monday") as lake:
-        other = next(Path(f"{made}/lake/tables/trace").rglob("run=tuesday/**/*.parquet"))
+        (inside,) = [f"{made}/lake/{each.group.path('trace')}" for each in lake.parts[0].run.held]
+        other = next(each for each in Path(f"{made}/lake/tables/trace").iterdir()
+                     if str(each) != inside)  # fmt: skip
         for reading in (f"read_csv('{secret}')", f"read_parquet('{other}')",
                         f"glob('{made}/lake/*')", "read_text('/etc/hostname')"):  # fmt: skip
             with pytest.raises(TracekitError, match="is not allowed"):
                 lake.sql(f"FROM {reading}")
             with pytest.raises(TracekitError, match="disabled by configuration"):
                 lake.fetch(f"FROM {reading}")
-        inside = next(Path(f"{made}/lake/tables/trace").rglob("run=monday/**/*.parquet"))
         for writing_ in (f"COPY (SELECT 1) TO '{inside}'", "ATTACH 'x.duckdb'", "SET threads = 1",
                          f"WITH a AS (COPY (SELECT 1) TO '{inside}') FROM a"):  # fmt: skip
             with pytest.raises(TracekitError):
@@ -197,36 +200,45 @@ def changed_anywhere(value, odd):
                 yield [*value[:place], new, *value[place + 1 :]]
 
 
-def sound_path(manifest):
-    """Where a manifest has to be, if its fields say that."""
-    with suppress(Exception):
-        return layout.manifest_path(manifest["run"], manifest["name"])
-    return "manifests/run=monday/rank=0.json"
+def group_of(made):
+    """The text of a group of the lake, and its path."""
+    path = next(each for each in Path(f"{made}/lake/manifests/monday").iterdir()
+                if len(each.stem) == 32)  # fmt: skip
+    return path.read_text(), f"manifests/monday/{path.name}"
 
 
 def test_a_manifest_is_a_checked_record_or_refused(made):
-    path = next(Path(f"{made}/lake").rglob("run=monday/rank=0.json"))
-    sound = json.loads(path.read_text())
+    text, _ = group_of(made)
+    sound = json.loads(text)
     refused = kept = 0
     for changed in changed_anywhere(sound, ODD):
-        text = json.dumps(changed).encode()
+        path = "manifests/monday/x.json"
+        with suppress(Exception):
+            path = f"{layout.run_folder(changed['run'])}/{changed['token']}.json"
         try:
-            rank = layout.read_manifest(text, sound_path(changed))
+            group = layout.read_group(json.dumps(changed).encode(), path)
         except TracekitError as error:
             assert "\n" not in str(error)
             refused += 1
             continue
         kept += 1
         # What was taken has the types that it should have, and its paths stay in the lake.
-        assert all(isinstance(text, str) for text in (rank.run, rank.source.url, rank.source.stamp))
-        assert all(type(n) is int for n in (rank.trace_id, rank.tables, rank.source.size))
-        assert ".." not in Path(rank.path("trace")).parts + Path(rank.key).parts
-        assert rank.tables != catalog.FORMAT or rank.files.keys() >= layout.NEEDED
+        for rank in group.ranks:
+            assert all(isinstance(each, str) for each in (rank.run, rank.source.url, rank.name))
+            assert all(type(n) is int for n in (rank.trace_id, rank.tables, rank.source.size))
+        assert ".." not in Path(group.path("trace")).parts + Path(group.key).parts
+        assert group.context is not None or any(
+            each.tables != catalog.FORMAT for each in group.ranks
+        ) or group.files.keys() >= layout.NEEDED  # fmt: skip
     assert refused > 400
     assert kept > 20
     for text in (b"[" * 100_000, b"\xff", b"", b'{"a":'):
-        with pytest.raises(TracekitError, match="is not a manifest"):
-            layout.read_manifest(text, "manifests/run=monday/rank=0.json")
+        for read in (layout.read_group, layout.read_version):
+            with pytest.raises(TracekitError, match="is not a manifest"):
+                read(text, "manifests/monday/00000001.json")
+    for groups in ('[{"token": "../../etc", "without": []}]', "{}", '[{"token": 1}]'):
+        with pytest.raises(TracekitError, match="is not a"):
+            layout.read_version(f'{{"groups": {groups}}}'.encode(), "x")
 
 
 def test_a_stored_verdict_is_a_checked_record_or_refused(judged):
@@ -273,7 +285,7 @@ def test_rows_of_a_lake_that_contradict_each_other_are_one_line(
 ):
     copy = tmp_path / "lake"
     shutil.copytree(judged / "lake", copy)
-    path = next((copy / "tables" / table).rglob("run=night/rank=0/**/*.parquet"))
+    (path,) = (copy / "tables" / table).iterdir()
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE rows AS FROM read_parquet('{path}', hive_partitioning=0)")
         connection.execute(f"COPY (SELECT {changed} FROM rows) TO '{path}' (FORMAT parquet)")
@@ -307,17 +319,18 @@ def test_an_error_of_the_caller_passes_through_an_open_lake(judged):
 
 
 def test_what_another_layout_wrote_is_said(made):
-    path = next(Path(f"{made}/lake").rglob("run=monday/rank=0.json"))
-    text = json.dumps(json.loads(path.read_text()) | {"layout": 7, "events": {}}).encode()
+    text, path = group_of(made)
+    text = json.dumps(json.loads(text) | {"layout": 7, "files": {}}).encode()
     with pytest.raises(TracekitError, match="another version of tracekit wrote this"):
-        layout.read_manifest(text, "manifests/run=monday/rank=0.json")
+        layout.read_group(text, path)
 
 
-def test_diff_compares_the_first_rank_that_both_runs_have(made, run):
+def test_diff_compares_the_rank_that_sets_the_pace(made, run):
     a, b = f"{made}/lake/run=monday", f"{made}/lake/run=tuesday"
     done = run("diff", a, b, "--fail-if", "b.active_ns < a.active_ns")
     assert done.returncode == 1, done.stderr
-    assert "compares rank=0 of run 'monday', which has 4, with rank=0" in done.stderr
+    assert "compares rank=1 of run 'monday', which has 4, with rank=1" in done.stderr
+    assert "monday: 4 ranks: rank 1 sets the pace" in done.stdout
     done = run("diff", f"{made}/lake", b)
     assert (done.returncode, done.stdout) == (2, "")
     assert "holds several runs" in done.stderr
@@ -334,7 +347,7 @@ def test_a_rank_of_a_lake_is_analyzed_and_exported_like_a_trace(made, run, tmp_p
 
 def test_files_of_a_table_are_listed_for_other_engines(made, run):
     done = run("lake", "files", f"{made}/lake/run=monday", "gpu_ops")
-    assert len(done.stdout.splitlines()) == 4
+    assert len(done.stdout.splitlines()) == 1
     assert all(Path(each).is_file() for each in done.stdout.splitlines())
     assert run("lake", "files", f"{made}/lake", "nothing").returncode == 2
 

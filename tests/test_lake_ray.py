@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.lakes import write_rank
-from tracekit.lake.reading import visible_ranks
+from tracekit.lake.runs import all_ranks
 from tracekit.lake.sources import WORK_PREFIX
 from tracekit.lake.storage import storage
 from tracekit.run import open_lake
@@ -110,7 +110,7 @@ def wait_for(lake, count, driver):
 
 
 def assert_whole(lake):
-    ranks = visible_ranks(storage(str(lake)))
+    ranks = all_ranks(storage(str(lake)))
     assert [each.rank for each in ranks] == list(range(RANKS))
     with open_lake(str(lake)) as opened:
         told = opened.fetch(

@@ -136,18 +136,18 @@ def clean(target: str, hours: float) -> None:
 def files(target: str, table: str) -> None:
     """List the Parquet files of a table, for other engines to read: those that readers see now."""
     from tracekit.lake.layout import selection
-    from tracekit.lake.reading import selected_ranks
+    from tracekit.lake.reading import selected_parts
     from tracekit.lake.storage import storage
 
     where = selection(target)
     store = storage(where.root)
-    ranks = selected_ranks(where)
-    known = sorted({name for each in ranks for name in each.files})
+    groups = [held.group for part in selected_parts(where) for held in part.held()]
+    known = sorted({name for each in groups for name in each.files})
     if table not in known:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")
-    for rank in ranks:
-        if table in rank.files:
-            click.echo(store.uri(rank.path(table)))
+    for group in groups:
+        if table in group.files:
+            click.echo(store.uri(group.path(table)))
 
 
 @contextmanager

@@ -54,6 +54,8 @@ class Request:
 
         judged = self.thresholds
         opened = open_given(path, self.resources, self.output)
+        for note in opened.notes:
+            warn(f"{path}: {note}")
         with Database(opened) as run, opened.judging(judged):
             yield run
 

@@ -49,8 +49,9 @@ def report(
     if len(runs) == 2 or trace_ids:
         if window or trace_id is not None:
             raise TracekitError("--window and --trace-id are for the page of one trace")
-        with open_pair(runs, resources) as database, database.judging(judged):
-            reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
+        pair = open_pair(runs, trace_ids or (1, 2), resources)
+        with pair.database as database, database.judging(judged):
+            reports.write_diff(database, pair.a, pair.b, output, judged)
         return
     one = len(runs) == 1
     opened = open_given(runs[0], resources) if one else load(runs, resources=resources)

@@ -31,6 +31,8 @@ _LIVE = "\\`*_{}[]<>&|~@#:.$"
 def render(comparison: Diff) -> None:
     """Prints figures, waterfall, and what changed most."""
     out = console()
+    if comparison.runs is not None:
+        section(out, "The runs", comparison.runs.why)
     out.print(Text(f"a: {printable(comparison.a)}\nb: {printable(comparison.b)}"))
     section(out, "Figures (of the median step, if both runs have steps, then of the whole trace)")
     figures = figures_of(comparison)

@@ -30,7 +30,9 @@ def render(history: History) -> None:
     out.print(Text(summary(history)))
     if history.diff and history.compared:
         a, b = (printable(run) for run in history.compared)
-        section(out, f"What changed from {a} (a) to {b} (b), on the first rank that both have")
+        runs = history.diff.runs
+        on = f"rank {runs.rank}" if runs and runs.rank is not None else "the first rank of both"
+        section(out, f"What changed from {a} (a) to {b} (b), then on {on}")
         diff.render(history.diff)
 
 

@@ -18,6 +18,7 @@ from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN
 from tracekit.verdict.run_model import Collectives, RunVerdict
+from tracekit.verdict.run_words import headline
 
 _SIDE_BY_SIDE = 3
 _NAME = 28
@@ -171,20 +172,6 @@ def _step(analysis: Analysis, key: str) -> str:
     captured = analysis.trace.capture or {}
     value = captured.get(key)
     return duration(value) if isinstance(value, int) else "-"
-
-
-def headline(run: RunVerdict) -> str:
-    """How many ranks there are, and which sets the pace."""
-    world = f" of {run.world_size:,}" if run.world_size and run.world_size > len(run.ranks) else ""
-    ranks = f"{len(run.ranks):,}{world} ranks"
-    if run.pace_rank is not None:
-        cause = run.late_ranks[0].cause
-        return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
-    if any(each.remove == "pipeline-bubble" for each in run.savings):
-        return f"{ranks}: the stages of the pipeline wait for each other (pipeline-bubble)"
-    if run.span_ns is None:
-        return f"{ranks}: who waits for whom is not known"
-    return f"{ranks}: no rank holds up the others"
 
 
 def render_run(run: RunVerdict) -> None:
