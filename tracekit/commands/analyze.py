@@ -46,7 +46,7 @@ def analyze(
 
             if run is not None:
                 several.render_run(run)
-            several.render(analyses, run)
+            several.render(analyses, run, no_run)
         elif full or explain:
             from tracekit.reporters import console
 

@@ -29,9 +29,12 @@ _ENDINGS = (".zst", ".gz", ".json", ".trace", ".pt")
 _SAVINGS, _SIZES = 6, 6
 
 
-def render(analyses: Sequence[Analysis], run: RunVerdict | None = None) -> None:
-    """Prints several analyses as one table; of the ranks of a run also for whom each waits."""
+def render(analyses: Sequence[Analysis], run: RunVerdict | None = None, no_run: str = "") -> None:
+    """Prints several analyses as one table; of the ranks of a run also for whom each waits.
+    `no_run` tells why they have no verdict together."""
     out = console()
+    if no_run:
+        out.print(Text(f"No verdict on all together: {no_run}."))
     if len(analyses) <= _SIDE_BY_SIDE:
         _columns(out, analyses, run)
     else:

@@ -62,8 +62,8 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
         ]
     elif done.count and _missing(run):
         found.append(
-            f"These ranks come to their collectives together. If one of the {_missing(run):,} that "
-            "are missing comes late, they wait for it, and that looks like time on the wire."
+            f"These ranks come to their collectives together. If one of the {_missing(run):,} "
+            "that are missing comes late, they wait for it, and that looks like time on the wire."
         )
     elif done.count:
         found.append("No rank holds up the others: they come to their collectives together.")

@@ -8,12 +8,12 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from tracekit.examine import verdict_together
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import duration
-from tracekit.verdict.run_model import RunVerdict
-from tracekit.verdict.run_verdict import judge_run
+from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     import polars
@@ -46,9 +46,8 @@ class Ranks(PageSubject):
         }
         """What each trace is called, by trace_id, in order."""
         with database.sharing():
-            found = judge_run(database, self.analyses)
-        self.together = found if isinstance(found, RunVerdict) else None
-        """The verdict of the run whose ranks these are; None: they are not of one run."""
+            self.together, self.no_run = verdict_together(database, self.analyses, Thresholds())
+        """The verdict of the run whose ranks these are; None: they are not of one run, and why."""
 
     def __len__(self) -> int:
         return len(self.analyses)
@@ -161,7 +160,9 @@ class Ranks(PageSubject):
     @cached_property
     def reasons(self) -> list[str]:
         """For which rank the others wait, and what it does meanwhile: sentences of the verdict."""
-        if self.together is None or not self.met:
+        if self.together is None:
+            return [f"No verdict on all together: {self.no_run}."] if self.no_run else []
+        if not self.met:
             return []
         return [*self.together.why, *self.together.unknown]
 
