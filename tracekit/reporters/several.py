@@ -18,7 +18,7 @@ from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN
 from tracekit.verdict.run_model import Collectives, RunVerdict
-from tracekit.verdict.run_words import headline
+from tracekit.verdict.run_words import headline, no_verdict
 
 _SIDE_BY_SIDE = 3
 _NAME = 28
@@ -33,8 +33,8 @@ def render(analyses: Sequence[Analysis], run: RunVerdict | None = None, no_run: 
     """Prints several analyses as one table; of the ranks of a run also for whom each waits.
     `no_run` tells why they have no verdict together."""
     out = console()
-    if no_run:
-        out.print(Text(f"No verdict on all together: {no_run}."))
+    for line in no_verdict(no_run, analyses):
+        out.print(Text(line))
     if len(analyses) <= _SIDE_BY_SIDE:
         _columns(out, analyses, run)
     else:

@@ -39,6 +39,12 @@ def _missing(run: RunVerdict) -> int:
     return max(0, (run.world_size or 0) - len(run.ranks))
 
 
+def no_verdict(reason: str, analyses: Sequence[Analysis]) -> list[str]:
+    """That several traces have no verdict as one run; nothing where none of them is a rank."""
+    is_run = any(each.trace.rank is not None for each in analyses)
+    return [f"No verdict on all together: {reason}."] if reason and is_run else []
+
+
 def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     """For which rank the others wait, why it is late, and what the run would gain."""
     if run.span_ns is None or run.collectives is None:

@@ -14,6 +14,7 @@ from tracekit.reporters import several
 from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.run_words import no_verdict
 
 if TYPE_CHECKING:
     import polars
@@ -161,7 +162,7 @@ class Ranks(PageSubject):
     def reasons(self) -> list[str]:
         """For which rank the others wait, and what it does meanwhile: sentences of the verdict."""
         if self.together is None:
-            return [f"No verdict on all together: {self.no_run}."] if self.no_run else []
+            return no_verdict(self.no_run, self.analyses)
         if not self.met:
             return []
         return [*self.together.why, *self.together.unknown]
