@@ -44,6 +44,12 @@ def lake() -> None:
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @option("--to target", "The lake; made if new.", required=True, metavar="LAKE")
 @option("--run", "The run's name.  [default: each trace's folder or archive]")
+@option(
+    "--label labels",
+    "Say more about these traces, such as commit=1f3a9: a column of the table trace.",
+    multiple=True,
+    metavar="NAME=VALUE",
+)
 @option("--replace", "Let a trace take the place of another of its rank.", is_flag=True)
 @options.requesting(
     *_WORKERS,
@@ -51,7 +57,12 @@ def lake() -> None:
     *options.RESOURCES,
 )
 def add(
-    sources: tuple[str, ...], target: str, run: str | None, replace: bool, request: Request
+    sources: tuple[str, ...],
+    target: str,
+    run: str | None,
+    labels: tuple[str, ...],
+    replace: bool,
+    request: Request,
 ) -> None:
     """Add traces to a lake: files, folders, patterns, tar archives, or URLs of these.
 
@@ -68,6 +79,7 @@ def add(
             pool,
             run=run,
             replace_others=replace,
+            labels=dict(options.pair(each, "--label") for each in labels),
             resources=request.resources,
             judges=not request.given["without_verdicts"],
             on_start=bar.start if bar else None,
@@ -106,6 +118,43 @@ def ask(question: str, target: str, parameters: tuple[str, ...], request: Reques
         ask_ranks(target, question, given, pool, folder, resources) as answers,
     ):
         request.render(answers, "FROM answers")
+
+
+@lake.command()
+@click.argument("target", metavar="LAKE")
+@options.requesting(*_WORKERS, *options.RESOURCES)
+def compact(target: str, request: Request) -> None:
+    """Put the ranks of each run into one file a table, which makes asking faster.
+
+    LAKE/run=NAME compacts one run. `lake add` compacts a run by itself once it has many files. The
+    former files stay for readers that have them open: `lake clean` removes them.
+    """
+    from tracekit.lake.adding import compact_runs
+    from tracekit.lake.compacting import is_compact
+    from tracekit.lake.layout import selection
+    from tracekit.lake.reading import selected_parts
+
+    where = selection(target)
+    names = [each.run.name for each in selected_parts(where) if not is_compact(each.run)]
+    with _workers(request) as pool:
+        count = compact_runs(where.root, pool, names, request.resources)
+    click.echo(f"{printable(target)}: {len(names):,} runs compacted, of {count:,} groups of ranks")
+
+
+@lake.command()
+@click.argument("target", metavar="LAKE")
+@options.resource_options
+def publish(target: str, request: Request) -> None:
+    """Publish the small tables as Delta tables, for Spark, Trino, ClickHouse, DuckDB and polars.
+
+    Each table is LAKE/tables/NAME. From then on, `lake add` publishes what it adds, in one commit a
+    table. Needs the extra `lake`.
+    """
+    from tracekit.lake.publishing import publish as library
+
+    done = library(target, request.resources)
+    for table, count in done.items():
+        click.echo(f"{table}: {count:,} files")
 
 
 @lake.command()

@@ -119,11 +119,11 @@ def status_of(failed: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def pair(text: str) -> tuple[str, str]:
+def pair(text: str, option: str = "--param") -> tuple[str, str]:
     """A parameter given as NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise TracekitError(f"--param takes NAME=VALUE, not {text!r}")
+        raise TracekitError(f"{option} takes NAME=VALUE, not {text!r}")
     return name, value
 
 

@@ -13,7 +13,8 @@ from math import ceil
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake import judging
+from tracekit.lake import judging, publishing
+from tracekit.lake.compacting import MOST_GROUPS, Compacting, compact
 from tracekit.lake.layout import (
     ARCHIVES,
     LAYOUT,
@@ -141,9 +142,14 @@ def add_traces(
             note(outcome)
     for again in _clashes(added.outcomes):
         note(again)
+    touched = {each.run for each in added.outcomes if each.status in ("added", "replaced")}
+    names = sorted(filter(None, touched))
     if judges:
-        touched = {each.run for each in added.outcomes if each.status in ("added", "replaced")}
-        _judge(store, workers, sorted(filter(None, touched)), given)
+        _judge(store, workers, names, given)
+    many = [name for name in names if len(read_run(store, name).held) > MOST_GROUPS]
+    compact_runs(lake, workers, many, given)
+    if names and publishing.is_published(store):
+        publishing.publish(lake, given)
     return added
 
 
@@ -312,6 +318,23 @@ def _with_verdicts(group: Group, run: Run) -> Run:
     here = {rank.name: rank.trace_id for rank in run.ranks.values()}
     names = [each.name for each in group.ranks if here.get(each.name) == each.trace_id]
     return run.with_group(group, names) if names else run
+
+
+def compact_runs(
+    lake: str, workers: Workers, names: Iterable[str], resources: Resources | None = None
+) -> int:
+    """Puts the ranks of each run into one file a table; returns of how many groups.
+
+    Raises:
+        TracekitError: when a run cannot be read or written.
+    """
+    tasks = [Compacting(lake, name, resources or Resources()) for name in names]
+    count = 0
+    for task, found in workers.each(compact, tasks):
+        if isinstance(found, Exception):
+            raise TracekitError(f"run={task.run}: cannot be compacted: {found}") from found
+        count += found
+    return count
 
 
 # -- cleaning

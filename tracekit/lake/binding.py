@@ -83,6 +83,10 @@ class Binding:
 
     # -- files
 
+    def scans(self) -> dict[str, str]:
+        """The SQL of the rows of each table that count."""
+        return {table: f"FROM ({_scanned(some, False)})" for table, some in self._files().items()}
+
     def _files(self) -> dict[str, list[_File]]:
         """The files of each table."""
         found: dict[str, list[_File]] = defaultdict(list)

@@ -151,6 +151,10 @@ class LocalStorage:
         """The name by which DuckDB opens a file."""
         return f"{self._folder}/{path}"
 
+    def table_uri(self, path: str) -> str:
+        """The name by which other libraries open a folder."""
+        return self.uri(path)
+
     def holds(self, url: str) -> bool:
         """Whether a file's path or URL is inside."""
         return not is_url(url) and Path(url).is_relative_to(self._folder)
@@ -227,6 +231,9 @@ class RemoteStorage:
 
     def uri(self, path: str) -> str:
         return self._full(path)
+
+    def table_uri(self, path: str) -> str:
+        return f"{self.root.rstrip('/')}/{path}"
 
     def holds(self, url: str) -> bool:
         return url.startswith(self.root.rstrip("/") + "/")
