@@ -20,6 +20,8 @@ from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.lake import layout
 from tracekit.lake.reading import Lake
+from tracekit.lake.runs import read_run
+from tracekit.lake.storage import storage
 from tracekit.run import open_lake
 from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
@@ -366,6 +368,8 @@ sys.modules["fsspec"] = sys.modules["ray"] = None
 from tracekit.lake.workers import Processes
 from tracekit.lake.adding import add_traces
 from tracekit.lake.reading import Lake
+from tracekit.lake.runs import read_run
+from tracekit.lake.storage import storage
 from tracekit.run import open_lake
 from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
@@ -427,3 +431,68 @@ def test_questions_about_512_ranks_take_little_time_and_memory(made, tmp_path):
         # Two cores have 4 s of work in 2 s.
         assert cost["ask_cpu_s"] < 4, question
         assert cost["memory_mb"] < 1_500, question
+
+
+def of_another_version(lake, run, change="*"):
+    """Makes the ranks of a run in a lake those of another version of tracekit, whose small tables
+    have other columns (`change`)."""
+    store = storage(str(lake))
+    for held in read_run(store, run).held:
+        path = lake / held.group.path("run_figures")
+        if held.group.context is None:
+            with duckdb.connect() as connection:
+                connection.execute(f"CREATE TABLE rows AS FROM read_parquet('{path}')")
+                connection.execute(f"COPY (SELECT {change} FROM rows) TO '{path}' (FORMAT parquet)")
+        group = json.loads((lake / held.group.key).read_text())
+        group["ranks"] = [each | {"tables": 7} for each in group["ranks"]]
+        (lake / held.group.key).write_text(json.dumps(group))
+
+
+@pytest.fixture
+def two_nights(judged, tmp_path):
+    """A lake of two runs with verdicts."""
+    shutil.copytree(judged / "lake", tmp_path / "lake")
+    for rank in range(2):
+        write_rank(tmp_path / "new", rank, 2, late_us=10)
+    assert not add(tmp_path / "lake", tmp_path / "new", judges=True).failed
+    return tmp_path / "lake"
+
+
+def test_ranks_of_another_version_keep_their_figures_and_verdicts(two_nights, run):
+    of_another_version(two_nights, "night", "* EXCLUDE copied_bytes")
+    with open_lake(str(two_nights)) as lake:
+        (note,) = lake.notes
+        assert note.startswith("of 2 of 4 ranks, which another version of tracekit wrote, only")
+        rows = lake.query("run_metrics").select("run", "rank", "span_ns", "copied_bytes").rows()
+        assert sorted(rows) == [
+            ("new", 0, 100_000, 0), ("new", 1, 100_000, 0),
+            ("night", 0, 100_000, None), ("night", 1, 100_000, None),
+        ]  # fmt: skip
+        assert lake.fetch("SELECT DISTINCT run FROM lake.gpu_ops")[1] == [("new",)]
+    done = run("analyze", f"{two_nights}/run=night")
+    assert done.returncode == 0, done.stderr
+    assert "of 2 of 2 ranks, which another version" in done.stderr
+    assert "No verdict on all together: another version of tracekit wrote 2" in done.stdout
+    done = run("history", str(two_nights))
+    assert done.returncode == 0, done.stderr
+    assert "night" in done.stdout
+
+
+def test_ranks_that_cannot_be_read_are_left_out_and_counted(two_nights, run):
+    of_another_version(two_nights, "night", "* REPLACE ('x' AS span_ns)")
+    done = run("query", "run_metrics", str(two_nights), "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    rows = [row.split(",")[:2] for row in done.stdout.splitlines()]
+    assert rows == [["run", "rank"], ["new", "0"], ["new", "1"]]
+    assert "2 of 4 ranks are left out: another version of tracekit wrote them" in done.stderr
+    done = run("query", "run_metrics", f"{two_nights}/run=night")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "another version of tracekit wrote these 2 ranks" in done.stderr
+
+
+def test_adding_again_writes_the_ranks_of_another_version_anew(two_nights, judged):
+    of_another_version(two_nights, "night", "* REPLACE ('x' AS span_ns)")
+    assert statuses(add(two_nights, judged / "night", judges=True)) == ["replaced"] * 2
+    with open_lake(str(two_nights)) as lake:
+        assert lake.notes == []
+        assert len(lake.query("run_metrics")) == 4
