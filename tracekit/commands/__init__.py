@@ -24,7 +24,8 @@ _FAILED, _INTERRUPTED = 2, 130
 # The commands by the module that has them.
 _MODULES = {
     "analyze": "analyze advise whatif", "annotate": "annotate open", "capture": "capture workloads",
-    "completion": "completion", "diff": "crosscheck diff history", "lake": "lake",
+    "completion": "completion", "diff": "crosscheck diff history", "fleet": "fleet",
+    "lake": "lake",
     "load": "export load", "mcp": "mcp", "probe": "probe sweep", "query": "query schema sql",
     "report": "report",
 }  # fmt: skip

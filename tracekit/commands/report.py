@@ -29,13 +29,15 @@ def report(
 
     Of one trace: its verdict and where the time went. Of two, or of two traces of a DB
     (--trace-ids): what changed from the first to the second. Of several, such as the ranks of a
-    job: who waits for whom, and a page for each, as many as fit. Of a sweep's DB: what bounds and
-    what is fastest, by size. The page can be mailed and opened without a network. Needs the extra
-    `report`.
+    job: who waits for whom, and a page for each, as many as fit. Of a lake: what costs most over
+    all runs. Of a sweep's DB: what bounds and what is fastest, by size. The page can be mailed and
+    opened without a network. Needs the extra `report`.
     """
     from tracekit.commands.diff import open_pair
     from tracekit.experiments.points import sweep_in
     from tracekit.files import require_writable
+    from tracekit.lake.fleet import fleet
+    from tracekit.lake.reading import Lake
     from tracekit.opening import files_named, load, open_given
 
     try:
@@ -58,6 +60,10 @@ def report(
     with opened as database, database.judging(judged):
         if trace_id is not None or len(database.trace_ids()) == 1:
             reports.write_trace(database, output, trace_id, window, judged)
+        elif isinstance(database, Lake) and len(database.parts) > 1:
+            if window:
+                raise TracekitError("--window is not for the page of several runs")
+            reports.write_fleet(fleet(database, judged), output, database.inputs)
         elif sweep := sweep_in(database):
             if window:
                 raise TracekitError("--window is not for the page of a sweep")

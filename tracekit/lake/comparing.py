@@ -200,11 +200,18 @@ def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
     return _pair(lake, (parts[first], parts[second]), thresholds)
 
 
+def began_ns(lake: Lake) -> dict[int, int]:
+    """When each trace began, since the Unix epoch; without those that do not tell."""
+    rows = lake.fetch(
+        "SELECT trace_id, coalesce(base_time_ns, 0) + start_ns FROM trace JOIN trace_span "
+        "USING (trace_id)"
+    )[1]
+    return {trace_id: ns for trace_id, ns in rows if ns > _AFTER_EPOCH_NS}
+
+
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
     run_of = {rank.trace_id: rank.run for rank in lake.ranks}
-    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
-    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
-        starts[trace_id] += start_ns
+    starts = began_ns(lake)
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in lake.ask("run_metrics"):
         rows.setdefault(run_of[row["trace_id"]], []).append(row)
@@ -214,8 +221,7 @@ def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
         )
     runs = []
     for run, figures in rows.items():
-        began = [starts.get(row["trace_id"], 0) for row in figures]
-        started = min(began) if min(began) > _AFTER_EPOCH_NS else None
+        started = min(starts.get(row["trace_id"], 0) for row in figures) or None
         medians = {name: median(row[name] for row in figures) for name in FIGURES}
         runs.append(RunFigures(run, started, len(figures), medians))
     timed = all(each.started_ns is not None for each in runs)

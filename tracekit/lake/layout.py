@@ -64,7 +64,8 @@ KEYS = ("run", "rank", "trace_id")
 # Tables that every group has, even without rows.
 NEEDED = frozenset({"trace", *RELATIONS, *(f"{_PREFIX}{name}" for name in ANSWERS)})
 # Tables of a rank that another version wrote which this one reads, if it has their columns.
-SMALL = NEEDED | {"trace_span", "device", *VERDICTS}
+SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
+SMALL |= {"window_timeline_parts", "steps", "collective"}
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TABLE = re.compile(r"[a-z_]+")

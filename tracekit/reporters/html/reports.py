@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.reporters.fleet import headline
 from tracekit.reporters.html.diff import diff_view
+from tracekit.reporters.html.fleet import fleet_view
 from tracekit.reporters.html.page import View, page, write
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import in_order_of_interest
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
     from tracekit.database.session import Session
     from tracekit.experiments.points import Sweep
+    from tracekit.lake.fleet import Fleet
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
@@ -70,6 +73,15 @@ def write_sweep(found: Sweep, output: str | Path) -> None:
         TracekitError: when `output` cannot be written.
     """
     write(output, page(f"Sweep: {found.database}", [sweep_view(found)]), [found.database])
+
+
+def write_fleet(found: Fleet, output: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Writes the page of all runs of a lake.
+
+    Raises:
+        TracekitError: when `output` cannot be written.
+    """
+    write(output, page(headline(found), [fleet_view(found)]), inputs)
 
 
 def write_ranks(
