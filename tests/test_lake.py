@@ -154,7 +154,7 @@ def test_ranks_of_one_run_are_compared_with_each_other_alone(made):
     with open_lake(f"{made}/lake") as lake:
         held = {
             (name, row["rank"]): row["held_up_ns"]
-            for row in lake.ask("stragglers") if row["step"] == 1
+            for row in lake.ask("stragglers", top=10**6) if row["step"] == 1
             for name in [next(r.run for r in lake.ranks if r.trace_id == row["trace_id"])]
         }  # fmt: skip
     assert held["monday", 1] == 3 * 30_000

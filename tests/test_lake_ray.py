@@ -117,7 +117,7 @@ def assert_whole(lake):
             "SELECT rank, count(*) FROM event JOIN trace USING (trace_id) GROUP BY 1"
         )
         assert sorted(told[1]) == [(rank, 18) for rank in range(RANKS)]
-        late = [row for row in opened.ask("stragglers") if row["held_up_ns"]]
+        late = [row for row in opened.ask("stragglers", top=10**6) if row["held_up_ns"]]
         assert {row["rank"] for row in late} == {1}
 
 

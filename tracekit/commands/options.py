@@ -209,6 +209,7 @@ _WINDOW = option(
 )
 ROWS = (
     option("--format form", type=click.Choice(FORMATS), default="table"),
+    click.option("--json", "form", flag_value="json", help="The same as --format json."),
     option("-o --output", "Write to this file instead of printing."),
     option("--timeout timeout_s", "End the query after this many seconds.", float, default=600),
     option(

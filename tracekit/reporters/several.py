@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from statistics import median
 
@@ -27,6 +28,9 @@ _NARROWEST = {"rank": 4, "window": 7, "busy": 7, "verdict": 25, "waits for": 11}
 _FIGURES = ("rank", "window", "busy")
 _ENDINGS = (".zst", ".gz", ".json", ".trace", ".pt")
 _SAVINGS, _SIZES = 6, 6
+# So many rows that say the same are one.
+_ALIKE = 4
+_NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 
 
 def render(analyses: Sequence[Analysis], run: RunVerdict | None = None, no_run: str = "") -> None:
@@ -113,7 +117,29 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
         )
         for name in cells
     ]
-    out.print(table(columns, zip(*cells.values(), strict=True)))
+    out.print(table(columns, _grouped(list(cells), zip(*cells.values(), strict=True))))
+
+
+def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Sequence[Cell]]:
+    """The rows, of which those that say the same of their ranks are one: the first, with a count.
+    Times that are told agree if they do as shares of each other."""
+    own = {names.index("trace"), *(names.index(each) for each in ("rank",) if each in names)}
+    same: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
+    for row in rows:
+        key = tuple(_rounded(str(cell)) for place, cell in enumerate(row) if place not in own)
+        same.setdefault(key, []).append(row)
+    for some in same.values():
+        if len(some) < _ALIKE:
+            yield from some
+            continue
+        first = list(some[0])
+        first[names.index("trace")] = f"{len(some):,} traces, such as {first[names.index('trace')]}"
+        yield first
+
+
+def _rounded(cell: str) -> str:
+    """A cell with two digits of each number."""
+    return _NUMBER.sub(lambda found: f"{float(found[0].replace(',', '')):.2g}", cell)
 
 
 def _waits(run: RunVerdict | None) -> dict[int, str]:

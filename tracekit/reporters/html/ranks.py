@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _FIRST = 8
 # A matrix has at most this many cells.
 MOST_CELLS = 6_000
+# Rows of a question whose answer is summed: all.
+MOST_ROWS = 2**31 - 1
 
 # Columns of the query stragglers.
 WAITS = ("waited_ns", "held_up_ns", "times_last", "collectives")
@@ -79,7 +81,7 @@ class Ranks(PageSubject):
 
     @cached_property
     def stragglers(self) -> polars.DataFrame:
-        return self.rows("stragglers")
+        return self.rows("stragglers", top=MOST_ROWS)
 
     @property
     def met(self) -> bool:
@@ -172,7 +174,7 @@ def in_order_of_interest(database: Session) -> list[int]:
     """The trace_ids of a database: the first rank, then those for which the others wait longest."""
     known = {row["trace_id"]: row["rank"] for row in database.ask("overview")}
     held_up = dict.fromkeys(known, 0)
-    for row in database.ask("stragglers"):
+    for row in database.ask("stragglers", top=MOST_ROWS):
         held_up[row["trace_id"]] += row["held_up_ns"]
     by_rank = sorted(known, key=lambda trace: _by_rank(known[trace], trace))
     return by_rank[:1] + sorted(by_rank[1:], key=lambda trace: -held_up[trace])
