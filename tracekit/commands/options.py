@@ -152,7 +152,8 @@ def requesting(*options: _Decorator) -> _Decorator:
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def call(**given: Any) -> Any:
-            values = {str(each.name): given.pop(str(each.name)) for each in params}
+            # Two options may set one value.
+            values = {name: given.pop(name) for name in {str(each.name) for each in params}}
             return command(**given, request=Request(values))
 
         return add(call)

@@ -133,7 +133,7 @@ def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[S
             yield from some
             continue
         first = list(some[0])
-        first[names.index("trace")] = f"{len(some):,} traces, such as {first[names.index('trace')]}"
+        first[names.index("trace")] = f"{len(some):,} like {first[names.index('trace')]}"
         yield first
 
 
