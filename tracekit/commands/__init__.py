@@ -27,7 +27,7 @@ _MODULES = {
     "completion": "completion", "diff": "crosscheck diff history", "fleet": "fleet",
     "lake": "lake",
     "load": "export load", "mcp": "mcp", "probe": "probe sweep", "query": "query schema sql",
-    "report": "report",
+    "report": "demo report",
 }  # fmt: skip
 _COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
 _TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")
