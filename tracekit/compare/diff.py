@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tracekit.compare.runs import RunChange
+from tracekit.compare.runs import RunComparison
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
@@ -42,7 +42,7 @@ class Diff(Shown, form=SCHEMA):
     modules: Rows
     doubts: Rows
     """What makes these numbers doubtful."""
-    runs: RunChange | None = None
+    runs: RunComparison | None = None
     """The runs of several ranks to which the traces belong; null: they are compared alone."""
 
     @property
@@ -78,7 +78,7 @@ class Pair:
     b: int
     note: str = ""
     """Which of several ranks they are."""
-    runs: RunChange | None = None
+    runs: RunComparison | None = None
 
     def diff(self, top: int = 20) -> Diff:
         """Compares the runs and the traces."""

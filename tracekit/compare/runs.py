@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunChange(Record):
+class RunComparison(Record):
     """Run b compared with run a, each judged as one."""
 
     a: str
@@ -36,7 +36,7 @@ class RunChange(Record):
 
 def compare_runs(
     a: Session, b: Session, names: tuple[str, str], thresholds: Thresholds
-) -> RunChange | None:
+) -> RunComparison | None:
     """What changed between the runs whose ranks two sessions hold; None: each has one rank."""
     found: list[RunVerdict | None] = []
     why: list[str] = []
@@ -57,7 +57,7 @@ def compare_runs(
     if pace is not None:
         why += _pace(*pace, [each for each in ordered if each is not pace])
     rank = None if pace is None else pace[0].pace_rank
-    return RunChange(*names, first, second, rank, why)
+    return RunComparison(*names, first, second, rank, why)
 
 
 def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> list[str]:

@@ -33,7 +33,7 @@ from tracekit.lake.layout import (
     version_path,
 )
 from tracekit.lake.reading import check_mark, require_lake
-from tracekit.lake.runs import Run, change_run, read_run, read_runs
+from tracekit.lake.runs import LakeRun, change_run, read_run, read_runs
 from tracekit.lake.sources import find_sources, run_of
 from tracekit.lake.storage import HIDDEN, Storage, storage
 from tracekit.lake.workers import Workers
@@ -108,7 +108,7 @@ def add_traces(
 
     given = resources or Resources()
     chosen = None if run is None else valid_name(run)
-    runs: dict[str, Run] = {}
+    runs: dict[str, LakeRun] = {}
     new: dict[str, list[Source]] = defaultdict(list)
     seen = set()
     for source in find_sources(sources):
@@ -161,7 +161,7 @@ def _begin(store: Storage) -> None:
         check_mark(store.root, mark)
 
 
-def _known(run: Run, sources: Iterable[Source]) -> tuple[Rank, ...]:
+def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
     urls = {each.url for each in sources}
     return tuple(each for each in run.ranks.values() if each.source.url in urls)
 
@@ -179,7 +179,7 @@ def _batches(sources: list[Source], workers: int) -> Iterator[list[Source]]:
         yield some
 
 
-def _is_in(store: Storage, source: Source, run: Run, given: str | None) -> bool:
+def _is_in(store: Storage, source: Source, run: LakeRun, given: str | None) -> bool:
     """Whether the lake holds this file, judged by size and modification time."""
     same = [
         each
@@ -226,7 +226,7 @@ def _publish(
     yield from outcomes
 
 
-def _moved(run: Run, sources: Mapping[str, Source]) -> dict[str, Source]:
+def _moved(run: LakeRun, sources: Mapping[str, Source]) -> dict[str, Source]:
     """The files of a run's ranks whose state is another now."""
     return {
         name: source
@@ -245,7 +245,7 @@ def _publish_group(
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
 
-    def take(run: Run) -> Run:
+    def take(run: LakeRun) -> LakeRun:
         outcomes[:] = [_outcome(each, run, took_s, replace_others) for each in group.ranks]
         taken = [each.name for each in outcomes if each.status in ("added", "replaced")]
         if not taken:
@@ -264,7 +264,7 @@ def _publish_group(
     return outcomes
 
 
-def _outcome(rank: Rank, run: Run, took_s: float, replace_others: bool) -> Outcome:
+def _outcome(rank: Rank, run: LakeRun, took_s: float, replace_others: bool) -> Outcome:
     """What becomes of a rank whose files are written."""
     kept = run.ranks.get(rank.name)
     same = next((r for r in run.ranks.values() if _is_same(r.source, rank.source)), None)
@@ -313,7 +313,7 @@ def _judge(store: Storage, workers: Workers, names: Iterable[str], resources: Re
         change_run(store, task.run, partial(_with_verdicts, found))
 
 
-def _with_verdicts(group: Group, run: Run) -> Run:
+def _with_verdicts(group: Group, run: LakeRun) -> LakeRun:
     """The run with verdicts on those of its ranks that are still the same."""
     here = {rank.name: rank.trace_id for rank in run.ranks.values()}
     names = [each.name for each in group.ranks if here.get(each.name) == each.trace_id]

@@ -19,7 +19,7 @@ from tracekit.lake.layout import (
     stored_tables,
     summaries,
 )
-from tracekit.lake.runs import Part
+from tracekit.lake.runs import RunPart
 from tracekit.lake.storage import RemoteStorage, Storage, storage
 from tracekit.text import counted
 
@@ -41,7 +41,7 @@ class _File:
 class Binding:
     """Puts views over the files of some ranks in the place of a database's tables."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, parts: Sequence[RunPart]) -> None:
         self._connection = connection
         self.parts = list(parts)
         self.notes: list[str] = []

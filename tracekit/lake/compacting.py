@@ -13,7 +13,7 @@ from tracekit.files import work_folder
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
 from tracekit.lake.layout import SMALL, Group
-from tracekit.lake.runs import Held, Part, Run, change_run, new_token, read_run
+from tracekit.lake.runs import Held, LakeRun, RunPart, change_run, new_token, read_run
 from tracekit.lake.sources import WORK_PREFIX
 from tracekit.lake.storage import Storage, storage
 from tracekit.lake.writing import copy_rows, remove_files
@@ -31,12 +31,12 @@ class Compacting:
     resources: Resources = field(default_factory=Resources)
 
 
-def is_compact(run: Run) -> bool:
+def is_compact(run: LakeRun) -> bool:
     """Whether all ranks that this version wrote are in one group, and their verdicts in another."""
     return all(len(each) <= 1 and all(held.is_whole for held in each) for each in _merged(run))
 
 
-def _merged(run: Run) -> list[list[Held]]:
+def _merged(run: LakeRun) -> list[list[Held]]:
     """The groups that can be merged: those of tables, and those of verdicts that still hold."""
     mine = [each for each in run.held if each.ranks[0].tables == catalog.FORMAT]
     order = sorted(mine, key=lambda each: each.ranks[0].rank or 0)
@@ -61,13 +61,15 @@ def compact(task: Compacting) -> int:
     return count
 
 
-def _write(lake: Storage, task: Compacting, run: Run, some: list[Held]) -> Group:
+def _write(lake: Storage, task: Compacting, run: LakeRun, some: list[Held]) -> Group:
     temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
     token = new_token()
     files: dict[str, int] = {}
     ranks = [rank for each in some for rank in each.ranks]
     ranks.sort(key=lambda each: (each.rank is None, each.rank or 0, each.name))
-    part = Part(task.lake, Run(run.name, run.number, tuple(some)), frozenset(r.name for r in ranks))
+    part = RunPart(
+        task.lake, LakeRun(run.name, run.number, tuple(some)), frozenset(r.name for r in ranks)
+    )
     with (
         work_folder(temp_dir, WORK_PREFIX) as folder,
         closing(connect(":memory:", task.resources.settings(folder), task.lake)) as connection,
@@ -83,19 +85,19 @@ def _write(lake: Storage, task: Compacting, run: Run, some: list[Held]) -> Group
     return group
 
 
-def _publish(lake: Storage, before: Run, some: list[Held], group: Group) -> bool:
+def _publish(lake: Storage, before: LakeRun, some: list[Held], group: Group) -> bool:
     """Puts a group in the place of others, unless these have changed; returns whether it did."""
     merged = {each.group.token for each in some}
     done = False
 
-    def take(run: Run) -> Run:
+    def take(run: LakeRun) -> LakeRun:
         nonlocal done
         there = [each for each in run.held if each.group.token in merged]
         done = there == [each for each in before.held if each.group.token in merged]
         if not done:
             return run
         rest = tuple(each for each in run.held if each.group.token not in merged)
-        return Run(run.name, run.number, (*rest, Held(group, tuple(group.ranks))))
+        return LakeRun(run.name, run.number, (*rest, Held(group, tuple(group.ranks))))
 
     change_run(lake, before.name, take)
     return done

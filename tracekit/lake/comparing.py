@@ -16,7 +16,7 @@ from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import Rank, selection
 from tracekit.lake.reading import Lake, open_parts, selected_parts
-from tracekit.lake.runs import Part
+from tracekit.lake.runs import RunPart
 from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
@@ -66,7 +66,7 @@ def open_pair(
     return _pair(lake, (parts[0], parts[1]), thresholds or Thresholds())
 
 
-def _pair(lake: Lake, parts: tuple[Part, Part], thresholds: Thresholds) -> Pair:
+def _pair(lake: Lake, parts: tuple[RunPart, RunPart], thresholds: Thresholds) -> Pair:
     names = (parts[0].run.name, parts[1].run.name)
     with lake.of_part(parts[0]) as first, lake.of_part(parts[1]) as second:
         runs = compare_runs(first, second, names, thresholds)
@@ -95,7 +95,7 @@ def common_rank(
     return chosen, others[chosen.name]
 
 
-def _note(first: Rank, second: Rank, parts: Sequence[Part]) -> str:
+def _note(first: Rank, second: Rank, parts: Sequence[RunPart]) -> str:
     counts = [len(each.ranks) for each in parts]
     if max(counts) == 1:
         return ""
@@ -202,11 +202,10 @@ def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
 
 def began_ns(lake: Lake) -> dict[int, int]:
     """When each trace began, since the Unix epoch; without those that do not tell."""
-    rows = lake.fetch(
-        "SELECT trace_id, coalesce(base_time_ns, 0) + start_ns FROM trace JOIN trace_span "
-        "USING (trace_id)"
-    )[1]
-    return {trace_id: ns for trace_id, ns in rows if ns > _AFTER_EPOCH_NS}
+    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
+    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
+        starts[trace_id] += start_ns
+    return {trace_id: ns for trace_id, ns in starts.items() if ns > _AFTER_EPOCH_NS}
 
 
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:

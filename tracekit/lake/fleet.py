@@ -7,7 +7,7 @@ host that is often late adds to a step is told once, of the host: it counts in n
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,6 +25,7 @@ SCHEMA = "tracekit/fleet/1"
 WAITING = "waiting-for-a-rank"
 # What a device does itself is no loss.
 _WORK = "compute"
+_ADVICE = "SELECT trace_id, cause, place, saves_ns FROM advice WHERE place IS NOT NULL"
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,9 @@ class _Member:
         return self.span_ns * self.steps
 
 
-class _Run:
+class _Costs:
+    """A run with what its ranks cost."""
+
     def __init__(self, name: str, members: Sequence[_Member], began: int | None) -> None:
         self.name, self.members, self.began = name, members, began
         self.span_ns = int(median(each.span_ns for each in members))
@@ -233,7 +236,7 @@ def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
     )
 
 
-def _runs(lake: Lake) -> tuple[str, list[_Run]]:
+def _runs(lake: Lake) -> tuple[str, list[_Costs]]:
     """The runs in order of time, or of name where their traces do not tell the time."""
     ranks = {each.trace_id: each for each in lake.ranks}
     hosts = dict(lake.fetch("SELECT trace_id, host FROM trace")[1])
@@ -249,7 +252,7 @@ def _runs(lake: Lake) -> tuple[str, list[_Run]]:
         members[rank.run].append(_member(rank, host, some))
     began = began_ns(lake)
     runs = [
-        _Run(name, some, min(began.get(each.rank.trace_id, 0) for each in some) or None)
+        _Costs(name, some, min(began.get(each.rank.trace_id, 0) for each in some) or None)
         for name, some in members.items()
     ]
     is_timed = all(each.began is not None for each in runs)
@@ -269,7 +272,7 @@ def _member(rank: Rank, host: str | None, rows: Sequence[dict[str, Any]]) -> _Me
     return _Member(rank, host, steps, first["span_ns"], parts, late_ns)
 
 
-def _causes(runs: Sequence[_Run], total: int, thresholds: Thresholds) -> list[FleetCause]:
+def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[FleetCause]:
     lost: dict[str, Counter[str]] = defaultdict(Counter)
     for run in runs:
         for each in run.members:
@@ -290,11 +293,11 @@ def _causes(runs: Sequence[_Run], total: int, thresholds: Thresholds) -> list[Fl
 # -- hosts
 
 
-def _slow_hosts(runs: Sequence[_Run], thresholds: Thresholds) -> list[SlowHost]:
+def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost]:
     """The hosts that are late in more of their runs than others by a factor; takes what they add
     out of the steps of runs."""
     here: dict[str, set[str]] = defaultdict(set)
-    late: dict[str, list[_Run]] = defaultdict(list)
+    late: dict[str, list[_Costs]] = defaultdict(list)
     for run in runs:
         for each in run.members:
             if each.host is not None:
@@ -328,7 +331,7 @@ def _slow_hosts(runs: Sequence[_Run], thresholds: Thresholds) -> list[SlowHost]:
     return sorted(found, key=lambda each: -each.lost_ns)
 
 
-def _excess(runs: Iterable[_Run]) -> str | None:
+def _excess(runs: Iterable[_Costs]) -> str | None:
     """What the latest ranks of runs do for longer than the others there."""
     more: Counter[str] = Counter()
     for run in runs:
@@ -347,7 +350,7 @@ def _most(more: Mapping[str, float]) -> str | None:
 
 
 def _change(
-    lake: Lake, before: Sequence[_Run], after: Sequence[_Run], thresholds: Thresholds
+    lake: Lake, before: Sequence[_Costs], after: Sequence[_Costs], thresholds: Thresholds
 ) -> FleetChange:
     old, new = (int(median(each.step_ns for each in some)) for some in (before, after))
     parts = [_level(some, thresholds) for some in (before, after)]
@@ -373,14 +376,14 @@ def _change(
         rank=rank,
         cause=cause,
         cause_ns=round(more[cause]) if cause else 0,
-        place=_place(lake, [each.rank.trace_id for each in known], cause),
+        place=_place(lake, {each.rank.trace_id for each in known}, cause),
         runs=len(after),
         lost_ns=lost,
         share=lost / sum(each.device_ns for each in after),
     )
 
 
-def _level(runs: Sequence[_Run], thresholds: Thresholds) -> dict[str, float]:
+def _level(runs: Sequence[_Costs], thresholds: Thresholds) -> dict[str, float]:
     """The medians of what steps consist of."""
     every = [each.parts(thresholds) for each in runs]
     names = {name for each in every for name in each}
@@ -396,18 +399,16 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, l
     }
 
 
-def _place(lake: Lake, trace_ids: Sequence[int], cause: str | None) -> str | None:
+def _place(lake: Lake, trace_ids: Set[int], cause: str | None) -> str | None:
     """Where the stored advice on some ranks finds most to save against a cause."""
-    ids = ", ".join(map(str, trace_ids))
-    rows = lake.fetch(
-        f"SELECT place FROM advice WHERE trace_id IN ({ids}) AND cause = $cause AND NOT once "
-        "AND place IS NOT NULL GROUP BY place ORDER BY sum(saves_ns) DESC, place LIMIT 1",
-        {"cause": cause},
-    )[1]
-    return str(rows[0][0]) if rows else None
+    saved: Counter[str] = Counter()
+    for trace_id, its_cause, place, saves_ns in lake.fetch(_ADVICE)[1]:
+        if trace_id in trace_ids and its_cause == cause:
+            saved[place] += saves_ns
+    return saved.most_common(1)[0][0] if saved else None
 
 
-def _slow_runs(part: Sequence[_Run], total: int, thresholds: Thresholds) -> Iterable[SlowRun]:
+def _slow_runs(part: Sequence[_Costs], total: int, thresholds: Thresholds) -> Iterable[SlowRun]:
     usual = int(median(each.step_ns for each in part))
     level = _level(part, thresholds)
     for run in part:

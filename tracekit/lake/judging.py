@@ -16,7 +16,7 @@ from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import record_verdicts
 from tracekit.lake.layout import VERDICTS, Group, Rank
 from tracekit.lake.reading import open_run
-from tracekit.lake.runs import Run
+from tracekit.lake.runs import LakeRun
 from tracekit.lake.sources import WORK_PREFIX
 from tracekit.lake.storage import storage
 from tracekit.lake.writing import write_group
@@ -37,7 +37,7 @@ class Judging:
     resources: Resources = field(default_factory=Resources)
 
 
-def tasks_of(lake: str, run: Run, resources: Resources) -> Iterator[Judging]:
+def tasks_of(lake: str, run: LakeRun, resources: Resources) -> Iterator[Judging]:
     """The work of judging those of a run's ranks that were not judged as it is now."""
     judged = {
         rank.name

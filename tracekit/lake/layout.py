@@ -137,7 +137,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Entry:
+class GroupEntry:
     """A group in a version of a run, and its ranks that are no longer there."""
 
     token: str
@@ -148,7 +148,7 @@ class Entry:
 class Version:
     """A manifest: the groups of a run after one change."""
 
-    groups: list[Entry]
+    groups: list[GroupEntry]
 
     def as_json(self) -> bytes:
         return json.dumps({"layout": LAYOUT} | asdict(self)).encode()

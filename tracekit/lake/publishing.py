@@ -18,7 +18,7 @@ from tracekit.lake.binding import Binding
 from tracekit.lake.compacting import Compacting, compact
 from tracekit.lake.layout import SMALL, TABLES, Group
 from tracekit.lake.reading import require_lake
-from tracekit.lake.runs import Part, Run, read_runs
+from tracekit.lake.runs import LakeRun, RunPart, read_runs
 from tracekit.lake.storage import Storage
 
 PUBLISHED = tuple(sorted(SMALL))
@@ -66,7 +66,7 @@ def _library(root: str) -> Any:
     return deltalake
 
 
-def _commit(lake: Storage, table: str, groups: list[Group], runs: list[Run]) -> None:
+def _commit(lake: Storage, table: str, groups: list[Group], runs: list[LakeRun]) -> None:
     """Makes a Delta table name the files of these groups, and no other."""
     deltalake = _library(lake.root)
     from deltalake.exceptions import CommitFailedError, TableNotFoundError
@@ -104,12 +104,12 @@ def _commit(lake: Storage, table: str, groups: list[Group], runs: list[Run]) -> 
                 raise TracekitError(f"{uri}: cannot be published: {error}") from error
 
 
-def _schema(lake: Storage, table: str, runs: list[Run]) -> Any:
+def _schema(lake: Storage, table: str, runs: list[LakeRun]) -> Any:
     """The columns of a table, as its files have them."""
     from arro3.core import Table
     from deltalake import Schema
 
     run = next(each for each in runs if any(table in held.group.files for held in each.held))
     with duckdb.connect() as connection:
-        rows = Binding(connection, [Part(lake.root, run, frozenset(run.ranks))]).scans()[table]
+        rows = Binding(connection, [RunPart(lake.root, run, frozenset(run.ranks))]).scans()[table]
         return Schema.from_arrow(Table.from_arrow(connection.sql(f"{rows} LIMIT 0")).schema)

@@ -34,7 +34,7 @@ from tracekit.lake.layout import (
     selection,
     stored_answer_sql,
 )
-from tracekit.lake.runs import Part, read_runs
+from tracekit.lake.runs import RunPart, read_runs
 from tracekit.lake.storage import Storage, local_files, storage
 from tracekit.records import parsed
 
@@ -77,7 +77,7 @@ def check_mark(root: str, mark: bytes) -> None:
         )
 
 
-def selected_parts(where: Selection) -> list[Part]:
+def selected_parts(where: Selection) -> list[RunPart]:
     """The runs that a path selects, with the ranks that it selects.
 
     Raises:
@@ -85,7 +85,7 @@ def selected_parts(where: Selection) -> list[Part]:
     """
     lake = require_lake(where.root)
     found = [
-        Part(
+        RunPart(
             where.root,
             run,
             frozenset(each.name for each in run.ranks.values() if where.takes(each)),
@@ -106,7 +106,7 @@ class Lake(Session):
         self,
         connection: duckdb.DuckDBPyConnection,
         name: str,
-        parts: Sequence[Part],
+        parts: Sequence[RunPart],
         resources: Resources | None = None,
         notes: Sequence[str] = (),
     ) -> None:
@@ -168,7 +168,7 @@ class Lake(Session):
         else:
             yield self
 
-    def of_part(self, part: Part) -> Lake:
+    def of_part(self, part: RunPart) -> Lake:
         """Some of these ranks, opened by themselves."""
         return open_parts([part], self._resources)
 
@@ -198,7 +198,7 @@ def open_run(root: str, name: str, resources: Resources) -> Lake:
     return open_parts(selected_parts(Selection(root, name)), resources)
 
 
-def open_parts(parts: Sequence[Part], resources: Resources, name: str | None = None) -> Lake:
+def open_parts(parts: Sequence[RunPart], resources: Resources, name: str | None = None) -> Lake:
     """Opens some ranks.
 
     Raises:
@@ -206,7 +206,7 @@ def open_parts(parts: Sequence[Part], resources: Resources, name: str | None = N
             version of tracekit wrote them all.
     """
     first: dict[int, Rank] = {}
-    chosen: list[Part] = []
+    chosen: list[RunPart] = []
     for part in parts:
         names = set()
         for rank in part.ranks:
@@ -227,8 +227,8 @@ def open_parts(parts: Sequence[Part], resources: Resources, name: str | None = N
 
 
 def _connected(
-    parts: Sequence[Part], resources: Resources
-) -> tuple[duckdb.DuckDBPyConnection, list[Part], list[str]]:
+    parts: Sequence[RunPart], resources: Resources
+) -> tuple[duckdb.DuckDBPyConnection, list[RunPart], list[str]]:
     """A connection that can read these ranks, and no other file; the ranks that it does read; and
     what is to be said of the others."""
     root = parts[0].root
@@ -260,7 +260,7 @@ def _connected(
 class RankQuestion:
     """One rank of a lake, and what to ask it."""
 
-    part: Part
+    part: RunPart
     question: str
     given: Mapping[str, Value]
     resources: Resources = field(default_factory=Resources)

@@ -17,8 +17,8 @@ from posixpath import basename, dirname
 from tracekit.errors import TracekitError
 from tracekit.lake.layout import (
     MANIFESTS,
-    Entry,
     Group,
+    GroupEntry,
     Rank,
     Source,
     Version,
@@ -49,7 +49,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Run:
+class LakeRun:
     """One version of a run; changes are new versions."""
 
     name: str
@@ -73,7 +73,7 @@ class Run:
         members = sorted(each.sha256 for each in self.ranks.values() if each.rank is not None)
         return sha256("".join(members).encode()).hexdigest()[:16]
 
-    def with_group(self, group: Group, names: Iterable[str], gone: Iterable[str] = ()) -> Run:
+    def with_group(self, group: Group, names: Iterable[str], gone: Iterable[str] = ()) -> LakeRun:
         """The run with these ranks of a group in the place of what held them, and without others.
 
         Verdicts take the place of verdicts alone.
@@ -87,26 +87,26 @@ class Run:
             for each in self.held
         ]
         new = Held(group, tuple(group.ranks)).only(taken)
-        return Run(self.name, self.number, (*(each for each in rest if each.ranks), new))
+        return LakeRun(self.name, self.number, (*(each for each in rest if each.ranks), new))
 
-    def with_sources(self, sources: Mapping[str, Source]) -> Run:
+    def with_sources(self, sources: Mapping[str, Source]) -> LakeRun:
         """The run where the files of some ranks have another state, but the same content."""
         return replace(self, held=tuple(_with_sources(each, sources) for each in self.held))
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """Some ranks of one run of a lake."""
 
     root: str
-    run: Run
+    run: LakeRun
     names: frozenset[str]
 
     @property
     def ranks(self) -> list[Rank]:
         return [each for name, each in self.run.ranks.items() if name in self.names]
 
-    def only(self, rank: Rank) -> Part:
+    def only(self, rank: Rank) -> RunPart:
         """The part with one rank, without what is known of others."""
         held = (each.only({rank.name}) for each in self.run.held)
         alone = [
@@ -138,7 +138,7 @@ def new_token() -> str:
     return uuid.uuid4().hex
 
 
-def read_runs(lake: Storage, name: str | None = None) -> list[Run]:
+def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
     """The runs of a lake, or one of them, by name.
 
     Raises:
@@ -168,18 +168,18 @@ def _last_versions(lake: Storage, folder: str) -> dict[str, Version] | None:
     return found if len(found) == len(last) else None
 
 
-def _run(path: str, version: Version, groups: Mapping[str, Group]) -> Run:
+def _run(path: str, version: Version, groups: Mapping[str, Group]) -> LakeRun:
     held = []
     for each in version.groups:
         group = groups[f"{dirname(path)}/{each.token}.json"]
         here = {rank.name for rank in group.ranks} - set(each.without)
         held.append(Held(group, tuple(group.ranks)).only(here))
-    return Run(held[0].group.run, int(basename(path)[:-5]), tuple(held))
+    return LakeRun(held[0].group.run, int(basename(path)[:-5]), tuple(held))
 
 
-def read_run(lake: Storage, name: str) -> Run:
+def read_run(lake: Storage, name: str) -> LakeRun:
     """A run; one without ranks if there is none of that name."""
-    return next(iter(read_runs(lake, name)), Run(name, _last_number(lake, name), ()))
+    return next(iter(read_runs(lake, name)), LakeRun(name, _last_number(lake, name), ()))
 
 
 def _last_number(lake: Storage, name: str) -> int:
@@ -187,7 +187,7 @@ def _last_number(lake: Storage, name: str) -> int:
     return max((int(each[:-5]) for each in names if _VERSION.fullmatch(each)), default=0)
 
 
-def change_run(lake: Storage, name: str, change: Callable[[Run], Run]) -> Run:
+def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -> LakeRun:
     """Writes what `change` makes of a run, which it gets as it is; it may be called again."""
     while True:
         before = read_run(lake, name)
@@ -205,9 +205,9 @@ def change_run(lake: Storage, name: str, change: Callable[[Run], Run]) -> Run:
             return replace(after, number=before.number + 1)
 
 
-def _entry(held: Held) -> Entry:
+def _entry(held: Held) -> GroupEntry:
     here = {each.name for each in held.ranks}
-    return Entry(held.group.token, [e.name for e in held.group.ranks if e.name not in here])
+    return GroupEntry(held.group.token, [e.name for e in held.group.ranks if e.name not in here])
 
 
 def all_ranks(lake: Storage) -> list[Rank]:

@@ -294,10 +294,7 @@ def _moved(table: str, columns: Sequence[str] | None, made: Mapping[str, str]) -
 
 def _number_ranks(connection: duckdb.DuckDBPyConnection, ranks: dict[int, Rank]) -> None:
     """Makes a table of the ranks that traces of this database are in the lake."""
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE lake_rank (given INTEGER, place INTEGER, run VARCHAR, "
-        "rank BIGINT, number INTEGER, labels MAP(VARCHAR, VARCHAR))"
-    )
+    connection.execute(catalog.schema("lake_rank"))
     order = sorted(ranks, key=lambda each: (ranks[each].rank is None, ranks[each].rank or 0))
     for place, given in enumerate(order):
         rank = ranks[given]
