@@ -104,22 +104,23 @@ def compacted(folder: Path, runs: int) -> Path:
         context = LakeRun(name, 0, ()).context
         for each in run.held:
             token = new_token()
+            given = [rank for rank in each.ranks if rank.rank is not None]
+            given.sort(key=lambda rank: rank.rank or 0)
+            numbered = [(64 * n + (rank.rank or 0), rank) for n in range(8) for rank in given]
             ranks = [
-                replace(rank, run=name, rank=at * 64 + rank.rank, name=f"rank={at * 64 + rank.rank}",
-                        trace_id=first + at * 64 + rank.rank + 1)
-                for at in range(8) for rank in sorted(each.ranks, key=lambda r: r.rank or 0)
-                if rank.rank is not None
-            ]  # fmt: skip
+                replace(rank, run=name, rank=at, name=f"rank={at}", trace_id=first + at + 1)
+                for at, rank in numbered
+            ]
             files = {}
             for table in each.group.files:
                 path = lake / "tables" / table / f"{token}.parquet"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 duckdb.execute(
-                    f"COPY (SELECT '{name}' AS run, at * 64 + rank AS rank, "
-                    f"({first} + at * 64 + rank + 1)::INTEGER AS trace_id, "
-                    f"* EXCLUDE (run, rank, trace_id, at) "
-                    f"FROM '{source / each.group.path(table)}', range(8) AS t(at) "
-                    f"ORDER BY at, rank) TO '{path}' ({PARQUET})"
+                    f"COPY (SELECT '{name}' AS run, n * 64 + rank AS rank, "
+                    f"({first} + n * 64 + rank + 1)::INTEGER AS trace_id, "
+                    f"* EXCLUDE (run, rank, trace_id, n) "
+                    f"FROM '{source / each.group.path(table)}', range(8) AS t(n) "
+                    f"ORDER BY n, rank) TO '{path}' ({PARQUET})"
                 )
                 files[table] = path.stat().st_size
             judged = None if each.group.context is None else context
@@ -134,49 +135,6 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-DOCUMENTED = """
-import json, re, resource, sys, time
-from pathlib import Path
-lake, engine = sys.argv[1:3]
-page = Path("examples/lake.md").read_text()
-questions = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
-tables = ["run_figures", "verdict", "answer_idle_causes", "collective", "advice"]
-start = time.monotonic()
-if engine == "tracekit":
-    from tracekit.run import open_lake
-    opened = open_lake(lake)
-    opened.session._connection.execute("USE lake")
-    ask = lambda sql: opened.session._connection.execute(sql).fetchall()
-elif engine == "duckdb":
-    import deltalake, duckdb
-    connection = duckdb.connect()
-    for each in tables:
-        files = deltalake.DeltaTable(f"{lake}/tables/{each}").file_uris()
-        connection.execute(f"CREATE VIEW {each} AS FROM read_parquet({files})")
-    ask = lambda sql: connection.execute(sql).fetchall()
-elif engine == "polars":
-    import polars
-    context = polars.SQLContext({t: polars.scan_delta(f"{lake}/tables/{t}") for t in tables})
-    ask = lambda sql: context.execute(sql).collect().rows()
-else:
-    import chdb
-    server = chdb.connect(f":memory:?user_files_path={lake}")
-    ask = lambda sql: str(server.query(
-        re.sub(r"FROM (\\w+)", rf"FROM deltaLakeLocal('{lake}/tables/\\1')", sql), "CSV"
-    )).splitlines()
-times = [time.monotonic() - start]
-rows = []
-for each in questions:
-    begun = time.monotonic()
-    rows.append(len(ask(each)))
-    times.append(time.monotonic() - begun)
-print(json.dumps({"seconds": [round(each, 2) for each in times], "rows": rows}))
-sys.stdout.flush()
-import os
-os._exit(0)
-"""
-
-
 def ask_documented(lake: Path, one: str) -> None:
     """Prints what opening and the documented questions take in each engine."""
     from tracekit.lake.publishing import publish
@@ -189,7 +147,7 @@ def ask_documented(lake: Path, one: str) -> None:
         print(f"{part.name}: open {cost['open_s']:.2f} s, run_metrics {cost['ask_s']:.2f} s, "
               f"{cost['memory_mb']:.0f} MB, {cost['rows']:.0f} rows")  # fmt: skip
     for engine in ("tracekit", "duckdb", "polars", "chdb"):
-        command = [sys.executable, "-c", DOCUMENTED.replace("\\\\", "\\"), str(lake), engine]
+        command = [sys.executable, "-m", "tests.bench.documented", str(lake), engine]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         print(f"{engine}: opened and asked in {done.stdout.strip()}", flush=True)
 

@@ -117,12 +117,12 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
         )
         for name in cells
     ]
-    out.print(table(columns, _grouped(list(cells), zip(*cells.values(), strict=True))))
+    rows = zip(*cells.values(), strict=True)
+    out.print(table(columns, rows if run is None else _grouped(list(cells), rows)))
 
 
 def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Sequence[Cell]]:
-    """The rows, of which those that say the same of their ranks are one: the first, with a count.
-    Times that are told agree if they do as shares of each other."""
+    """The rows of ranks. Those that agree to two digits are one: the first, with a count."""
     own = {names.index("trace"), *(names.index(each) for each in ("rank",) if each in names)}
     same: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
     for row in rows:
