@@ -72,6 +72,7 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
     from tracekit.lake import comparing
 
     pair = comparing.open_pair(*runs, resources)
+    options.tell_notes(pair.database)
     if pair.note:
         options.warn(pair.note)
     return pair
@@ -114,6 +115,7 @@ def history(
     from tracekit.reporters import history as reporter
 
     with open_lake(lake, request.resources) as opened:
+        options.tell_notes(opened)
         found = library.history(opened, request.thresholds, top)
         failed = [each for each in conditions if library.last_fails(opened, each)]
     options.show(found, as_json, reporter.render)

@@ -23,7 +23,6 @@ def fleet(lake: str, as_json: bool, request: Request) -> None:
     from tracekit.reporters import fleet as reporter
 
     with open_lake(lake, request.resources) as opened:
-        for note in opened.notes:
-            options.warn(f"{lake}: {note}")
+        options.tell_notes(opened)
         found = library(opened, request.thresholds)
     options.show(found, as_json, reporter.render)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from tracekit.errors import TracekitError
 from tracekit.text import printable
 
 if TYPE_CHECKING:
+    from tracekit.lake.adding import Cleaned
     from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
     from tracekit.reporters.progress import SweepBar
@@ -43,6 +45,7 @@ def lake() -> None:
 @lake.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @option("--to target", "The lake; made if new.", required=True, metavar="LAKE")
+@options.json_option
 @option("--run", "The run's name.  [default: each trace's folder or archive]")
 @option(
     "--label labels",
@@ -59,6 +62,7 @@ def lake() -> None:
 def add(
     sources: tuple[str, ...],
     target: str,
+    as_json: bool,
     run: str | None,
     labels: tuple[str, ...],
     replace: bool,
@@ -83,13 +87,14 @@ def add(
             resources=request.resources,
             judges=not request.given["without_verdicts"],
             on_start=bar.start if bar else None,
-            on_outcome=lambda outcome: _tell(outcome, bar),
+            on_outcome=lambda outcome: _tell(outcome, bar, as_json),
         )
     done = len(found.outcomes) - len(found.failed)
-    click.echo(
+    text = (
         f"{printable(target)}: {done:,} traces read, {found.unread:,} files unchanged, "
         f"{len(found.failed):,} failed"
     )
+    options.show(found, as_json, lambda _: click.echo(text))
     click.get_current_context().exit(2 if found.failed else 0)
 
 
@@ -159,20 +164,24 @@ def publish(target: str, request: Request) -> None:
 
 @lake.command()
 @click.argument("target", metavar="LAKE")
+@options.json_option
 @option(
     "--older-than hours",
     "Leave files younger than this many hours: an addition that still runs may need them.",
     float,
     default=24.0,
 )
-def clean(target: str, hours: float) -> None:
+def clean(target: str, as_json: bool, hours: float) -> None:
     """Remove the files of ranks that were replaced or not finished, and tell their names.
 
     Links are not followed, and files that a lake does not name so are left.
     """
     from tracekit.lake.adding import clean as library
 
-    done = library(target, hours)
+    options.show(library(target, hours), as_json, partial(_tell_cleaned, target))
+
+
+def _tell_cleaned(target: str, done: Cleaned) -> None:
     young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
     for path in done.removed:
         click.echo(f"removed  {printable(path)}")
@@ -213,12 +222,16 @@ def _workers(request: Request) -> Iterator[Workers]:
         yield cluster
 
 
-def _tell(outcome: Outcome, bar: SweepBar | None) -> None:
+def _tell(outcome: Outcome, bar: SweepBar | None, as_json: bool) -> None:
     if bar is not None:
         bar.done(1)
     if outcome.status == "failed":
         options.warn(f"not added: {outcome.message}")
-        return
+    elif not as_json:
+        _tell_added(outcome)
+
+
+def _tell_added(outcome: Outcome) -> None:
     click.echo(
         printable(
             f"{outcome.status}  run={outcome.run} {outcome.name}: {outcome.events:,} events, "

@@ -55,8 +55,7 @@ class Request:
 
         judged = self.thresholds
         opened = open_given(path, self.resources, self.output)
-        for note in opened.notes:
-            warn(f"{path}: {note}")
+        tell_notes(opened)
         with Database(opened) as run, opened.judging(judged):
             yield run
 
@@ -103,6 +102,12 @@ class Listed(click.ParamType):  # type: ignore[type-arg]
 def warn(text: str) -> None:
     """Prints a line to standard error."""
     click.echo(f"tracekit: {printable(text)}", err=True)
+
+
+def tell_notes(opened: Session) -> None:
+    """Prints what a person has to know about what is not there."""
+    for note in opened.notes:
+        warn(f"{opened.name}: {note}")
 
 
 def show(found: Any, as_json: bool, render: Callable[[Any], object]) -> None:

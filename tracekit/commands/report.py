@@ -9,7 +9,13 @@ from pathlib import Path
 
 import click
 
-from tracekit.commands.options import Request, judging_options, option, trace_id_option
+from tracekit.commands.options import (
+    Request,
+    judging_options,
+    option,
+    tell_notes,
+    trace_id_option,
+)
 from tracekit.errors import TracekitError
 from tracekit.text import printable, size
 
@@ -61,6 +67,7 @@ def report(
     else:
         one = len(runs) == 1
         opened = open_given(runs[0], resources) if one else load(runs, resources=resources)
+        tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)
     _say_written(output, opening)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
@@ -47,8 +47,11 @@ from tracekit.lake.writing import (
     clash,
     remove_files,
 )
+from tracekit.records import Record
 
 DEFAULT_HOURS = 24.0
+# A task takes so many files, if there are: planning takes as long for one.
+_FEWEST = 4
 _TOKEN = "[0-9a-f]{32}"
 # Files that tracekit wrote, by their names. All others are the user's.
 _NOTE = re.compile(rf"{ARCHIVES}/{_TOKEN}\.json")
@@ -61,12 +64,13 @@ _OWN = re.compile(
 
 
 @dataclass
-class Added:
+class Added(Record, form="tracekit/lake-added/1"):
     """What an addition did, trace by trace."""
 
     outcomes: list[Outcome] = field(default_factory=list)
+    """What became of each trace."""
     unread: int = 0
-    """Files that were not read, since they have not changed since they were added."""
+    """Files that were not read, since they have not changed since they were added (count)"""
 
     @property
     def failed(self) -> list[Outcome]:
@@ -142,10 +146,13 @@ def add_traces(
             note(outcome)
     for again in _clashes(added.outcomes):
         note(again)
-    touched = {each.run for each in added.outcomes if each.status in ("added", "replaced")}
-    names = sorted(filter(None, touched))
+    touched: dict[str, set[str]] = defaultdict(set)
+    for each in added.outcomes:
+        if each.status in ("added", "replaced") and each.run and each.name:
+            touched[each.run].add(each.name)
+    names = sorted(touched)
     if judges:
-        _judge(store, workers, names, given)
+        _judge(store, workers, touched, given)
     many = [name for name in names if len(read_run(store, name).held) > MOST_GROUPS]
     compact_runs(lake, workers, many, given)
     if names and publishing.is_published(store):
@@ -167,8 +174,8 @@ def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
 
 
 def _batches(sources: list[Source], workers: int) -> Iterator[list[Source]]:
-    """Files for each task: as many as one load takes, but so that all workers have work."""
-    most = min(MOST_TRACES, ceil(len(sources) / workers))
+    """Files for each task: as many as one load takes, but so that all workers have work twice."""
+    most = min(MOST_TRACES, max(_FEWEST, ceil(len(sources) / (2 * workers))))
     some: list[Source] = []
     for each in sources:
         if some and (len(some) == most or sum(s.size for s in some) + each.size > MOST_BYTES):
@@ -300,12 +307,14 @@ def _clashes(outcomes: list[Outcome]) -> Iterator[Outcome]:
         went[each.run, each.name] = each
 
 
-def _judge(store: Storage, workers: Workers, names: Iterable[str], resources: Resources) -> None:
-    """Judges the ranks of runs that were not judged among the ranks that are there now."""
+def _judge(
+    store: Storage, workers: Workers, touched: Mapping[str, Set[str]], resources: Resources
+) -> None:
+    """Judges new ranks of runs, and others that were not judged among those that are there now."""
     tasks = [
         task
-        for name in names
-        for task in judging.tasks_of(store.root, read_run(store, name), resources)
+        for name, new in sorted(touched.items())
+        for task in judging.tasks_of(store.root, read_run(store, name), new, resources)
     ]
     for task, found in workers.each(judging.judge, tasks):
         if isinstance(found, Exception):
@@ -341,14 +350,14 @@ def compact_runs(
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class Cleaned(Record, form="tracekit/lake-cleaned/1"):
     """What was removed: files of replaced or unfinished ranks, and notes about archives whose ranks
     are gone."""
 
     removed: tuple[str, ...]
     """Their paths in the lake."""
     kept_young: int
-    """Files of no rank that may belong to an addition that still runs."""
+    """Files of no rank that may belong to an addition that still runs (count)"""
 
 
 def clean(root: str, older_than_hours: float = DEFAULT_HOURS) -> Cleaned:

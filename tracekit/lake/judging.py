@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,17 +37,19 @@ class Judging:
     resources: Resources = field(default_factory=Resources)
 
 
-def tasks_of(lake: str, run: LakeRun, resources: Resources) -> Iterator[Judging]:
-    """The work of judging those of a run's ranks that were not judged as it is now."""
+def tasks_of(lake: str, run: LakeRun, new: Set[str], resources: Resources) -> Iterator[Judging]:
+    """The work of judging those of a run's ranks that were not judged as it is now; of many, the
+    new ones alone."""
     judged = {
         rank.name
         for held in run.held if held.group.context == run.context
         for rank in held.ranks
     }  # fmt: skip
+    due = [each for each in run.ranks.values() if each.name not in judged]
     names: set[str] = set()
     events = 0
-    for rank in run.ranks.values():
-        if rank.name in judged:
+    for rank in due:
+        if len(due) > _MOST_RANKS and rank.name not in new:
             continue
         names.add(rank.name)
         events += rank.events

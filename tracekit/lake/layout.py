@@ -78,16 +78,16 @@ _LONGEST = 180
 
 @dataclass(frozen=True)
 class Source:
-    """Where a trace was read: the path or URL of its file, and the file's size and state then.
-
-    `stamp` changes with the file: its modification time or ETag. `member` is the trace's path in an
-    archive.
-    """
+    """Where a trace was read: the path or URL of its file, and the file's size and state then."""
 
     url: str
+    """The path or URL of the file."""
     size: int
+    """Its size (bytes)"""
     stamp: str
+    """What changes with it: its modification time or ETag."""
     member: str | None = None
+    """The trace's path in an archive; null: the file is no archive."""
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ class Lake(Session):
         self.parts = parts
         self.ranks = [rank for part in parts for rank in part.ranks]
         self.notes = notes
+        self._contexts = {rank.trace_id: part.run.context for part in parts for rank in part.ranks}
         self._resources = resources or Resources()
 
     @property
@@ -151,12 +152,7 @@ class Lake(Session):
         return frozenset(each.trace_id for each in self.ranks if each.tables != catalog.FORMAT)
 
     def context_of(self, trace_id: int) -> str:
-        return next(
-            part.run.context
-            for part in self.parts
-            for rank in part.ranks
-            if rank.trace_id == trace_id
-        )
+        return self._contexts[trace_id]
 
     @contextmanager
     def among_all(self) -> Iterator[Session]:

@@ -73,12 +73,19 @@ class Outcome:
     """What became of a trace: `added`, `replaced`, `unchanged` or `failed`."""
 
     status: str
+    """added, replaced, unchanged or failed."""
     source: Source
+    """Where the trace was read."""
     run: str | None = None
+    """The run that it belongs to; null: it failed."""
     name: str | None = None
+    """Which rank of the run it is: rank=N or file=NAME; null: it failed."""
     events: int = 0
+    """Its events (count)"""
     took_s: float = 0.0
+    """How long reading it took (s)"""
     message: str | None = None
+    """Why it failed; null: it did not."""
 
 
 @dataclass(frozen=True)
