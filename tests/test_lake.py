@@ -328,6 +328,18 @@ def test_what_another_layout_wrote_is_said(made):
         layout.read_group(text, path)
 
 
+def test_a_lake_of_another_layout_is_said_and_left_as_it_is(tmp_path, run):
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / layout.MARK).write_text('{"layout": 1}')
+    write_rank(tmp_path / "in", 0)
+    for command in (("query", "overview", "lake"), ("lake", "add", "in", "--to", "lake"),
+                    ("lake", "clean", "lake"), ("fleet", "lake")):  # fmt: skip
+        done = run(*command)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "another version of tracekit made this lake" in done.stderr
+    assert [each.name for each in (tmp_path / "lake").iterdir()] == [layout.MARK]
+
+
 def test_diff_compares_the_rank_that_sets_the_pace(made, run):
     a, b = f"{made}/lake/run=monday", f"{made}/lake/run=tuesday"
     done = run("diff", a, b, "--fail-if", "b.active_ns < a.active_ns")

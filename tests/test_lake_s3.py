@@ -9,9 +9,11 @@ import pytest
 
 from tests.lakes import add, add_meanwhile, files_in_use, statuses, write_rank
 from tracekit.errors import TracekitError
-from tracekit.lake.adding import clean
+from tracekit.lake.adding import clean, compact_runs
+from tracekit.lake.publishing import publish
 from tracekit.lake.runs import all_ranks
 from tracekit.lake.storage import storage
+from tracekit.lake.workers import Processes
 from tracekit.run import open_lake
 
 pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `lake`)")
@@ -168,6 +170,24 @@ def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
     (rank,) = all_ranks(storage(lake))
     assert rank.source.url == str(other)
     assert len(bucket.find("traces/lake/tables")) == len(files_in_use(lake))
+
+
+def test_small_tables_are_published_there_and_runs_compacted(bucket, tmp_path, monkeypatch):
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    # Its own client speaks HTTPS otherwise.
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    lake = "s3://traces/lake"
+    add(lake, write_rank(tmp_path, 0), run="0042")
+    publish(lake)
+    add(lake, write_rank(tmp_path, 1), run="0042")
+    assert compact_runs(lake, Processes(1), ["0042"]) == 2
+    publish(lake)
+    table = deltalake.DeltaTable(f"{lake}/tables/run_figures")
+    assert (len(table.file_uris()), table.version()) == (1, 2)
+    with open_lake(f"{lake}/run=0042") as opened:
+        assert opened.fetch("SELECT run, rank FROM lake.trace ORDER BY rank")[1] == [
+            ("0042", 0), ("0042", 1),
+        ]  # fmt: skip
 
 
 def test_a_file_that_is_there_is_not_created_again(bucket):
