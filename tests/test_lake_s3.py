@@ -6,11 +6,13 @@ import time
 import pytest
 
 from tests import object_store
-from tests.lakes import add, add_meanwhile, statuses, write_rank
+from tests.lakes import add, add_meanwhile, files_in_use, statuses, write_rank
 from tracekit.errors import TracekitError
-from tracekit.lake.adding import clean
-from tracekit.lake.reading import visible_ranks
+from tracekit.lake.adding import clean, compact_runs
+from tracekit.lake.publishing import publish
+from tracekit.lake.runs import all_ranks
 from tracekit.lake.storage import storage
+from tracekit.lake.workers import Processes
 from tracekit.run import open_lake
 
 LIMIT_S = 60
@@ -41,9 +43,10 @@ def test_what_has_changed_there_is_read_again_and_the_old_is_swept(bucket, tmp_p
     path.write_text(path.read_text().replace("sgemm", "dgemm"))
     bucket.put_file(str(path), "traces/in/run/rank0.json")
     assert statuses(add(lake, "s3://traces/in")) == ["replaced"]
-    (rank,) = visible_ranks(storage(lake))
-    assert len(bucket.find("traces/lake/tables")) == 2 * len(rank.files)
-    assert len(clean(lake, 0).removed) == len(rank.files)
+    files = len(files_in_use(lake))
+    assert len(bucket.find("traces/lake/tables")) == 2 * files
+    assert len(clean(lake, 0).removed) >= files
+    assert len(bucket.find("traces/lake/tables")) == files
     with open_lake(lake) as opened:
         names = {name for (name,) in opened.fetch("SELECT DISTINCT name FROM kernels")[1]}
     assert "dgemm" in names
@@ -97,9 +100,27 @@ def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
     assert statuses(meanwhile[0]) == ["added"]
     assert refused.status == "failed"
     assert f"run 'run' holds rank=0 from {other} already" in refused.message
-    (rank,) = visible_ranks(storage(lake))
+    (rank,) = all_ranks(storage(lake))
     assert rank.source.url == str(other)
-    assert len(bucket.find("traces/lake/tables")) == len(rank.files)
+    assert len(bucket.find("traces/lake/tables")) == len(files_in_use(lake))
+
+
+def test_small_tables_are_published_there_and_runs_compacted(bucket, tmp_path, monkeypatch):
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    # Its own client speaks HTTPS otherwise.
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    lake = "s3://traces/lake"
+    add(lake, write_rank(tmp_path, 0), run="0042")
+    publish(lake)
+    add(lake, write_rank(tmp_path, 1), run="0042")
+    assert compact_runs(lake, Processes(1), ["0042"]) == 2
+    publish(lake)
+    table = deltalake.DeltaTable(f"{lake}/tables/run_figures")
+    assert (len(table.file_uris()), table.version()) == (1, 2)
+    with open_lake(f"{lake}/run=0042") as opened:
+        assert opened.fetch("SELECT run, rank FROM lake.trace ORDER BY rank")[1] == [
+            ("0042", 0), ("0042", 1),
+        ]  # fmt: skip
 
 
 def test_a_file_that_is_there_is_not_created_again(bucket):
@@ -143,7 +164,7 @@ def test_a_store_that_fails_for_good_is_one_line_and_shows_no_half_of_a_rank(
     assert done.stderr.startswith("tracekit: ")
     assert done.stderr.count("\n") == 1
     store.fault = lambda number, path: None
-    assert visible_ranks(storage("s3://traces/lake")) == []
+    assert all_ranks(storage("s3://traces/lake")) == []
     assert statuses(add("s3://traces/lake", "s3://traces/in")) == ["added"]
 
 

@@ -184,7 +184,9 @@ class Database:
         """
         from tracekit.examine import examine
 
-        found = examine(self.session, self.session.only(trace), window, thresholds, combine=True)
+        chosen = self.session.only(trace)
+        with self.session.among_all() as whole:
+            found = examine(whole, chosen, window, thresholds, combine=True)
         if found.fixes is None:
             reason = "; ".join(found.analysis.verdict.why) or "it has no events that last"
             raise TracekitError(f"{found.analysis.trace.path}: no advice: {reason}")

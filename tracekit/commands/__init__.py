@@ -40,6 +40,7 @@ _GROUPS = {
     "Compare": {
         "diff": ("diff", "before.json.gz after.json.gz"),
         "history": ("diff", "lake"),
+        "fleet": ("fleet", "lake"),
         "baseline": ("baseline", "save main run.json.gz"),
         "crosscheck": ("diff", "run.json.gz"),
     },

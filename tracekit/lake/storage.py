@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, TABLES
+from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, NUMBERS, TABLES
 from tracekit.trace.remote import filesystem, is_url, translated_errors
 
 # Prefix of the names of unfinished files.
@@ -51,16 +51,21 @@ class LocalStorage:
             return (self._folder / path).read_bytes()
         return None
 
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        """The contents of all small files ending in .json below a folder."""
-        found = {}
+    def paths(self, folder: str) -> list[str]:
+        """The paths of all files ending in .json below a folder, unfinished ones excluded."""
         with translated_errors(self.root):
-            for each in sorted(self.local_paths(folder)):
-                if each.endswith(".json") and not Path(each).name.startswith(HIDDEN):
-                    # Another process may replace or remove a manifest at any time.
-                    with suppress(FileNotFoundError):
-                        found[self._inside(each)] = Path(each).read_bytes()
-        return found
+            return [
+                self._inside(each)
+                for each in self.local_paths(folder)
+                if each.endswith(".json") and not Path(each).name.startswith(HIDDEN)
+            ]
+
+    def read_all(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """The contents of those of these small files that are there, with their paths."""
+        for path in paths:
+            text = self.read(path)
+            if text is not None:
+                yield path, text
 
     def write(self, path: str, data: bytes) -> None:
         """Writes a small file, replacing an older one."""
@@ -125,6 +130,10 @@ class LocalStorage:
         """The name by which DuckDB opens a file."""
         return f"{self._folder}/{path}"
 
+    def table_uri(self, path: str) -> str:
+        """The name by which other libraries open a folder."""
+        return self.uri(path)
+
     def holds(self, url: str) -> bool:
         """Whether a file's path or URL is inside."""
         return not is_url(url) and Path(url).is_relative_to(self._folder)
@@ -151,13 +160,20 @@ class RemoteStorage:
             return bytes(self.fs.cat_file(self._full(path)))
         return None
 
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        paths = sorted(path for path in self._find(folder) if path.endswith(".json"))
+    def paths(self, folder: str) -> list[str]:
+        return [self._inside(each) for each in self._find(folder) if each.endswith(".json")]
+
+    def read_all(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        full = [self._full(path) for path in paths]
         with translated_errors(self.root):
-            contents = self.fs.cat(paths, on_error="omit") if paths else {}
-        if isinstance(contents, bytes):
-            contents = {paths[0]: contents}
-        return {self._inside(path): bytes(data) for path, data in contents.items()}
+            contents = self.fs.cat(full, on_error="return") if full else {}
+            if not isinstance(contents, dict):
+                contents = {full[0]: contents}
+            for path, found in contents.items():
+                if isinstance(found, bytes):
+                    yield self._inside(path), found
+                elif not isinstance(found, FileNotFoundError):
+                    raise found
 
     def write(self, path: str, data: bytes) -> None:
         with self._writing(path) as full:
@@ -195,6 +211,9 @@ class RemoteStorage:
     def uri(self, path: str) -> str:
         return self._full(path)
 
+    def table_uri(self, path: str) -> str:
+        return f"{self.root.rstrip('/')}/{path}"
+
     def holds(self, url: str) -> bool:
         return url.startswith(self.root.rstrip("/") + "/")
 
@@ -227,7 +246,7 @@ def local_files(lake: Storage) -> Iterator[str]:
     """The paths of a lake's own files, if they are on this machine."""
     if isinstance(lake, LocalStorage):
         yield lake.uri(MARK)
-        for folder in (TABLES, MANIFESTS, ARCHIVES):
+        for folder in (TABLES, MANIFESTS, ARCHIVES, NUMBERS):
             yield from lake.local_paths(folder)
 
 

@@ -40,6 +40,8 @@ _LIVE = "\\`*_{}[]<>&|~@#:.$"
 def render(comparison: Diff) -> None:
     """Prints figures, waterfall, and what changed most."""
     out = console()
+    if comparison.runs is not None:
+        section(out, "The runs", comparison.runs.why)
     out.print(Text(f"a: {printable(comparison.a)}\nb: {printable(comparison.b)}"))
     section(out, "Figures (of the median step, if both runs have steps, then of the whole trace)")
     figures = figures_of(comparison)
@@ -134,7 +136,9 @@ def render_history(history: History) -> None:
     out.print(Text(summary(history)))
     if history.diff and history.compared:
         a, b = (printable(run) for run in history.compared)
-        section(out, f"What changed from {a} (a) to {b} (b), on the first rank that both have")
+        runs = history.diff.runs
+        on = f"rank {runs.rank}" if runs and runs.rank is not None else "the first rank of both"
+        section(out, f"What changed from {a} (a) to {b} (b), then on {on}")
         render(history.diff)
 
 
