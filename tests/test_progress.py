@@ -56,8 +56,9 @@ def test_a_load_says_what_it_is_at_after_all_files_are_read(tmp_path):
     path = traces.write(tmp_path / "t.json", EVENTS)
     command = (sys.executable, "-m", "tracekit", "load", str(path), "-o", str(tmp_path / "t.db"))
     _, shown = on_terminal(*command)
-    assert "loading" in shown or "building tables" in shown
-    assert not re.search(r"100%|/\? ", shown)
+    assert "loading" in shown
+    # How long the rest takes is not known, and nothing claims it.
+    assert not re.search(r"\d MB|\d:\d\d", shown[shown.index("building tables") :])
 
 
 def test_only_the_last_listener_hears_the_innermost_stage():
