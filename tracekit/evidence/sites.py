@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from tracekit.causes import words
 from tracekit.evidence.model import OneOffEvent
 
 if TYPE_CHECKING:
@@ -13,14 +14,6 @@ if TYPE_CHECKING:
     from tracekit.replay.one_offs import OneOff
 
 Sites = dict[int | None, dict[str, Any]]
-
-# Names of the critical path's links that are not events, by cause.
-_NAMELESS = {
-    "latency": "(launch latency, or the gap between two ops)",
-    "sync": "(return of a call that waited)",
-    "unknown": "(a wait that the trace does not explain)",
-    "input": "(other processes load)",
-}
 
 
 def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
@@ -80,6 +73,6 @@ def name_links(links: list[dict[str, Any]], sites: Sites) -> None:
     """Adds to each link its name and the place in the program that it comes from."""
     for link in links:
         site = sites.get(link["event_id"], {})
-        link["name"] = site.get("name") or _NAMELESS.get(link["cause"], "(no slice recorded)")
+        link["name"] = site.get("name") or words("link").get(link["cause"], "(no slice recorded)")
         for key in ("cpu_op", "module", "python_line"):
             link[key] = site.get(key)

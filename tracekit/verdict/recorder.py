@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tracekit.causes import OF_HOST
+from tracekit.causes import OF_HOST, words
 from tracekit.evidence.model import Evidence, Finding
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
@@ -21,53 +21,6 @@ from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, weigh
 _LEVELS = ("none", "low", "medium", "high")
 # As many reasons as a verdict has at most.
 _MOST = 6
-
-_PROFILE = "torch.profiler.profile"
-_SCHEDULE = "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)"
-RECORD = {
-    "truncated": (
-        "Get the whole file, or record again and wait until it is written: its end is missing, and "
-        "what stood there may be the GPU's events."
-    ),
-    "graph_without_kernels": (
-        f"Record a few replays: {_PROFILE}(schedule=torch.profiler.schedule(wait=1, warmup=1, "
-        "active=1)) with prof.step() after each. If kernels are still missing, enlarge the "
-        "profiler's buffers: in the file that the environment variable KINETO_CONFIG names, "
-        "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=2048 (CUDA) or ROCTRACER_MAX_EVENTS=10000000 (ROCm)."
-    ),
-    "dropped_at_start": (
-        f"Record again in a new process, with steps before those that count: {_PROFILE}("
-        "schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)) with prof.step() after each "
-        "step, and torch.cuda.synchronize() before the first one that is recorded."
-    ),
-    "captured_only": (
-        "Record replays: begin to profile after the graphs are captured and warm, with "
-        f"{_PROFILE}({_SCHEDULE}) and prof.step() after each replay."
-    ),
-    "no_work_recorded": (
-        f"Record the work: {_PROFILE}(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], "
-        f"{_SCHEDULE}) around the loop, with prof.step() in each iteration, so that recording "
-        "begins after the start and stops before the end."
-    ),
-    "unended_calls": "Record without Python stacks (with_stack=False), or with a newer PyTorch.",
-    "arrival_skew": (
-        "Let all ranks meet before recording: torch.distributed.barrier() and "
-        "torch.cuda.synchronize() right after the profiler has started, or "
-        "torch.profiler.schedule(wait=1, warmup=1, active=3) on every rank."
-    ),
-    "recorder_gaps": (
-        "Time the replays without a profiler (torch.cuda.Event(enable_timing=True) around several) "
-        "and compare: the difference is the recorder's."
-    ),
-    "queued_before": (
-        "Let the device finish first: torch.cuda.synchronize() before the steps that are recorded, "
-        f"or {_SCHEDULE} with prof.step() after each step."
-    ),
-    "recorder_cost": (
-        "Record less: with_stack=False, record_shapes=False, profile_memory=False. Measure the "
-        "step without a profiler beside it, as `tracekit capture` does."
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -167,7 +120,7 @@ def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdic
     if level == "none":
         found = [each for each in found if each.leaves == level]
     sentences = [each.sentence for each in found]
-    advice = [RECORD[each.code] for each in found]
+    advice = [words("record")[each.code] for each in found]
     if level == "none":
         # What is left of the reasons and prices is about what happened to be recorded.
         why = [*sentences, *verdict.why[:1]][:_MOST]
