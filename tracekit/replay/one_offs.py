@@ -156,7 +156,7 @@ def _holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) ->
     if one_off.kind != "range":
         return True
     held = len(_launched(graph, one_off.begin, one_off.end))
-    return held < thresholds.held_share * int(graph.device.linked.sum())
+    return bool(held < thresholds.held_share * int(graph.device.linked.sum()))
 
 
 # What a candidate has to be; a rule is one function here.

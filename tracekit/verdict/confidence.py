@@ -245,7 +245,7 @@ DOUBTS: tuple[Doubt, ...] = (
 
 
 def _has_few_ops(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    return evidence.ops < thresholds.few_ops
+    return bool(evidence.ops < thresholds.few_ops)
 
 
 def _repeats_nothing(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
