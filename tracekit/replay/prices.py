@@ -120,7 +120,7 @@ class WindowGains:
     def _on_device(self, kind: str, number: int) -> list[OneOff]:
         """The one-offs of the window that are ops."""
         found = [each for each in self.replay.one_offs if not each.on_host]
-        window = self.window(kind, number).of
+        window = self.replay.windows[kind]
         if not found or not isinstance(window, Marked):
             return found
         ops = set(window.ops(number).tolist())

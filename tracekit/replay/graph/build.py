@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tracekit.replay.graph import Graph, root_of, since
 from tracekit.replay.graph.arrays import NEVER, Ints, narrow
 from tracekit.replay.graph.device import Device
-from tracekit.replay.graph.edges import EdgeKind, Edges, joined, ranked
+from tracekit.replay.graph.edges import EdgeKind, Edges, ranked
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
 from tracekit.replay.graph.unmarked import unmarked_waits
@@ -84,7 +84,7 @@ def _finished(
     if len(orphans):
         source = _before(time, orphans, len(device.start))
         latest[orphans] = time[source]
-        edges = joined([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
+        edges = Edges.joined([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
     # In topological order of the targets, and of one target by kind.
     edges = edges.take(
         np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
@@ -142,7 +142,7 @@ class _Builder:
             self._launch_edges(host, joins, ops),
             self._wait_edges(),
         ]
-        return host, joins, joined(parts)
+        return host, joins, Edges.joined(parts)
 
     def _thread_edges(self, host: Host, joins: Ints, waits: Waits, join: Ints) -> Edges:
         """From each join of a thread to the next, over the work between them."""
