@@ -278,22 +278,11 @@ def _once(
             continue
         longest = max(mine, key=lambda each: each.excess_ns)
         found.append(
-            Advice(
-                remedy=remedy.name,
-                title=remedy.title,
-                cause=longest.cause,
-                where=_place_of(longest),
-                detail=None,
-                count=len(mine),
-                saves_ns=saves_ns,
-                share=None,
-                once=True,
-                effort=remedy.effort,
-                needs=remedy.needs,
-                doubts=[remedy.caveat] if remedy.caveat else [],
-                change=None,
+            _of_once(
+                remedy, longest.cause, _place_of(longest), len(mine), saves_ns,
+                [remedy.caveat] if remedy.caveat else [],
             )
-        )
+        )  # fmt: skip
     return sorted(found, key=lambda each: -each.saves_ns)
 
 
@@ -303,21 +292,17 @@ def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
     cold = replay.database.rows_of_trace(asked, replay.trace_id)
     saves_ns, remedy = sum(ns for *_, ns in cold), catalogue()[_WARM]
     found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
-    return next(iter(found), None) or Advice(
-        remedy=remedy.name,
-        title=remedy.title,
-        cause="launch",
-        where=None,
-        detail=None,
-        count=len(cold),
-        saves_ns=saves_ns,
-        share=None,
-        once=True,
-        effort=remedy.effort,
-        needs=remedy.needs,
-        doubts=[],
-        change=None,
-    )
+    return found[0] if found else _of_once(remedy, "launch", None, len(cold), saves_ns, [])
+
+
+def _of_once(
+    remedy: Remedy, cause: str, where: str | None, count: int, saves_ns: int, doubts: list[str]
+) -> Advice:
+    """Advice on what happened once: its price is no share of a step, and no replay shows it."""
+    return Advice(
+        remedy.name, remedy.title, cause, where, None, count, saves_ns, share=None, once=True,
+        effort=remedy.effort, needs=remedy.needs, doubts=doubts, change=None,
+    )  # fmt: skip
 
 
 def _place_of(event: OneOff) -> str | None:

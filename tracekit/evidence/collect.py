@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import (
+    Evidence,
     Finding,
     Gpu,
     HostThread,
@@ -53,24 +54,6 @@ QUERIES = (
 _ORDER = ("range", "gpu_active", "host_active", "step", "trace")
 
 
-@dataclass(frozen=True)
-class Account:
-    """Where the time of one window of one device went, or of the host in a trace without one."""
-
-    window: Window
-    gpu: Gpu | None = None
-    idle: Idle | None = None
-    launch: Launch | None = None
-    host: HostThread | None = None
-
-    @property
-    def ops(self) -> int:
-        """How many GPU ops, or operators of the host, run in it."""
-        if self.gpu is not None:
-            return self.gpu.gpu_ops
-        return self.host.operators if self.host is not None else 0
-
-
 def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trace:
     """The trace, out of its row of the question `overview`."""
     health = database.ask("health", trace=trace_id)
@@ -82,15 +65,15 @@ def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trac
     )
 
 
-def accounts_of(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+def accounts_of(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
     """The windows of all devices: the main device first, and of each device the GPU-active span
     first. Of a trace without GPU ops, the windows of its busiest thread; at least one."""
     return _of_devices(database, trace_id) or _of_host(database, trace_id, overview)
 
 
 def account_between(
-    database: Session, trace_id: int, of: Account, window: tuple[str, str], times: tuple[int, int]
-) -> Account:
+    database: Session, trace_id: int, of: Evidence, window: tuple[str, str], times: tuple[int, int]
+) -> Evidence:
     """The accounting of a device between two instants, as a window of this kind and name.
 
     Raises:
@@ -109,7 +92,8 @@ def account_between(
     row = rows[0]
     named = Window(*window, row["start_ns"], row["end_ns"], row["span_ns"])
     idle = Idle(**_pick(Idle, row, causes=None), causes=row["causes"])
-    return Account(named, Gpu(**_pick(Gpu, row)), idle, of.launch)
+    gpu = Gpu(**_pick(Gpu, row))
+    return Evidence(window=named, gpu=gpu, idle=idle, launch=of.launch, ops=gpu.gpu_ops)
 
 
 def repetition_of(database: Session, trace_id: int) -> Repetition | None:
@@ -144,7 +128,7 @@ def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
     return found
 
 
-def step_numbers(accounts: Sequence[Account], names: Sequence[str]) -> dict[int, int]:
+def step_numbers(accounts: Sequence[Evidence], names: Sequence[str]) -> dict[int, int]:
     """The replay's number of each step, by the step's place among all accounts of one device."""
     places: dict[tuple[str, int], int] = {}
     met: Counter[str] = Counter()
@@ -160,7 +144,7 @@ def step_numbers(accounts: Sequence[Account], names: Sequence[str]) -> dict[int,
     return found
 
 
-def _of_devices(database: Session, trace_id: int) -> list[Account]:
+def _of_devices(database: Session, trace_id: int) -> list[Evidence]:
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
         causes.setdefault(_window_key(row), {})[row["cause"]] = row["idle_ns"]
@@ -173,7 +157,8 @@ def _of_devices(database: Session, trace_id: int) -> list[Account]:
         row["causes"] = causes.get(_window_key(row), {})
         window, gpu = Window(*_values(Window)(row)), Gpu(*_values(Gpu)(row))
         idle = Idle(*_values(Idle)(row))
-        found.append(Account(window, gpu, idle, launches.get(row["device_id"])))
+        launch = launches.get(row["device_id"])
+        found.append(Evidence(window=window, gpu=gpu, idle=idle, launch=launch, ops=gpu.gpu_ops))
     ranked = "SELECT trace_id, device_id, place FROM ranked_devices"
     ranks = dict(database.rows_of_trace(ranked, trace_id))
     return sorted(
@@ -190,22 +175,23 @@ def _of_devices(database: Session, trace_id: int) -> list[Account]:
 _window_key = itemgetter("device_id", "kind", "name", "start_ns", "end_ns")
 
 
-def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
     rows, waited = database.ask("cpu_time", trace=trace_id), []
     if any(row["launches"] for row in rows):
         waited = database.ask("last_wait", trace=trace_id)
     last_wait_ns = waited[0]["last_wait_ns"] if waited else None
     found = [
-        Account(
-            Window(**_pick(Window, row)),
+        Evidence(
+            window=Window(**_pick(Window, row)),
             host=HostThread(**_pick(HostThread, row | {"last_wait_ns": last_wait_ns})),
+            ops=row["operators"],
         )
         for row in rows
     ]
     if found:
         return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
     start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
-    return [Account(Window("trace", "whole trace", start, start + span, span))]
+    return [Evidence(window=Window("trace", "whole trace", start, start + span, span))]
 
 
 def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:
