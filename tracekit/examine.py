@@ -307,7 +307,7 @@ class _Examiner:
     def _fixes(
         self, main: Evidence, place: tuple[str, int], replayed: WindowGains, combine: bool
     ) -> FixList:
-        from tracekit.verdict.advice import fix_list
+        from tracekit.advice.find import find
 
         judged = AdvisedWindow(
             *place,
@@ -316,7 +316,9 @@ class _Examiner:
             main.window.end_ns,
             repeats=not is_unrepeated(self.repetition),
         )
-        return fix_list(replayed, judged, self.trace, self.thresholds, combine=combine)
+        findings = [(each.code, each.severity, each.message) for each in self.trace.health]
+        found = find(replayed, judged, findings, self.thresholds, combine=combine)
+        return replace(found, trace=self.trace.path)
 
     # -- windows
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracekit.causes import words
-from tracekit.evidence.model import HostThread, Launch, Trace
+from tracekit.evidence.model import HostThread, Launch
 from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import UNKNOWN
 
 if TYPE_CHECKING:
-    from tracekit.advice.model import AdvisedWindow, FixList
+    from tracekit.advice.model import FixList
     from tracekit.database.session import Session
-    from tracekit.replay.prices import WindowGains
 
 
 def waits_for_workers(host: HostThread) -> bool:
@@ -42,22 +40,6 @@ def next_step(
         if is_done and bottleneck in words(kind):
             return words(kind)[bottleneck]
     return words("next")[bottleneck]
-
-
-def fix_list(
-    gains: WindowGains,
-    judged: AdvisedWindow,
-    trace: Trace,
-    thresholds: Thresholds,
-    *,
-    combine: bool,
-) -> FixList:
-    """What could be changed in the window that is judged."""
-    from tracekit.advice.find import find
-
-    findings = [(each.code, each.severity, each.message) for each in trace.health]
-    found = find(gains, judged, findings, thresholds, combine=combine)
-    return replace(found, trace=trace.path)
 
 
 def list_notes(
