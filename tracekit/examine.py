@@ -16,8 +16,11 @@ from tracekit.evidence.collect import (
     account_between,
     accounts_of,
     are_shapes_recorded,
+    events_of,
+    name_links,
     phases_of,
     repetition_of,
+    sites_of,
     step_numbers,
     trace_of,
 )
@@ -203,7 +206,6 @@ class _Examiner:
         self.repetition = repetition_of(database, trace_id)
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
-        from tracekit.evidence.sites import events_of, name_links, sites_of
         from tracekit.verdict.advice import list_notes
         from tracekit.verdict.judge import judge
 

@@ -75,7 +75,8 @@ def find(
     together: BestCombination | None = None
     if combine:
         # Also what saves nothing alone: it may stand in the shadow of something else.
-        others = sorted((each for each in priced if each not in worth), key=_potential)
+        others = [each for each in priced if each not in worth]
+        others.sort(key=lambda each: -each.place.at_most_ns)
         mine = [each for each in [*worth, *others] if _is_combined(each.place.remedy)]
         together = _together(mine[: thresholds.most_combined], prices, least_ns)
     # What a larger batch saves is time per sample, not of this step: it has a list of its own.
@@ -168,10 +169,6 @@ def _at_most(remedy: Remedy, gains: Gains) -> float:
     sides = (OF_HOST, OF_DEVICE)
     causes = {cause for side in sides if set(remedy.causes) & set(side) for cause in side}
     return sum(gains.removed.get(cause, 0.0) for cause in causes)
-
-
-def _potential(priced: Priced) -> int:
-    return -priced.place.at_most_ns
 
 
 def _applicable(

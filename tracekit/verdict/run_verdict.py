@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.errors import TracekitError
-from tracekit.evidence.sites import places_of
+from tracekit.evidence.collect import places_of
 from tracekit.replay.ranks.prices import COMMUNICATION, Pricing
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
 from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns

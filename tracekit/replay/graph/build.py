@@ -119,7 +119,6 @@ def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -
 class _Builder:
     def __init__(self, recorded: Recording) -> None:
         self.recorded = recorded
-        self.causes = recorded.causes
         self.latency = recorded.causes.index("latency")
         self.device = recorded.device
         self.order = recorded.order
@@ -211,12 +210,7 @@ class _Builder:
         source = root_of(host, joins, ops, key)
         fixed = self._allowed(EdgeKind.LAUNCH, op, self.device.start[op] - self.submitted[op])
         return Edges.make(
-            EdgeKind.LAUNCH,
-            source,
-            1 + op,
-            host_to=key,
-            fixed_ns=fixed,
-            cause=self.latency,
+            EdgeKind.LAUNCH, source, 1 + op, host_to=key, fixed_ns=fixed, cause=self.latency
         )
 
     def _wait_edges(self) -> Edges:
@@ -245,11 +239,6 @@ class _Builder:
     def _allowed(self, kind: EdgeKind, op: Ints, lag: Ints) -> Ints:
         """The part of a lag that the device itself takes: at most its usual time, or, for the edge
         kind that delayed the op, at most `wait_ns`. A longer lag is a wait for something else."""
-        usual_ns = (
-            self.recorded.usual.latency_ns
-            if kind == EdgeKind.LAUNCH
-            else self.recorded.usual.gap_ns
-        )
-        return np.minimum(
-            lag, np.where(self.limited_by[op] == kind, self.recorded.thresholds.wait_ns, usual_ns)
-        )
+        usual, wait_ns = self.recorded.usual, self.recorded.thresholds.wait_ns
+        usual_ns = usual.latency_ns if kind == EdgeKind.LAUNCH else usual.gap_ns
+        return np.minimum(lag, np.where(self.limited_by[op] == kind, wait_ns, usual_ns))
