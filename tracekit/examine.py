@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from tracekit.advice.model import AdvisedWindow
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
-    Account,
     account_between,
     accounts_of,
     are_shapes_recorded,
+    events_of,
+    name_links,
     phases_of,
     repetition_of,
+    sites_of,
     step_numbers,
     trace_of,
 )
@@ -196,7 +198,6 @@ class _Examiner:
         self.repetition = repetition_of(database, trace_id)
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
-        from tracekit.evidence.sites import events_of, name_links, sites_of
         from tracekit.verdict.advice import list_notes
         from tracekit.verdict.judge import judge
 
@@ -220,12 +221,8 @@ class _Examiner:
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
-        evidence = Evidence(
-            window=main.window,
-            gpu=main.gpu,
-            idle=main.idle,
-            launch=main.launch,
-            host=main.host,
+        evidence = replace(
+            main,
             causal=causal,
             no_replay=self.no_replay,
             health=self.trace.health,
@@ -296,15 +293,15 @@ class _Examiner:
         costs = (each.time_ns for each in self.trace.health if each.code == "recorder_cost")
         return WindowGains(replay, dilation, recorder_ns=next(costs, None) or 0)
 
-    def _causal(self, main: Account, place: tuple[str, int], replayed: WindowGains) -> Causal:
+    def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
         gains = replayed.gains(*place)
         flip = flip_of(self._period(main, gains), replayed, place, self.thresholds)
         return replayed.causal(*place, flip)
 
     def _fixes(
-        self, main: Account, place: tuple[str, int], replayed: WindowGains, combine: bool
+        self, main: Evidence, place: tuple[str, int], replayed: WindowGains, combine: bool
     ) -> FixList:
-        from tracekit.verdict.advice import fix_list
+        from tracekit.advice.find import find
 
         judged = AdvisedWindow(
             *place,
@@ -313,14 +310,16 @@ class _Examiner:
             main.window.end_ns,
             repeats=not is_unrepeated(self.repetition),
         )
+        findings = [(each.code, each.severity, each.message) for each in self.trace.health]
         with stage("pricing what could be changed"):
-            return fix_list(replayed, judged, self.trace, self.thresholds, combine=combine)
+            found = find(replayed, judged, findings, self.thresholds, combine=combine)
+        return replace(found, trace=self.trace.path)
 
     # -- windows
 
     def _chosen(
         self, window: str | None, replayed: WindowGains | None
-    ) -> tuple[Account, tuple[str, int]]:
+    ) -> tuple[Evidence, tuple[str, int]]:
         """The verdict's window, and its place among the replays' windows."""
         first = self.accounts[0]
         if window is None:
@@ -341,7 +340,7 @@ class _Examiner:
             f"no window is named {window!r}; this trace has: {', '.join(self.names)}"
         )
 
-    def _range(self, device: Account, replayed: WindowGains) -> tuple[Account, tuple[str, int]]:
+    def _range(self, device: Evidence, replayed: WindowGains) -> tuple[Evidence, tuple[str, int]]:
         """The range of median length, or the one that the window's name gives by its number."""
         replay, at = replayed.replay, self.ranges and self.ranges[1]
         assert replay.ranges is not None and device.gpu is not None
@@ -379,7 +378,7 @@ class _Examiner:
             found.append(period)
         return found
 
-    def _period(self, account: Account, gains: Gains | None) -> Period:
+    def _period(self, account: Evidence, gains: Gains | None) -> Period:
         from tracekit.verdict.judge import judge_briefly
 
         period = Period(

@@ -82,7 +82,7 @@ _FIGURES = {
     name: {"type": ["integer", "number", "null"], "description": columns_of("run_metrics")[name]}
     for name in comparing.FIGURES
 }
-# What a link of the critical path tells about its event (tracekit/verdict/sites.py).
+# What a link of the critical path tells about its event (tracekit/evidence/collect.py).
 _SITE = {
     name: {"type": ["string", "null"], "description": columns_of("event_sites")[name]}
     for name in ("name", "cpu_op", "module", "python_line")
