@@ -139,7 +139,8 @@ def sql(source: str, statement: str | None, request: Request) -> None:
         return
     with request.open(source) as run:
         run.session.require_select(statement)
-        request.render(run.session, statement)
+        if not request.render(run.session, statement):
+            click.echo("0 rows", err=True)
 
 
 def _open_shell(source: str) -> None:
