@@ -25,6 +25,7 @@ from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, Section, T
+from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import devices_of
 from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, figure_of, percent, printable, share, size
@@ -150,9 +151,23 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "control": figure.control,
         "title": figure.title,
     }
+    if short := _short_names(figure.rows):
+        found["short"] = short
     if figure.chart is not None:
         found["spec"] = _spec(figure.chart)
     return found
+
+
+def _short_names(rows: polars.DataFrame) -> dict[str, str]:
+    """The short names of the kernels in a table, by their whole names."""
+    texts = {
+        text
+        for column in rows.select(polars.selectors.string())
+        for text in column.unique().to_list()
+        if text is not None
+    }
+    short = {_safe(text): short_name(printable(text)) for text in texts}
+    return {whole: shown for whole, shown in short.items() if not whole.startswith(shown[:-1])}
 
 
 def _values(column: polars.Series) -> Any:
