@@ -13,7 +13,8 @@ from tracekit.errors import TracekitError
 from tracekit.files import work_folder
 from tracekit.lake.layout import Source, is_url, valid_name
 from tracekit.lake.storage import filesystem, translated_errors
-from tracekit.trace.source import ByteStream, open_streams, trace_paths, unreadable
+from tracekit.trace.other.formats import open_traces
+from tracekit.trace.source import ByteStream, trace_paths, unreadable
 from tracekit.trace.unpacking import TRACES
 
 # Prefix of the folders for the work on one file; those of dead processes are removed.
@@ -101,7 +102,7 @@ def open_source(source: Source, temp_dir: Path) -> Iterator[Iterator[ByteStream 
         StorageError: when its file system fails: another attempt may succeed.
     """
     if not is_url(source.url):
-        yield open_streams(source.url, temp_dir=temp_dir)
+        yield open_traces(source.url, temp_dir=temp_dir)
         return
     fs, path = filesystem(source.url)
     with work_folder(temp_dir, WORK_PREFIX) as folder:
@@ -111,4 +112,4 @@ def open_source(source: Source, temp_dir: Path) -> Iterator[Iterator[ByteStream 
                 fs.get_file(path, str(copy))
         except FileNotFoundError as error:
             raise TracekitError(f"{source.url}: no such file") from error
-        yield open_streams(str(copy), temp_dir=temp_dir, name=source.url)
+        yield open_traces(str(copy), temp_dir=temp_dir, name=source.url)

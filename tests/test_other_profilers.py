@@ -1,0 +1,296 @@
+"""Traces of other profilers: the same tables, and the numbers of an independent count."""
+
+import json
+import sqlite3
+import struct
+
+import pytest
+
+import tracekit
+from tests import nsys_simulated as nsys
+from tests.conftest import SHARED_TRACES
+from tracekit.errors import TracekitError
+from tracekit.trace.source import trace_paths
+
+OTHER = SHARED_TRACES / "other"
+EXPECTED = json.loads((OTHER / "expected.json").read_text()) if OTHER.exists() else {}
+WITHOUT = [pytest.param(None, marks=pytest.mark.skip(reason=f"{OTHER} is not there"))]
+_NUMBERS = {
+    "kernels": "kernels", "gpu_ops": "gpu_ops", "span_ns": "span_ns", "busy_ns": "busy_ns",
+    "idle_ns": "idle_ns", "compute_ns": "compute_ns", "exposed_comm_ns": "exposed_comm_ns",
+    "exposed_memcpy_ns": "exposed_memcpy_ns", "linked": "linked",
+    "idle_host_late_ns": "host_late_ns", "idle_device_ns": "device_ns",
+    "idle_unlinked_ns": "unlinked_ns",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    opened = {}
+
+    def load(name):
+        if name not in opened:
+            opened[name] = tracekit.load(OTHER / name)
+        return opened[name]
+
+    yield load
+    for database in opened.values():
+        database.close()
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED) or WITHOUT)
+def test_numbers_are_those_of_an_independent_count(name, loaded):
+    windows = loaded(name).query("partition", kind="gpu_active").to_dicts()
+    found = [{key: each[ours] for key, ours in _NUMBERS.items()} for each in windows]
+    for expected, ours in zip(EXPECTED[name], found, strict=True):
+        assert ours == ours | {key: expected[key] for key in _NUMBERS if key in expected}
+    devices = [each["device"] for each in EXPECTED[name] if "device" in each]
+    assert not devices or [each["device_id"] for each in windows] == devices
+
+
+def report(tmp_path, change=lambda tables, strings: None, name="run.sqlite"):
+    """A simulated report of nsys, changed before it is written."""
+    strings = nsys.Strings()
+    tables = nsys.plain(strings)
+    change(tables, strings)
+    return nsys.write(tmp_path / name, tables, strings)
+
+
+def test_an_early_nsys_report_has_operators_launches_and_kernels(tmp_path):
+    with tracekit.load(report(tmp_path)) as run:
+        (origin, second) = run.fetch(
+            "SELECT cpu_op, launch_name, name, start_ns, dur_ns FROM gpu_op_origin ORDER BY ALL"
+        )[1]
+        assert origin == ("aten::mm", "cudaLaunchKernel", "void gemm<float>(float*)", 4000, 2000)
+        assert second == ("aten::relu", "cudaLaunchKernel", "relu", 6500, 1501)
+        operators = run.fetch(
+            "SELECT name, sequence_number, input_dims FROM cpu_ops ORDER BY start_ns"
+        )
+        assert operators[1] == [
+            ("aten::mm", 5, "[[8,16],[16,4]]"),
+            ("aten::relu", None, "[[8,4]]"),
+        ]
+        assert run.fetch("SELECT name FROM annotations")[1] == [("forward",)]
+        assert run.fetch("SELECT profiler, rank, rejected FROM trace")[1] == [("nsys", None, 0)]
+        grid = run.fetch("SELECT grid, block, shared_memory_bytes FROM kernels LIMIT 1")[1]
+        assert grid == [("[264,1,1]", "[128,1,1]", 48)]
+
+
+def test_graphs_that_nsys_recorded_whole_count_as_device_work(tmp_path):
+    def change(tables, strings):
+        tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(
+            nsys.call(strings, "cudaGraphLaunch_v10000", 8_100, 8_200, 9)
+        )
+        tables["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"] = [
+            {"start": 9_100, "end": 9_900, "deviceId": 0, "contextId": 1, "streamId": 7,
+             "correlationId": 9, "globalPid": nsys.GLOBAL_PID, "graphId": 3, "graphExecId": 4}
+        ]  # fmt: skip
+
+    with tracekit.load(report(tmp_path, change)) as run:
+        asked = (
+            "SELECT name, is_graph FROM gpu_ops JOIN gpu_op_launch USING (event_id) WHERE is_graph"
+        )
+        assert run.fetch(asked)[1] == [("CUDA graph 3", True)]
+
+
+def test_waits_on_a_device_are_joined_with_the_event_that_they_wait_for(tmp_path):
+    def change(tables, strings):
+        key = {"globalPid": nsys.GLOBAL_PID, "eventId": 5, "eventSyncId": 6}
+        tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(
+            nsys.call(strings, "cudaEventRecord_v3020", 2_520, 2_530, 20)
+        )
+        tables["CUPTI_ACTIVITY_KIND_CUDA_EVENT"] = [
+            key | {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 20}
+        ]
+        tables["CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"] = [
+            key | {"start": 2_540, "end": 2_545, "deviceId": 0, "contextId": 1, "streamId": 9,
+                   "correlationId": 21, "syncType": 2}
+        ]  # fmt: skip
+        for kernel in tables["CUPTI_ACTIVITY_KIND_KERNEL"]:
+            kernel["deviceId"] = 1
+
+    with tracekit.load(report(tmp_path, change)) as run:
+        waits = run.fetch("SELECT stream, wait_on_stream, record_ns FROM event_waits")[1]
+        assert waits == [(9, 7, 2520)]
+        assert run.fetch("SELECT device_id FROM syncs WHERE side = 'device'")[1] == [(1,)]
+
+
+def test_os_runtime_calls_tell_waits_and_counters_and_memory_are_kept(tmp_path):
+    def change(tables, strings):
+        tables["OSRT_API"] = [
+            {"start": 100, "end": 800, "globalTid": nsys.GLOBAL_TID + 1,
+             "nameId": strings["pthread_cond_wait"], "returnValue": 0},
+            {"start": 100, "end": 800, "globalTid": nsys.GLOBAL_TID + 2,
+             "nameId": strings["read"], "returnValue": 0},
+        ]  # fmt: skip
+        tables["SCHED_EVENTS"] = [
+            {"start": at, "cpu": 3, "isSchedIn": is_in, "globalTid": nsys.GLOBAL_TID}
+            for at, is_in in ((100, 1), (300, 0), (850, 1), (8_000, 0))
+        ]
+        tables["GPU_METRICS"] = [{"timestamp": 5_000, "typeId": 257, "metricId": 4, "value": 61.0}]
+        tables["TARGET_INFO_GPU_METRICS"] = [
+            {"typeId": 257, "metricId": 4, "metricName": "SMs Active [%]"}
+        ]
+        tables["CUDA_GPU_MEMORY_USAGE_EVENTS"] = [
+            {"start": at, "globalPid": nsys.GLOBAL_PID, "deviceId": 0, "contextId": 1,
+             "virtualAddress": 4096, "bytes": 512, "memKind": 2, "memoryOperationType": kind}
+            for at, kind in ((1_000, 0), (2_000, 1))
+        ]  # fmt: skip
+
+    with tracekit.load(report(tmp_path, change)) as run:
+        waits = run.query("thread_waits").to_dicts()
+        assert [(each["name"], each["dur_ns"]) for each in waits] == [("pthread_cond_wait", 700)]
+        away = "SELECT ts_ns, dur_ns FROM event WHERE name = 'off CPU'"
+        assert run.fetch(away)[1] == [(300, 550)]
+        assert run.fetch("SELECT counter, value FROM counters")[1] == [("SMs Active [%]", 61.0)]
+        memory = "SELECT bytes, allocated_bytes FROM memory_events ORDER BY ts_ns"
+        assert run.fetch(memory)[1] == [(512, 512), (-512, 0)]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_collective_has_the_size_and_peer_that_nccl_told_nsys(as_text, tmp_path):
+    head = struct.pack("<IIIIQQ", 1, 0, 16777226, 0, 24, 56)
+    payload = head + struct.pack("<QQI4x", 12345, 8192, 3)
+
+    def change(tables, strings):
+        kernels, calls = tables["CUPTI_ACTIVITY_KIND_KERNEL"], tables["CUPTI_ACTIVITY_KIND_RUNTIME"]
+        kernels.append(
+            nsys.kernel(strings, "ncclDevKernel_AllReduce_Sum_f32_RING_LL()", 8_600, 8_900, 4)
+        )
+        calls.append(nsys.call(strings, "cudaLaunchKernelExC_v11060", 2_560, 2_580, 4))
+        tables["NVTX_EVENTS"][0]["binaryData"] = None if as_text else b""
+        tables["NVTX_EVENTS"].append(
+            nsys.pushed(strings, None, 2_555, 2_590, textId=strings["ncclAllReduce"], domainId=1,
+                        binaryData=payload.hex() if as_text else payload)
+        )  # fmt: skip
+        tables["NVTX_PAYLOAD_SCHEMA_ENTRIES"] = [
+            {"domainId": 1, "schemaId": 16777226, "idx": place, "type": kind, "name": name,
+             "offset": offset}
+            for place, (kind, name, offset) in enumerate(
+                [(18, "NCCL communicator ID", None), (22, "Message size [bytes]", 8),
+                 (5, "Peer rank", 16)]
+            )
+        ]  # fmt: skip
+
+    with tracekit.load(report(tmp_path, change)) as run:
+        asked = "SELECT type, message_bytes, communicator, scope FROM collective"
+        assert run.fetch(asked)[1] == [("allreduce", 8192, "12345", "ncclAllReduce")]
+
+
+def test_processes_are_ranks_and_the_others_stand_with_the_first(tmp_path):
+    def change(tables, strings):
+        for device in (0, 1):
+            pid = 1 << 48 | (50 - device) << 24
+            tables["CUPTI_ACTIVITY_KIND_KERNEL"].append(
+                nsys.kernel(strings, "relu", 100, 200, 2, device=device, pid=pid)
+            )
+        del tables["CUPTI_ACTIVITY_KIND_KERNEL"][:2]
+
+    with tracekit.load(report(tmp_path, change)) as run:
+        asked = "SELECT rank, world_size, path FROM trace ORDER BY trace_id"
+        ranks = run.fetch(asked)[1]
+        assert [each[:2] for each in ranks] == [(0, 2), (1, 2)]
+        assert [each[2][-6:] for each in ranks] == ["pid 50", "pid 49"]
+        assert run.fetch("SELECT DISTINCT trace_id FROM cpu_ops")[1] == [(1,)]
+
+
+def test_a_report_is_exported_by_nsys_where_it_is(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    exported = report(tmp_path)
+    (tmp_path / "run.nsys-rep").write_bytes(b"\0binary\xff" * 99)
+    with pytest.raises(TracekitError, match=r"nsys export --type sqlite .*run\.nsys-rep"):
+        tracekit.load(tmp_path / "run.nsys-rep")
+    stand_in = tmp_path / "bin" / "nsys"
+    stand_in.write_text(
+        f'#!/bin/sh\n[ "$1 $2 $3" = "export --type sqlite" ] && /bin/cp {exported} "$5"\n'
+    )
+    stand_in.chmod(0o755)
+    with tracekit.load(tmp_path / "run.nsys-rep") as run:
+        assert run.fetch("SELECT count(*) FROM kernels")[1] == [(2,)]
+
+
+def test_nothing_of_a_hostile_database_runs(tmp_path):
+    file = report(tmp_path)
+    with sqlite3.connect(file) as made:
+        made.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO kernel_rows")
+        made.execute(
+            "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE n(i) AS"
+            " (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS start FROM n"
+        )
+        made.execute("CREATE TABLE OSRT_API (start, end AS (zeroblob(start * 1000000)), globalTid)")
+        made.execute('CREATE TABLE "a\'; --" (start, end, globalTid)')
+        made.execute(
+            "CREATE TRIGGER t AFTER INSERT ON kernel_rows BEGIN DELETE FROM StringIds; END"
+        )
+        made.execute("UPDATE NVTX_EVENTS SET start = 'text', end = x'00ff' WHERE text = 'forward'")
+        made.execute("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET globalTid = NULL, nameId = 99")
+    made.close()
+    before = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    with tracekit.load(file) as run:
+        assert run.fetch("SELECT count(*), any_value(rejected) FROM event, trace")[1] == [(8, 0)]
+    assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "pages", "schema", "no key", "others"])
+def test_a_damaged_database_is_refused_in_one_line(damage, tmp_path, run):
+    file = report(tmp_path)
+    data = bytearray(file.read_bytes())
+    if damage == "cut":
+        del data[5000:]
+    elif damage == "pages":
+        data[4096:] = bytes(255 for _ in data[4096:])
+    elif damage == "schema":
+        data = data.replace(b"CREATE TABLE", b"CREATE TABEL")
+    file.write_bytes(data)
+    if damage in ("no key", "others"):
+        file.unlink()
+        with sqlite3.connect(file) as made:
+            made.execute("CREATE TABLE StringIds (id INT, value TEXT)")
+            made.execute(f"CREATE TABLE {'NVTX_EVENTS' if damage == 'no key' else 'x'} (start INT)")
+        made.close()
+    done = run("analyze", str(file))
+    assert done.returncode == 2
+    assert f"{file}: " in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED) or WITHOUT)
+def test_what_is_exported_is_a_trace_that_loads_alike(name, loaded, tmp_path):
+    first = loaded(name)
+    ids = first.trace_ids()
+    for each in ids:
+        first.export(tmp_path / f"{each}.json", trace=each)
+    with tracekit.load([tmp_path / f"{each}.json" for each in ids]) as again:
+        for table in ("event", "trace"):
+            kept = "* EXCLUDE (path, file_bytes, sha256)" if table == "trace" else "*"
+            rows = f"SELECT hash(list(t ORDER BY t)) FROM (SELECT {kept} FROM {table}) AS t"
+            assert again.fetch(rows)[1] == first.fetch(rows)[1]
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED) or WITHOUT)
+def test_every_command_takes_it(name, run, loaded):
+    file = str(OTHER / name)
+    for command in (
+        ["load", file, "-o", "a.duckdb"],
+        ["analyze", file, "--json"],
+        ["advise", file, "--trace-id", "1"],
+        ["sql", file, "SELECT count(*) FROM gpu_ops"],
+        ["query", "top_kernels", file],
+        ["diff", "a.duckdb", "--trace-ids", "1", str(len(loaded(name).trace_ids()))],
+        ["report", file, "-o", "page.html"],
+        ["lake", "add", file, "--to", "lake"],
+        ["annotate", file, "-o", "annotated.json"],
+    ):
+        done = run(*command)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_a_folder_s_copies_of_one_recording_are_read_once(tmp_path):
+    names = ("a.nsys-rep", "a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "jax/h.trace.json.gz",
+             "run_results.db", "t.pftrace", "notes.db")  # fmt: skip
+    (tmp_path / "jax").mkdir()
+    for name in names:
+        (tmp_path / name).touch()
+    found = [path.removeprefix(f"{tmp_path}/") for path in trace_paths([str(tmp_path)])]
+    assert found == ["a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "run_results.db", "t.pftrace"]

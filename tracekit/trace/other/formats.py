@@ -1,0 +1,101 @@
+"""Which profiler wrote a file, and the traces in it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from tracekit.errors import TracekitError
+from tracekit.trace.other.converted import Converted, OneProcess
+from tracekit.trace.source import ByteStream, named_copy, open_streams
+from tracekit.trace.unpacking import HEAD_BYTES
+
+_SQLITE = b"SQLite format 3\0"
+_REPORTS = (".nsys-rep", ".qdrep")
+
+
+def open_traces(
+    path: str,
+    progress: Callable[[int], object] = int,
+    temp_dir: str | Path | None = None,
+    name: str | None = None,
+) -> Iterator[ByteStream | TracekitError]:
+    """The traces at `path`, as `open_streams` gives them; of another profiler's file, the text of a
+    trace for each process.
+
+    Raises:
+        TracekitError: as `open_streams` does, and for a damaged file of another profiler.
+    """
+    folder = str(temp_dir or tempfile.gettempdir())
+    for stream in open_streams(path, progress, temp_dir, name):
+        if isinstance(stream, TracekitError):
+            yield stream
+            continue
+        head = stream.read(HEAD_BYTES)
+        stream.rewind()
+        if stream.path.endswith(_REPORTS):
+            yield from _exported(stream, folder)
+        elif head.startswith(_SQLITE):
+            yield from _of_sqlite(stream, folder)
+        else:
+            yield stream
+
+
+def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
+    with ExitStack() as held:
+        file = stream.plain_path or held.enter_context(named_copy(stream, folder)).name
+        yield from _of_tables(stream, Path(file), held.pop_all())
+
+
+def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[ByteStream]:
+    from tracekit.trace.other import nsys
+    from tracekit.trace.other.sqlite import Tables
+
+    with held, closing(Tables(file, stream.path)) as tables:
+        if not nsys.is_report(tables):
+            raise TracekitError(
+                f"{stream.path}: is a SQLite database, but neither nsys nor rocprofv3 wrote it"
+            )
+        found = nsys.processes(tables, stream.path)
+        yield from _opened(stream, found, held.pop_all())
+
+
+def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
+    """The traces of a report, which only nsys can read."""
+    nsys, path = shutil.which("nsys"), str(stream.plain_path or stream.path)
+    how = f"nsys export --type sqlite {path}"
+    if nsys is None:
+        raise TracekitError(
+            f"{stream.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
+            f"not on the path: run `{how}` where it is, and load the file that it writes"
+        )
+    with ExitStack() as held:
+        made = held.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
+        file = Path(made) / "report.sqlite"
+        run = subprocess.run(
+            [nsys, "export", "--type", "sqlite", "--output", str(file), path],
+            capture_output=True, text=True, errors="replace",
+        )  # fmt: skip
+        if run.returncode or not file.is_file():
+            said = (run.stderr or run.stdout).strip().splitlines()
+            raise TracekitError(f"{stream.path}: `{how}` failed: {said[-1] if said else ''}")
+        yield from _of_tables(stream, file, held.pop_all())
+
+
+def _opened(stream: ByteStream, found: list[OneProcess], held: ExitStack) -> Iterator[ByteStream]:
+    """A stream for each process; what they share is closed with the last."""
+    held.callback(stream.close)
+    left = len(found)
+
+    def close() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            held.close()
+
+    for process in found:
+        yield Converted(stream, process, close)
