@@ -294,3 +294,140 @@ def test_a_folder_s_copies_of_one_recording_are_read_once(tmp_path):
         (tmp_path / name).touch()
     found = [path.removeprefix(f"{tmp_path}/") for path in trace_paths([str(tmp_path)])]
     assert found == ["a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "run_results.db", "t.pftrace"]
+
+
+# -- rocprofv3 -------------------------------------------------------------------------------------
+
+
+def rocprof(**records):
+    """A process with an MI300X, as rocprofv3 writes it."""
+    kinds = {"HIP_RUNTIME_API": ["hipLaunchKernel", "hipMemcpyAsync"],
+             "MARKER_CORE_API": ["roctx"], "KERNEL_DISPATCH": [],
+             "MEMORY_COPY": ["NONE", "MEMORY_COPY_HOST_TO_DEVICE"]}  # fmt: skip
+    tool = {
+        "metadata": {"pid": 50, "node": {"hostname": "h"}, "command": ["train"]},
+        "agents": [
+            {"id": {"handle": 1}, "type": 1, "name": "a CPU"},
+            {"id": {"handle": 9}, "type": 2, "name": "gfx942", "logical_node_id": 4,
+             "product_name": "AMD Instinct MI300X", "cu_count": 304},
+        ],
+        "strings": {
+            "buffer_records": [{"kind": kind, "operations": all_} for kind, all_ in kinds.items()],
+            "marker_api": [{"key": 3, "value": "forward"}],
+        },
+        "kernel_symbols": [
+            {"kernel_id": 5, "kernel_name": "gemm.kd", "formatted_kernel_name": "gemm"}
+        ],
+        "buffer_records": records,
+    }  # fmt: skip
+    return {"rocprofiler-sdk-tool": [tool]}
+
+
+def rocprof_record(kind, operation, start, end, internal, **more):
+    ids = {"correlation_id": {"internal": internal, "external": 0}, "thread_id": 51}
+    times = {"start_timestamp": start, "end_timestamp": end}
+    return {"kind": kind, "operation": operation} | ids | times | more
+
+
+ROCPROF = rocprof(
+    hip_api=[rocprof_record(0, 0, 1_000, 1_500, 1), rocprof_record(0, 1, 1_600, 1_700, 2)],
+    marker_api=[rocprof_record(1, 0, 900, 1_800, 3)],
+    memory_copy=[
+        rocprof_record(3, 1, 4_000, 4_100, 2, bytes=64, dst_agent_id={"handle": 9},
+                       src_agent_id={"handle": 1})
+    ],
+    kernel_dispatch=[
+        rocprof_record(2, 0, 2_000, 3_001, 1, stream_id={"handle": 2}, dispatch_info={
+            "agent_id": {"handle": 9}, "queue_id": {"handle": 7}, "kernel_id": 5,
+            "workgroup_size": {"x": 64, "y": 1, "z": 1}, "grid_size": {"x": 640, "y": 2, "z": 1}})
+    ],
+)  # fmt: skip
+_ORIGIN = (
+    "SELECT kind, name, launch_name, device_id, stream, dur_ns FROM gpu_op_origin ORDER BY start_ns"
+)
+
+
+def test_rocprofv3_links_kernels_and_copies_with_hip_calls(tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps(ROCPROF, indent=1))
+    with tracekit.load(tmp_path / "t.json") as run:
+        assert run.fetch(_ORIGIN)[1] == [
+            ("kernel", "gemm", "hipLaunchKernel", 9, 2, 1001),
+            ("memcpy", "Memcpy HtoD", "hipMemcpyAsync", 9, 0, 100),
+        ]
+        assert run.fetch("SELECT name FROM annotations")[1] == [("forward",)]
+        assert run.fetch("SELECT grid, block FROM kernels")[1] == [("[10,2,1]", "[64,1,1]")]
+        assert run.fetch("SELECT profiler, host FROM trace")[1] == [("rocprofv3", "h")]
+        assert run.fetch("SELECT device_id, name FROM device")[1] == [(9, "AMD Instinct MI300X")]
+
+
+def test_what_is_whole_of_a_cut_rocprofv3_file_is_read(tmp_path):
+    text = json.dumps(ROCPROF)
+    (tmp_path / "t.json").write_text(text[: text.index('"kernel_dispatch"')])
+    with tracekit.load(tmp_path / "t.json") as run:
+        assert run.fetch("SELECT count(*) FROM event WHERE phase = 'X'")[1] == [(4,)]
+        assert "damaged" in run.fetch("SELECT damage FROM trace")[1][0][0]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_rocpd_says_what_rocprofv3_s_json_says(version, tmp_path):
+    strings = nsys.Strings()
+    u = "_0000abcd_1234"
+    rows = [("region", "hipLaunchKernel", "HIP_RUNTIME_API", 1_000, 1_500, 1),
+            ("region", "hipMemcpyAsync", "HIP_RUNTIME_API", 1_600, 1_700, 2),
+            ("region", "roctxThreadRangeA", "MARKER_CORE_RANGE_API", 900, 1_800, 3),
+            ("kernel_dispatch", None, "KERNEL_DISPATCH", 2_000, 3_001, 1),
+            ("memory_copy", "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY", 4_000, 4_100, 2),
+    ]  # fmt: skip
+    tables: dict = {
+        "info_process": [{"id": 1, "pid": 50}],
+        "info_thread": [{"id": 8, "tid": 51}],
+        "info_agent": [{"id": 9, "type": "GPU", "product_name": "AMD Instinct MI300X"}],
+        "info_kernel_symbol": [{"id": 5, "kernel_name": "gemm.kd", "display_name": "gemm"}],
+        "info_node": [{"id": 1, "hostname": "h"}],
+        "event": [], "region": [], "kernel_dispatch": [], "memory_copy": [], "track": [],
+        "timestamp": [],
+    }  # fmt: skip
+    for number, (table, name, category, start, end, stack) in enumerate(rows):
+        extra = '{"message": "forward"}' if stack == 3 else "{}"
+        event = {"id": number, "stack_id": stack, "category_id": strings[category]}
+        tables["event"].append(event | {"extdata": extra})
+        place = {
+            "pid": 1,
+            "tid": 8,
+            "agent_id": 9,
+            "queue_id": 7,
+            "stream_id": 2 if stack == 1 else 0,
+        }
+        row = {"id": number, "event_id": number}
+        if version == 3:
+            row |= {"start": start, "end": end} | place
+        else:
+            tables["track"].append({"id": number} | place)
+            tables["timestamp"] += [
+                {"id": 2 * number, "value": start},
+                {"id": 2 * number + 1, "value": end},
+            ]
+            row |= {"track_id": number, "start_id": 2 * number, "end_id": 2 * number + 1}
+        if table == "kernel_dispatch":
+            sizes = {"workgroup_size": (64, 1, 1), "grid_size": (640, 2, 1)}
+            row |= {f"{key}_{axis}": each for key, all_ in sizes.items()
+                    for axis, each in zip("xyz", all_, strict=True)} | {"kernel_id": 5}  # fmt: skip
+        else:
+            row["name_id"] = strings[name]
+        if table == "memory_copy":
+            row |= {"dst_agent_id": 9, "src_agent_id": 1, "size": 64}
+        tables[table].append(row)
+    named = {f"rocpd_{table}{u}": rows for table, rows in tables.items() if rows}
+    named[f"rocpd_string{u}"] = [{"id": key, "string": text} for text, key in strings.items()]
+    file = nsys.write(tmp_path / "run_results.db", named, nsys.Strings({"": 0}))
+    with sqlite3.connect(file) as made:
+        made.execute("DROP TABLE StringIds")
+    made.close()
+    (tmp_path / "t.json").write_text(json.dumps(ROCPROF))
+    with tracekit.load(file) as run, tracekit.load(tmp_path / "t.json") as same:
+        assert run.fetch(_ORIGIN)[1] == same.fetch(_ORIGIN)[1]
+        for table in ("annotations", "launches"):
+            asked = f"SELECT name, pid, tid, start_ns, dur_ns FROM {table} ORDER BY start_ns"
+            assert run.fetch(asked)[1] == same.fetch(asked)[1]
+        grids = "SELECT grid, block FROM kernels"
+        assert run.fetch(grids)[1] == same.fetch(grids)[1]

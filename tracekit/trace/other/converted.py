@@ -32,6 +32,8 @@ class OneProcess:
     members: dict[str, Any]
     events: Callable[[], Iterator[bytes]]
     tail: dict[str, Any] = field(default_factory=dict)
+    damage: str | None = None
+    """Why events are missing at the end."""
 
 
 class Converted(ByteStream):
@@ -71,6 +73,7 @@ class Converted(ByteStream):
         for text in self._process.events():
             yield before + text
             before = b",\n"
+        self.damage = self._process.damage
         tail = json.dumps(self._process.tail).encode()[1:]
         yield b"\n]" + (b"," + tail if len(tail) > 1 else tail)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from tracekit.trace.source import ByteStream, named_copy, open_streams
 from tracekit.trace.unpacking import HEAD_BYTES
 
 _SQLITE = b"SQLite format 3\0"
+_ROCPROF = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 _REPORTS = (".nsys-rep", ".qdrep")
 
 
@@ -41,6 +43,10 @@ def open_traces(
             yield from _exported(stream, folder)
         elif head.startswith(_SQLITE):
             yield from _of_sqlite(stream, folder)
+        elif _ROCPROF.match(head):
+            from tracekit.trace.other import rocprof
+
+            yield from _opened(stream, rocprof.processes(stream), ExitStack())
         else:
             yield stream
 
@@ -52,15 +58,18 @@ def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
 
 
 def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[ByteStream]:
-    from tracekit.trace.other import nsys
+    from tracekit.trace.other import nsys, rocpd
     from tracekit.trace.other.sqlite import Tables
 
     with held, closing(Tables(file, stream.path)) as tables:
-        if not nsys.is_report(tables):
+        if nsys.is_report(tables):
+            found = nsys.processes(tables, stream.path)
+        elif rocpd.is_rocpd(tables):
+            found = rocpd.processes(tables)
+        else:
             raise TracekitError(
                 f"{stream.path}: is a SQLite database, but neither nsys nor rocprofv3 wrote it"
             )
-        found = nsys.processes(tables, stream.path)
         yield from _opened(stream, found, held.pop_all())
 
 

@@ -73,6 +73,15 @@ class Tables:
         with self._damage():
             return self._connection.execute(query, parameters).fetchall()
 
+    def records(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows of a long result, one at a time; texts are bytes.
+
+        Raises:
+            TracekitError: when the file is damaged.
+        """
+        with self._damage():
+            yield from self._connection.execute(query, parameters)
+
     def texts(self, query: str, parameters: Sequence[object] = ()) -> Iterator[bytes]:
         """The first column of a long result, many rows at a time, separated by commas.
 
