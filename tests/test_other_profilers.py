@@ -10,6 +10,8 @@ import tracekit
 from tests import nsys_simulated as nsys
 from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
+from tracekit.trace.other import xplane
+from tracekit.trace.other.protos import messages
 from tracekit.trace.source import trace_paths
 
 OTHER = SHARED_TRACES / "other"
@@ -431,3 +433,76 @@ def test_rocpd_says_what_rocprofv3_s_json_says(version, tmp_path):
             assert run.fetch(asked)[1] == same.fetch(asked)[1]
         grids = "SELECT grid, block FROM kernels"
         assert run.fetch(grids)[1] == same.fetch(grids)[1]
+
+
+# -- JAX -------------------------------------------------------------------------------------------
+
+
+def space():
+    """A TPU that runs one step, with its host, in XLA's terms."""
+    made = messages(xplane._SCHEMA)["XPlane"]
+    host, tpu = made(id=2, name=b"/host:CPU"), made(id=1, name=b"/device:TPU:0")
+    for plane, names in (
+        (host, [b"$train.py:12 step", b"train", b"PjitFunction(f)"]),
+        (tpu, [b"fusion.3", b"jit_f"]),
+    ):
+        for number, name in enumerate(names, 1):
+            plane.event_metadata[number].name = name
+        for number, name in enumerate([b"step_num", b"hlo_category", b"loop fusion", b"flops"], 1):
+            plane.stat_metadata[number].name = name
+    thread = host.lines.add(id=77, display_name=b"main", timestamp_ns=1_000)
+    thread.events.add(metadata_id=1, offset_ps=0, duration_ps=9_000_000)
+    thread.events.add(metadata_id=2, offset_ps=1_000_000, duration_ps=5_000_000).stats.add(
+        metadata_id=1, int64_value=4
+    )
+    thread.events.add(metadata_id=3, offset_ps=1_500_000, duration_ps=1_000_000)
+    ops = tpu.lines.add(id=3, name=b"XLA Ops", timestamp_ns=1_000)
+    op = ops.events.add(metadata_id=1, offset_ps=2_000_400, duration_ps=1_000_300)
+    op.stats.add(metadata_id=2, ref_value=3)
+    op.stats.add(metadata_id=4, uint64_value=1 << 40)
+    modules = tpu.lines.add(id=4, name=b"XLA Modules", timestamp_ns=1_000)
+    modules.events.add(metadata_id=2, offset_ps=2_000_000, duration_ps=1_002_000)
+    return [host.SerializeToString(), tpu.SerializeToString()]
+
+
+def framed(texts, tag=b"\n"):
+    """Messages as the repeated field 1 of another; each is shorter than 16 kB."""
+    sizes = (bytes([len(text) & 127 | 128, len(text) >> 7]) for text in texts)
+    return b"".join(tag + size + text for size, text in zip(sizes, texts, strict=True))
+
+
+def test_planes_of_a_tpu_and_its_host_load_with_steps_and_lost_picoseconds(tmp_path):
+    (tmp_path / "h.xplane.pb").write_bytes(framed(space()))
+    with tracekit.load(tmp_path / "h.xplane.pb") as run:
+        assert run.fetch("SELECT name, device_id, start_ns, dur_ns FROM gpu_ops")[1] == [
+            ("fusion.3", 0, 3000, 1000)
+        ]
+        asked = "SELECT args->>'hlo_category', args->>'flops' FROM kernels"
+        assert run.fetch(asked)[1] == [("loop fusion", str(1 << 40))]
+        assert run.fetch("SELECT step, dur_ns FROM steps")[1] == [(4, 5000)]
+        assert run.fetch("SELECT name FROM python_frames")[1] == [("train.py(12): step",)]
+        sides = "SELECT side, name FROM annotations ORDER BY ALL"
+        assert run.fetch(sides)[1] == [
+            ("device", "jit_f"), ("host", "PjitFunction(f)"), ("host", "ProfilerStep#4")
+        ]  # fmt: skip
+        lost = "SELECT metadata->'profiler'->>'picoseconds_lost' FROM trace"
+        assert run.fetch(lost)[1] == [("1",)]
+
+
+@pytest.mark.parametrize("cut", [3, 40])
+def test_whole_planes_of_a_damaged_file_are_read(cut, tmp_path):
+    text = framed(space())
+    (tmp_path / "cut.xplane.pb").write_bytes(text[:-cut])
+    with tracekit.load(tmp_path / "cut.xplane.pb") as run:
+        assert run.fetch("SELECT count(*), any_value(damage) FROM annotations, trace")[1] == [
+            (2, "the file ends inside a plane")
+        ]
+
+
+@pytest.mark.parametrize("text", [b"\n\xff\xff\xff\xff\xff\x01", b"\x0a\x02\xff\xff/host:", b"\n"])
+def test_what_is_no_plane_is_refused_in_one_line(text, run, tmp_path):
+    (tmp_path / "bad.xplane.pb").write_bytes(text)
+    done = run("analyze", "bad.xplane.pb")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "bad.xplane.pb: " in done.stderr

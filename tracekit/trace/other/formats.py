@@ -11,7 +11,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from tracekit.errors import TracekitError
+from tracekit.trace.other import nsys, rocpd, rocprof, xplane
 from tracekit.trace.other.converted import Converted, OneProcess
+from tracekit.trace.other.sqlite import Tables
 from tracekit.trace.source import ByteStream, named_copy, open_streams
 from tracekit.trace.unpacking import HEAD_BYTES
 
@@ -44,9 +46,9 @@ def open_traces(
         elif head.startswith(_SQLITE):
             yield from _of_sqlite(stream, folder)
         elif _ROCPROF.match(head):
-            from tracekit.trace.other import rocprof
-
             yield from _opened(stream, rocprof.processes(stream), ExitStack())
+        elif head.startswith(b"\n") and xplane.is_xplane(head, stream.path):
+            yield from _opened(stream, xplane.processes(stream), ExitStack())
         else:
             yield stream
 
@@ -58,9 +60,6 @@ def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
 
 
 def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[ByteStream]:
-    from tracekit.trace.other import nsys, rocpd
-    from tracekit.trace.other.sqlite import Tables
-
     with held, closing(Tables(file, stream.path)) as tables:
         if nsys.is_report(tables):
             found = nsys.processes(tables, stream.path)
