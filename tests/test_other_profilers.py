@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import struct
+import zlib
 
 import pytest
 
@@ -10,7 +11,7 @@ import tracekit
 from tests import nsys_simulated as nsys
 from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
-from tracekit.trace.other import xplane
+from tracekit.trace.other import perfetto, xplane
 from tracekit.trace.other.protos import messages
 from tracekit.trace.source import trace_paths
 
@@ -506,3 +507,103 @@ def test_what_is_no_plane_is_refused_in_one_line(text, run, tmp_path):
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "bad.xplane.pb: " in done.stderr
+
+
+# -- Perfetto --------------------------------------------------------------------------------------
+
+
+def pftrace(events, tracks):
+    """Packets as PyTorch writes them: tracks, names, all begins of a kind, then all ends."""
+    packet = messages(perfetto._SCHEMA)["TracePacket"]
+    made = []
+    for uuid, pid, tid, name in tracks:
+        each = packet()
+        each.track_descriptor.uuid = uuid
+        thread = each.track_descriptor.thread
+        thread.pid, thread.tid, thread.thread_name = pid, tid, name
+        made.append(each)
+    names = packet(trusted_packet_sequence_id=1, sequence_flags=1)
+    for iid, (_, _, _, name, *_) in enumerate(events, 1):
+        names.interned_data.event_names.add(iid=iid, name=name)
+    made.append(names)
+    for iid, (track, start, _, _, flow, args) in enumerate(events, 1):
+        each = packet(timestamp=start, trusted_packet_sequence_id=1, sequence_flags=2)
+        event = each.track_event
+        event.type, event.track_uuid, event.name_iid = 1, track, iid
+        event.flow_ids.extend([flow] if flow else [])
+        for key, value in args.items():
+            told = event.debug_annotations.add(name=key.encode())
+            if isinstance(value, list):
+                for item in value:
+                    told.array_values.add(int_value=item)
+            elif isinstance(value, int):
+                told.int_value = value
+            else:
+                told.string_value = value.encode()
+        made.append(each)
+    for track, _, end, *_ in events:
+        each = packet(timestamp=end, trusted_packet_sequence_id=1)
+        each.track_event.type, each.track_event.track_uuid = 2, track
+        made.append(each)
+    return made
+
+
+PFTRACE = pftrace(
+    [
+        (1, 1_000, 2_000, b"aten::mm", 0, {"cat": "cpu_op", "External id": 4}),
+        (1, 1_100, 1_900, b"cudaLaunchKernel", 9, {"cat": "cuda_runtime", "correlation": 9}),
+        (2, 3_000, 4_001, b"gemm", 9, {"cat": "kernel", "correlation": 9, "device": 0, "stream": 7,
+                                       "grid": [264, 1, 1]}),
+        (2, 4_001, 5_000, b"relu", 0, {"cat": "kernel", "correlation": 10, "device": 0,
+                                       "stream": 7}),
+    ],
+    [(1, 50, 51, b"main"), (2, 0, 7, b"stream 7")],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_pftrace_says_what_the_same_json_trace_says(is_packed, tmp_path):
+    text = framed([each.SerializeToString() for each in PFTRACE])
+    if is_packed:
+        packed = type(PFTRACE[0])(compressed_packets=zlib.compress(text))
+        text = framed([packed.SerializeToString()])
+    (tmp_path / "t.pftrace").write_bytes(text)
+
+    def event(cat, name, pid, tid, ts, dur, **args):
+        return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur,
+                "args": args}  # fmt: skip
+
+    same = [
+        event("cpu_op", "aten::mm", 50, 51, "1", "1", **{"External id": 4}),
+        event("cuda_runtime", "cudaLaunchKernel", 50, 51, "1.1", ".8", correlation=9),
+        event("kernel", "gemm", 0, 7, "3", "1.001", correlation=9, device=0, stream=7,
+              grid=[264, 1, 1]),
+        event("kernel", "relu", 0, 7, "4.001", "0.999", correlation=10, device=0, stream=7),
+    ]  # fmt: skip
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": same}))
+    with tracekit.load(tmp_path / "t.pftrace") as run, tracekit.load(tmp_path / "t.json") as other:
+        for table in ("gpu_op_origin", "kernels", "cpu_ops", "runtime_calls", "window_partition"):
+            kept = "* EXCLUDE (event_id)" if table in ("kernels", "cpu_ops") else "*"
+            if table == "runtime_calls":
+                kept = "* EXCLUDE (event_id, label_id)"
+            if table == "gpu_op_origin":
+                kept = "* EXCLUDE (event_id, launch_id, cpu_op_id)"
+            asked = f"SELECT {kept} FROM {table} ORDER BY ALL"
+            assert run.fetch(asked) == other.fetch(asked)
+        flows = "SELECT side, flow_id, ts_ns FROM flows ORDER BY ts_ns"
+        assert run.fetch(flows)[1] == [("start", 9, 1100), ("end", 9, 3000)]
+        assert run.fetch("SELECT profiler FROM trace")[1] == [("perfetto",)]
+
+
+def test_a_cut_pftrace_is_read_in_part_and_a_bomb_is_refused(tmp_path):
+    texts = [each.SerializeToString() for each in PFTRACE]
+    (tmp_path / "cut.pftrace").write_bytes(framed(texts)[:-3])
+    with tracekit.load(tmp_path / "cut.pftrace") as run:
+        assert run.fetch("SELECT damage FROM trace")[1] == [("the file ends inside a packet",)]
+        assert run.fetch("SELECT count(*) FROM kernels")[1] == [(1,)]
+    bomb = zlib.compress(bytes(300 << 20), 9)
+    packed = type(PFTRACE[0])(compressed_packets=bomb).SerializeToString()
+    size = bytes([len(packed) & 127 | 128, len(packed) >> 7 & 127 | 128, len(packed) >> 14])
+    (tmp_path / "bomb.pftrace").write_bytes(b"\n" + size + packed)
+    with pytest.raises(TracekitError, match="decompression bomb"):
+        tracekit.load(tmp_path / "bomb.pftrace")

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other import nsys, rocpd, rocprof, xplane
+from tracekit.trace.other import nsys, perfetto, rocpd, rocprof, xplane
 from tracekit.trace.other.converted import Converted, OneProcess
 from tracekit.trace.other.sqlite import Tables
 from tracekit.trace.source import ByteStream, named_copy, open_streams
@@ -47,7 +47,9 @@ def open_traces(
             yield from _of_sqlite(stream, folder)
         elif _ROCPROF.match(head):
             yield from _opened(stream, rocprof.processes(stream), ExitStack())
-        elif head.startswith(b"\n") and xplane.is_xplane(head, stream.path):
+        elif perfetto.is_perfetto(head, stream.path):
+            yield from _opened(stream, perfetto.processes(stream), ExitStack())
+        elif xplane.is_xplane(head, stream.path):
             yield from _opened(stream, xplane.processes(stream), ExitStack())
         else:
             yield stream
