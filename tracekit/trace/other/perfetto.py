@@ -18,9 +18,10 @@ from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
-from tracekit.trace.other.protos import Readable, fields, messages
+from tracekit.trace.other.protos import fields, messages
 from tracekit.trace.other.rocprof import CATEGORIES
 from tracekit.trace.source import ByteStream
+from tracekit.trace.unpacking import Readable
 
 _SCHEMA = """
 message TracePacket {
@@ -251,12 +252,14 @@ class _Packets:
                 if type_ == _COUNTER:
                     parts["args"] = {parts["name"] or name: parts["args"]["value"]}
                     parts["name"] = parts["name"] or name
-                place = {"pid": pid, "tid": tid, "ts": microseconds(start)}
+                place: dict[str, Any] = {"pid": pid, "tid": tid, "ts": microseconds(start)}
                 for flow in flows:
                     arrows[flow].append({"at": start, "place": place})
-                phase = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
-                dur = {} if end is None else {"dur": microseconds(end - start)}
-                yield {"ph": phase} | place | dur | parts
+                shown = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
+                event: dict[str, Any] = {"ph": shown} | place
+                if end is not None:
+                    event["dur"] = microseconds(end - start)
+                yield event | parts
         for flow, marks in arrows.items():
             for number, mark in enumerate(sorted(marks, key=itemgetter("at"))):
                 phase = {"ph": "f", "bp": "e"} if number else {"ph": "s"}

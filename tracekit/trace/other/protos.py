@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from tracekit.errors import TracekitError
+from tracekit.trace.unpacking import Readable
 
 _FIELD = re.compile(
     r"(?:(repeated)\s+)?(?:map<\s*(\w+)\s*,\s*(\w+)\s*>|(\w+))\s+(\w+)\s*=\s*(\d+);", re.ASCII
@@ -23,12 +24,6 @@ _SCALARS = {
 _MESSAGE_TYPE, _OPTIONAL, _REPEATED = 11, 1, 3
 # Refuse a larger field at the top: it is decoded as a whole.
 _MOST_BYTES = 512 << 20
-
-
-class Readable(Protocol):
-    """Bytes, front to back."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 def messages(schema: str) -> Mapping[str, Any]:
