@@ -18,7 +18,7 @@
 -- risks: Sums are taken in another order, so results differ in the last bits. With an arbitrary mask or in
 --     fp32, PyTorch takes a slower fused kernel, or the products again: torch.nn.attention.sdpa_kernel
 --     forbids that.
--- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources:
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://arxiv.org/abs/2205.14135

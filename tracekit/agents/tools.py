@@ -251,7 +251,7 @@ class Tools:
             return {**found, "units": shown}, left_out
 
         options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in given.items()]
-        command = " ".join([_command("query", name, path), *options])
+        command = " ".join([_command("query", path, name), *options])
         return answer(command, fit, page, findings if name == "overview" else told)
 
     def _about_questions(self, name: str | None, topic: str | None) -> ToolAnswer:

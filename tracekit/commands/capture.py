@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tracekit.commands import completion
-from tracekit.commands.options import option, size_options, workload_options
+from tracekit.commands.options import option, size_options, stage_line, workload_options
 from tracekit.errors import TracekitError
 from tracekit.text import duration, printable
 from tracekit.workloads import WORKLOADS
@@ -60,7 +60,9 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
             written: str | Path = profile_script(workload, arguments, path, **recorded)
             done = "recorded"
         else:
-            steps = capture(workload, path, Options(**options))
+            # What the user's own code prints would run into the line.
+            with stage_line() if workload in WORKLOADS else nullcontext():
+                steps = capture(workload, path, Options(**options))
             if steps.note:
                 click.echo(f"note: {steps.note}", err=True)
             written = steps.path

@@ -11,6 +11,7 @@ import zstandard
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
+from tracekit.stages import stage
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -33,7 +34,8 @@ def export(database: Session, output: str | Path, trace: int | None = None) -> i
         ids = ", ".join(str(row[0]) for row in traces)
         raise TracekitError(f"{database.name}: choose a trace by its trace_id: {ids}")
     trace_id, form, metadata, original = chosen[0]
-    with written_whole(output, database.inputs) as beside, opened(beside) as sink:
+    writing = stage("writing")
+    with writing, written_whole(output, database.inputs) as beside, opened(beside) as sink:
         # Edit the text: Python cannot decode some numbers and deep nesting.
         head, tail = _frame(form, metadata[1:-1].encode() if original is None else original)
         sink.write(head)

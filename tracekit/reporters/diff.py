@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
-from tracekit.reporters.terminal import clipped, console, section, table
+from tracekit.reporters.kernel_names import short_name
+from tracekit.reporters.terminal import console, section, table
 from tracekit.text import duration, figure_of, printable, signed
 
 FIGURES = ("", "a", "b", "change", "b / a")
@@ -49,7 +50,7 @@ def render(comparison: Diff) -> None:
         }
         cells = (
             (*_counts(row, count), *(duration(row[each]) for each in times),
-             clipped(str(row[key]), 44))
+             short_name(printable(row[key]), 44))
             for row in rows
         )  # fmt: skip
         heads = ("change", f"{count} a", f"{count} b", *times.values())

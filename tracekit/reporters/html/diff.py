@@ -174,7 +174,7 @@ class _Comparison(PageSubject):
             if question != "diff_flame":
                 return f"tracekit diff {paths} --json --top {_TOP}"
             name = "flame-a-b.duckdb"
-            return f"tracekit load {paths} -o {name} && tracekit query diff_flame {name}"
+            return f"tracekit load {paths} -o {name} && tracekit query {name} diff_flame"
         is_limited = question in ("diff_kernels", "diff_operators", "diff_modules")
         return super().source(question, **self.runs, top=_TOP if is_limited else None)
 

@@ -41,7 +41,7 @@ class PageSubject(ABC):
             for name, value in parameters.items()
             if value is not None
         )
-        return f"tracekit query {question} {self.quoted_name}{given}"
+        return f"tracekit query {self.quoted_name} {question}{given}"
 
     @abstractmethod
     def doubts(self, question: str) -> list[str]:
@@ -84,8 +84,8 @@ class Figure:
     @property
     def question(self) -> str | None:
         """The named question that the rows answer; None where another command prints them."""
-        command = self.source.split()
-        return command[2] if command[:2] == ["tracekit", "query"] else None
+        command = shlex.split(self.source)
+        return command[3] if command[:2] == ["tracekit", "query"] else None
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class _SweepFigures:
         self.across = self.axes[-1]
         self.down = self.axes[:-1]
         name = shlex.quote(printable(sweep.database))
-        self.source = f"tracekit query sweep_points {name} --param baseline={sweep.baseline}"
+        self.source = f"tracekit query {name} sweep_points --param baseline={sweep.baseline}"
         self.rows = pl.DataFrame(
             [self._row(point) for point in sweep.points], infer_schema_length=None
         )
