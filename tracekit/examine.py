@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 _FIXED = ("gpu_active", "host_active", "trace")
 
 
-# A replay that joins ranks reads all their events.
-_MOST_JOINED = 64
-
-
 @dataclass(frozen=True)
 class Examination:
     """What is known of one trace."""
@@ -122,16 +118,21 @@ def verdicts(
     if window is None and thresholds in (None, Thresholds()):
         stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
         if rows := database.fetch(stored)[1]:
-            from tracekit.verdict.rows import read, rules
+            from tracekit.verdict.rows import judged_by, read
 
-            texts = {trace_id: text for trace_id, text, by in rows if by == rules()}
-    if not texts:
-        return examine_all(database, chosen, window, thresholds)
+            texts = {
+                trace_id: text
+                for trace_id, text, by in rows
+                if by == judged_by(database.context_of(trace_id)) or trace_id in database.settled
+            }
+    others = [each for each in chosen if each not in texts]
+    found = {}
+    if others:
+        with database.among_all() as whole:
+            examined = examine_all(whole, others, window, thresholds)
+        found = dict(zip(others, examined, strict=True))
     try:
-        return [
-            read(texts[each]) if each in texts else examine(database, each).analysis
-            for each in chosen
-        ]
+        return [found[each] if each in found else read(texts[each]) for each in chosen]
     except ValueError as error:
         raise TracekitError(f"{database.name}: a stored verdict cannot be read: {error}") from error
 
@@ -160,25 +161,15 @@ def verdict_together(
     """
     if len(analyses) < 2:
         return None, ""
-    if reason := _not_one_run(database):
-        return None, reason
+    runs = {rank.run for rank in getattr(database, "ranks", ())}
+    if len(runs) > 1:
+        return None, "these are several runs: choose one, as LAKE/run=NAME"
+    if unread := database.settled:
+        return None, f"another version of tracekit wrote {len(unread):,} of the ranks"
     from tracekit.verdict.run_verdict import NoRun, judge_run
 
     found = judge_run(database, analyses, thresholds)
     return (None, found.reason) if isinstance(found, NoRun) else (found, "")
-
-
-def _not_one_run(database: Session) -> str:
-    """Why a lake's traces get no verdict together; empty where they may."""
-    ranks = getattr(database, "ranks", ())
-    if len({rank.run for rank in ranks}) > 1:
-        return "the lake holds several runs: choose one, as LAKE/run=NAME"
-    if len(ranks) > _MOST_JOINED:
-        return (
-            f"the run has {len(ranks):,} ranks, and a verdict on all together replays at most "
-            f"{_MOST_JOINED}: ask `tracekit query stragglers` who delays the others"
-        )
-    return ""
 
 
 class _Examiner:

@@ -82,6 +82,9 @@ class _Settings:
     least_growth: float
     shift_share: float
     shift_errors: float
+    late_host_runs: int
+    late_host_factor: float
+    late_host_share: float
     most_excess: float
     cold_step_ratio: float
     cold_launch_ns: int

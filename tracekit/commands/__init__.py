@@ -28,7 +28,7 @@ _GROUPS = {
     "See": {
         "analyze": ("analyze", "run.json.gz"),
         "report": ("report", "run.json.gz --open"),
-        "open": ("annotate", "run.json.gz"),
+        "open": ("doors", "run.json.gz"),
         "demo": ("report", ""),
     },
     "Fix": {
@@ -40,6 +40,8 @@ _GROUPS = {
     "Compare": {
         "diff": ("diff", "before.json.gz after.json.gz"),
         "history": ("diff", "lake"),
+        "fleet": ("fleet", "lake"),
+        "baseline": ("baseline", "save main run.json.gz"),
         "crosscheck": ("diff", "run.json.gz"),
     },
     "Ask": {
@@ -56,9 +58,10 @@ _GROUPS = {
         "lake": ("lake", "add lake runs/*.json.gz --run monday"),
     },
     "Share": {
-        "export": ("load", "runs.duckdb --trace-id 2 -o run.json.gz"),
-        "annotate": ("annotate", "run.json.gz -o annotated.json.gz"),
-        "mcp": ("mcp", "traces"),
+        "export": ("load", "run.json.gz --step 12 -o step12.json.gz"),
+        "annotate": ("doors", "run.json.gz -o annotated.json.gz"),
+        "mcp": ("doors", "traces"),
+        "skill": ("skill", "install"),
         "completion": ("completion", "bash"),
     },
 }

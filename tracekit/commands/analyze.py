@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.commands import completion
-from tracekit.commands.options import Request, json_option, judging_options, show, trace_id_option
+from tracekit.commands.options import (
+    Request,
+    json_option,
+    judging_options,
+    show,
+    trace_id_option,
+    warn,
+)
 from tracekit.replay.grammar import HELP
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
+    from tracekit.thresholds import Thresholds
 
 
 @click.command()
@@ -46,7 +58,7 @@ def analyze(
 
             if run is not None:
                 several.render_run(run)
-            several.render(analyses, run)
+            several.render(analyses, run, no_run)
         elif full or explain:
             from tracekit.reporters import console
 
@@ -73,7 +85,7 @@ def analyze(
 )
 @json_option
 @click.option("--all", "every", is_flag=True, help="Print every line.  [default: the first ten]")
-@trace_id_option("its only one")
+@trace_id_option("its only one; of the ranks of a run, the one that sets the pace")
 @judging_options
 def advise(
     trace: str | None,
@@ -98,8 +110,23 @@ def advise(
     if trace is None:
         raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
     with request.open(trace) as run:
-        fixes = run.advise(trace_id, request.window, request.thresholds)
+        chosen = _to_advise(run, trace_id, request.thresholds)
+        fixes = run.advise(chosen, request.window, request.thresholds)
     show(fixes, as_json, partial(reporter.render, every=every))
+
+
+def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> int | None:
+    """The trace on which to advise: of the ranks of a run, the one that sets the pace."""
+    from tracekit.examine import verdict_together
+
+    if trace_id is not None or len(run.trace_ids()) == 1:
+        return trace_id
+    analyses = run.verdicts(thresholds=thresholds)
+    found, _ = verdict_together(run.session, analyses, thresholds)
+    if found is None or found.pace_rank is None:
+        return None
+    warn(f"advice on rank {found.pace_rank}, which sets the pace (--trace-id chooses another)")
+    return found.late_ranks[0].trace_id
 
 
 @click.command(epilog="\b\n" + HELP)
@@ -117,7 +144,7 @@ def whatif(
     together, unless --trace-id chooses one of them. The run is replayed as a graph of host and
     device work. Waits that the trace does not explain keep their recorded length.
     """
-    from tracekit.reporters import whatif as reporter
+    from tracekit.reporters import advise as reporter
 
     thresholds, window = request.thresholds, request.window
     with request.open(trace) as run:
@@ -125,4 +152,4 @@ def whatif(
             show(run.whatif_together(*changes, thresholds=thresholds), as_json, reporter.render_run)
             return
         found = run.whatif(*changes, trace=trace_id, window=window, thresholds=thresholds)
-    show(found, as_json, reporter.render)
+    show(found, as_json, reporter.render_whatif)

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import click
 
-from tracekit.commands.options import Request, judging_options, option, trace_id_option
+from tracekit.commands.options import (
+    Request,
+    judging_options,
+    option,
+    tell_notes,
+    trace_id_option,
+)
 from tracekit.errors import TracekitError
 from tracekit.text import printable, size
 
@@ -35,9 +41,9 @@ def report(
 
     Of one trace: its verdict and where the time went. Of two, or of two traces of a DB
     (--trace-ids): what changed from the first to the second. Of several, such as the ranks of a
-    job: who waits for whom, and a page for each, as many as fit. Of a sweep's DB: what bounds and
-    what is fastest, by size. The page can be mailed and opened without a network. Needs the extra
-    `report`.
+    job: who waits for whom, and a page for each, as many as fit. Of a lake: what costs most over
+    all runs. Of a sweep's DB: what bounds and what is fastest, by size. The page can be mailed and
+    opened without a network. Needs the extra `report`.
     """
     from tracekit.commands.diff import open_pair
     from tracekit.files import require_writable
@@ -55,11 +61,13 @@ def report(
     if len(runs) == 2 or trace_ids:
         if window or trace_id is not None:
             raise TracekitError("--window and --trace-id are for the page of one trace")
-        with open_pair(runs, resources) as database, database.judging(judged):
-            reports.write_diff(database, *(trace_ids or (1, 2)), output, judged)
+        pair = open_pair(runs, trace_ids or (1, 2), resources)
+        with pair.database as database, database.judging(judged):
+            reports.write_diff(database, pair.a, pair.b, output, judged)
     else:
         one = len(runs) == 1
         opened = open_given(runs[0], resources) if one else load(runs, resources=resources)
+        tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)
     _say_written(output, opening)

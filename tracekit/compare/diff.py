@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tracekit.compare.runs import RunComparison
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
@@ -39,8 +40,12 @@ class Diff(Shown, form=SCHEMA):
     kernels: Rows
     operators: Rows
     modules: Rows
+    parts: Rows
+    """Parts of the program, by their places in it."""
     doubts: Rows
     """What makes these numbers doubtful."""
+    runs: RunComparison | None = None
+    """The runs of several ranks to which the traces belong; null: they are compared alone."""
 
     @property
     def span(self) -> dict[str, Any] | None:
@@ -64,6 +69,26 @@ class Diff(Shown, form=SCHEMA):
         else:
             told = f"b is {ratio:.3g} times as fast as a"
         return f"{told}: {duration(span['a'])} in a, {duration(span['b'])} in b"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two traces of an opened database, by their trace_ids, and the runs to which they belong."""
+
+    database: Session
+    a: int
+    b: int
+    note: str = ""
+    """Which of several ranks they are."""
+    runs: RunComparison | None = None
+
+    def diff(self, top: int = 20) -> Diff:
+        """Compares the runs and the traces."""
+        return replace(diff(self.database, self.a, self.b, top), runs=self.runs)
+
+    def fails(self, condition: str) -> bool:
+        """Whether a condition on the numbers of the traces is true."""
+        return fails(self.database, condition, self.a, self.b)
 
 
 def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
@@ -99,6 +124,7 @@ def _diff(database: Session, a: int, b: int, top: int) -> Diff:
         kernels=database.ask("diff_kernels", a=a, b=b, top=top),
         operators=database.ask("diff_operators", a=a, b=b, top=top),
         modules=database.ask("diff_modules", a=a, b=b, top=top),
+        parts=database.ask("diff_parts", a=a, b=b, top=top),
         doubts=list(findings.values()),
     )
 

@@ -33,6 +33,7 @@ VOCABULARY = (
     "peaks",
     "graphs",
     "work",
+    "attention",
     "serving",
     "grids",
     "collectives",

@@ -61,6 +61,8 @@ class Session:
     ) -> None:
         self._connection = connection
         self.name = name
+        self.notes: Sequence[str] = ()
+        """What a person has to know about what is not here."""
         self._inputs = inputs
         self._shared: Shared | None = None
         self._judged = constants.judging(Thresholds())
@@ -309,6 +311,20 @@ class Session:
     def in_order(self) -> list[int]:
         """The trace_ids in the order in which verdicts on all of them are given."""
         return self.trace_ids()
+
+    @property
+    def settled(self) -> frozenset[int]:
+        """Traces that cannot be judged anew: only their stored verdicts are here."""
+        return frozenset()
+
+    def context_of(self, trace_id: int) -> str:
+        """What stored verdicts on a trace follow from, besides its own tables and the rules."""
+        return ""
+
+    @contextmanager
+    def among_all(self) -> Iterator[Session]:
+        """The session, or one in which the other ranks of the run are there, too."""
+        yield self
 
     @contextmanager
     def judging(self, thresholds: Thresholds) -> Iterator[None]:

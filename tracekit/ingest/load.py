@@ -76,23 +76,25 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def alone(stream: ByteStream, database: Path, resources: Resources) -> duckdb.DuckDBPyConnection:
-    """Loads one trace that is open, as trace 1 of the new file `database`; returns a connection
-    that may write the file.
+def together(
+    streams: Sequence[ByteStream], database: Path, resources: Resources
+) -> tuple[duckdb.DuckDBPyConnection, dict[int, TracekitError]]:
+    """Loads traces that are open into the new file `database`; returns a connection that may write
+    the file, and the errors of bad traces by trace_id, which counts from 1 in the order given.
 
     Raises:
-        TracekitError: when the trace cannot be read.
+        TracekitError: when none of the traces can be read.
     """
-    devices = peaks(resources.hardware)
-    job = Job([stream.path], devices, resources, False, False, None, opened=[stream])
+    paths = [each.path for each in streams]
+    job = Job(paths, peaks(resources.hardware), resources, False, True, None, opened=streams)
     settings: Config = {"default_block_size": next(iter(_BLOCK_BYTES.values()))}
-    connection = connect(database, resources.settings(database) | settings, stream.path)
+    connection = connect(database, resources.settings(database) | settings, paths[0])
     try:
-        job.run(connection, Memory(connection, resources.memory_mb), stream.path)
+        job.run(connection, Memory(connection, resources.memory_mb), paths[0])
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, dict(job.bad)
 
 
 def into_file(

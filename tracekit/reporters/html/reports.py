@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
+from tracekit.reporters.fleet import headline
 from tracekit.reporters.html.diff import diff_view
+from tracekit.reporters.html.fleet import fleet_view
 from tracekit.reporters.html.page import View, page, write
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import in_order_of_interest
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
     from tracekit.database.session import Session
     from tracekit.experiments.points import Sweep
+    from tracekit.lake.fleet import Fleet
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
@@ -38,16 +41,22 @@ def write_any(
     window: str | None = None,
     thresholds: Thresholds | None = None,
 ) -> None:
-    """Writes the page of what a database holds: of its only trace or a chosen one, of a sweep, or
-    of several traces, such as the ranks of a job.
+    """Writes the page of what a database holds: of its only trace or a chosen one, of a sweep, of
+    the runs of a lake, or of several traces, such as the ranks of a job.
 
     Raises:
         TracekitError: as the functions below, or for the window of a sweep.
     """
     from tracekit.experiments.points import sweep_in
+    from tracekit.lake.fleet import fleet
+    from tracekit.lake.reading import Lake
 
     if trace_id is not None or len(database.trace_ids()) == 1:
         write_trace(database, output, trace_id, window, thresholds)
+    elif isinstance(database, Lake) and len(database.parts) > 1:
+        if window:
+            raise TracekitError("--window is not for the page of several runs")
+        write_fleet(fleet(database, thresholds), output, database.inputs)
     elif sweep := sweep_in(database):
         if window:
             raise TracekitError("--window is not for the page of a sweep")
@@ -101,6 +110,15 @@ def write_sweep(found: Sweep, output: str | Path) -> None:
         TracekitError: when `output` cannot be written.
     """
     write(output, page(f"Sweep: {found.database}", [sweep_view(found)]), [found.database])
+
+
+def write_fleet(found: Fleet, output: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Writes the page of all runs of a lake.
+
+    Raises:
+        TracekitError: when `output` cannot be written.
+    """
+    write(output, page(headline(found), [fleet_view(found)]), inputs)
 
 
 def write_ranks(

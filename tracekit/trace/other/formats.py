@@ -26,7 +26,7 @@ def open_traces(
     path: str,
     progress: Callable[[int], object] = int,
     temp_dir: str | Path | None = None,
-    name: str | None = None,
+    is_read_again: bool = False,
 ) -> Iterator[ByteStream | TracekitError]:
     """The traces at `path`, as `open_streams` gives them; of another profiler's file, the text of a
     trace for each process.
@@ -35,7 +35,7 @@ def open_traces(
         TracekitError: as `open_streams` does, and for a damaged file of another profiler.
     """
     folder = str(temp_dir or tempfile.gettempdir())
-    for stream in open_streams(path, progress, temp_dir, name):
+    for stream in open_streams(path, progress, temp_dir, is_read_again):
         if isinstance(stream, TracekitError):
             yield stream
             continue

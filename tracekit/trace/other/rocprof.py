@@ -60,12 +60,12 @@ def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
 
 def _until_damage(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
     try:
-        yield from _Reading(JsonWalk(stream.read), process).events()
+        yield from _Tool(JsonWalk(stream.read), process).events()
     except JsonError as error:
         process.damage = stream.damage or f"its JSON is damaged: {error}"
 
 
-class _Reading:
+class _Tool:
     """What stands before the records tells their names: it is kept until they come."""
 
     def __init__(self, walk: JsonWalk, process: OneProcess) -> None:
