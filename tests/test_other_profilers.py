@@ -1,6 +1,7 @@
 """Traces of other profilers: the same tables, and the numbers of an independent count."""
 
 import json
+import re
 import sqlite3
 import struct
 import zlib
@@ -607,3 +608,34 @@ def test_a_cut_pftrace_is_read_in_part_and_a_bomb_is_refused(tmp_path):
     (tmp_path / "bomb.pftrace").write_bytes(b"\n" + size + packed)
     with pytest.raises(TracekitError, match="decompression bomb"):
         tracekit.load(tmp_path / "bomb.pftrace")
+
+
+# -- what is said to their users -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED) or WITHOUT)
+def test_advice_on_recording_names_the_switches_of_its_own_profiler(name, loaded):
+    said = loaded(name).query("missing").to_dicts() + loaded(name).query("health").to_dicts()
+    words = " ".join(each["message"] for each in said)
+    assert not re.search(
+        r"record_shapes|with_stack|profile_memory|record_function|\.step\(\)", words
+    )
+    own = {"nsys": "--pytorch=autograd-shapes-nvtx", "rocprofv3": "--hip-trace", "xplane": "jax."}
+    assert next(word for kind, word in own.items() if f".{kind}" in name) in words
+
+
+def test_health_says_what_the_database_leaves_out(tmp_path):
+    def change(tables, strings):
+        tables["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"] = [
+            {"start": 9_100, "end": 9_900, "deviceId": 0, "contextId": 1, "streamId": 7,
+             "correlationId": 9, "globalPid": nsys.GLOBAL_PID, "graphId": 3, "graphExecId": 4}
+        ]  # fmt: skip
+        tables["VULKAN_THINGS"] = [{"id": 1}, {"id": 2}]
+        tables["DIAGNOSTIC_EVENT"] = [{"severity": 2, "text": "Not all events were collected."}]
+
+    with tracekit.load(report(tmp_path, change)) as run:
+        found = {each["code"]: each for each in run.query("health").to_dicts()}
+        assert found["left_out"]["count"] == 2
+        assert "VULKAN_THINGS" in found["left_out"]["message"]
+        assert "--cuda-graph-trace=node" in found["whole_graphs"]["message"]
+        assert found["profiler_warned"]["message"] == "nsys said: Not all events were collected."
