@@ -16,6 +16,7 @@ _CHOSEN = {
     "examples/diagnosis.md": "tutorial/diagnosis.md",
     "docs/howto/install.md": "howto/install.md",
     "docs/howto/profile.md": "howto/profile.md",
+    "docs/howto/other-profilers.md": "howto/other-profilers.md",
     "docs/howto/gpu.md": "howto/gpu.md",
     "docs/howto/server.md": "howto/server.md",
     "docs/howto/remote.md": "howto/remote.md",

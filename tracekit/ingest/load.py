@@ -47,7 +47,8 @@ from tracekit.ingest.writer import (
     loaded_traces,
 )
 from tracekit.stages import stage
-from tracekit.trace.source import ByteStream, open_streams
+from tracekit.trace.other.formats import open_traces
+from tracekit.trace.source import ByteStream
 
 # Small traces in one transaction, which takes longer than inserting one of them.
 _SMALL_TRACES_AT_ONCE = 64
@@ -303,7 +304,7 @@ class Job:
                     yield path
                     continue
                 read = self.progress.read if self.progress else int
-                for stream in open_streams(path, read, self.resources.temp_dir):
+                for stream in open_traces(path, read, self.resources.temp_dir):
                     if isinstance(stream, TracekitError):
                         self._bad(stream)
                     elif self._is_in(done, stream):

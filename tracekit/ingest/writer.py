@@ -337,6 +337,7 @@ def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[obje
         _integer(distributed.get("world_size")),
         _text(reader.member("host_name") or reader.member("hostname")),
         _integer(reader.member("baseTimeNanoseconds")),
+        _text(_mapping(reader.member("profiler")).get("name")) or "kineto",
         *(_flag(reader.member(flag)) for flag in _FLAGS),
         reader.metadata_text,
         reader.events,

@@ -36,8 +36,9 @@ from tracekit.lake.layout import (
 from tracekit.lake.runs import new_token
 from tracekit.lake.sources import WORK_PREFIX, run_of, stem
 from tracekit.lake.storage import Storage, storage
+from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
-from tracekit.trace.source import ByteStream, open_streams
+from tracekit.trace.source import ByteStream
 
 # Numbers that are unique in a database: their high bits hold the trace's number.
 _LABELS = ("label_id", "op_label", "place_label")
@@ -141,7 +142,7 @@ def _opened(task: Task, temp_dir: Path) -> Iterator[_Opened | Outcome]:
     """The traces to read, and what is to be said of others."""
     for source in task.sources:
         try:
-            for stream in open_streams(source.url, temp_dir=temp_dir, is_read_again=True):
+            for stream in open_traces(source.url, temp_dir=temp_dir, is_read_again=True):
                 if isinstance(stream, TracekitError):
                     yield _failed(source, stream)
                     continue

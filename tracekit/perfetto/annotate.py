@@ -14,8 +14,9 @@ from tracekit.files import written_whole
 from tracekit.perfetto.tracks import Process, draw
 from tracekit.stages import stage
 from tracekit.trace.added import PID, block
+from tracekit.trace.other.formats import open_traces
 from tracekit.trace.reader import TraceReader
-from tracekit.trace.source import ByteStream, open_streams, trace_paths
+from tracekit.trace.source import ByteStream, trace_paths
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -74,7 +75,7 @@ def _splice(path: str, added: bytes, sink: BinaryIO) -> None:
 
 def _stream(path: str) -> ByteStream:
     (only,) = trace_paths([path])
-    for each in open_streams(only):
+    for each in open_traces(only):
         if isinstance(each, TracekitError):
             raise each
         return each

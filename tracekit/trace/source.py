@@ -188,6 +188,12 @@ class ByteStream:
         return size
 
     @property
+    def plain_path(self) -> Path | None:
+        """The file on the disk that has these bytes as they are, if one has."""
+        name = getattr(self._file, "name", None)
+        return Path(name) if self._decompressed is None and isinstance(name, str) else None
+
+    @property
     def is_small(self) -> bool:
         """Whether the whole trace is sure to fit in little memory."""
         most = _SMALL_BYTES if self._decompressed is None else _SMALL_COMPRESSED_BYTES
@@ -302,6 +308,26 @@ def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
         TracekitError: when it does not fit on the disk.
     """
     copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115
+    return _filled(cast(BinaryIO, copy), path, chunks, folder)
+
+
+def named_copy(stream: ByteStream, folder: str) -> BinaryIO:
+    """A temporary file with the bytes of a stream, removed when it is closed.
+
+    Raises:
+        TracekitError: when it does not fit on the disk.
+    """
+    copy = tempfile.NamedTemporaryFile(prefix="tracekit-", dir=folder)  # noqa: SIM115
+    _filled(cast(BinaryIO, copy), stream.path, iter(stream.read, b""), folder).flush()
+    return cast(BinaryIO, copy)
+
+
+def _filled(copy: BinaryIO, path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
+    """The temporary file with these chunks.
+
+    Raises:
+        TracekitError: when they do not fit on the disk.
+    """
     try:
         unchecked = _CHECK_BYTES
         for chunk in chunks:
@@ -321,7 +347,7 @@ def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
         with suppress(OSError):
             copy.close()
         raise
-    return cast(BinaryIO, copy)
+    return copy
 
 
 def _check_room(folder: str) -> None:
@@ -366,11 +392,22 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
 def _in_directory(path: str) -> Iterator[str]:
     unlisted: list[str] = []
     for folder, _, names in os.walk(path, onerror=lambda error: unlisted.append(error.filename)):
-        for name in names:
+        for name in sorted({*names} - {*_copies(names)}):
             each = str(Path(folder) / name)
             if name.endswith(ENDINGS) and _may_hold_a_trace(each):
                 yield each
     yield from unlisted
+
+
+def _copies(names: Iterable[str]) -> Iterator[str]:
+    """The files of a folder that say what others there say: a report of nsys beside its export, and
+    JAX's traces for viewers beside its own."""
+    exports = {name.removesuffix(".sqlite") for name in names if name.endswith(".sqlite")}
+    yield from (f"{name}.nsys-rep" for name in exports)
+    if any(name.endswith(".xplane.pb") for name in names):
+        yield from (
+            name for name in names if name.endswith((".trace.json.gz", "perfetto_trace.json.gz"))
+        )
 
 
 def _matching(pattern: str) -> Iterator[str]:
