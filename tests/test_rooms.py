@@ -16,11 +16,11 @@ PACKAGE = ROOT / "tracekit"
 # From the lowest room up: a module imports from its own room, and from those before it. A room
 # within another one has its own line.
 ROOMS = [
-    "version", "errors", "text", "causes", "thresholds", "files", "records", "workloads",
-    "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
-    "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto", "capture",
-    "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas", "commands",
-    "pytest_plugin", "__main__",
+    "version", "errors", "text", "causes", "thresholds", "files", "stages", "records",
+    "workloads", "queries", "native", "trace", "database", "ingest", "replay.graph", "replay",
+    "evidence", "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto",
+    "capture", "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas",
+    "commands", "pytest_plugin", "__main__",
 ]  # fmt: skip
 # Functions that import what a text names.
 BY_TEXT = ("import_module", "__import__")

@@ -23,6 +23,7 @@ from tracekit.evidence.collect import (
     trace_of,
 )
 from tracekit.evidence.model import Evidence, Period, Trace
+from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, flip_of
@@ -100,7 +101,7 @@ def examine(
         TracekitError: the trace has no such window.
     """
     judging = thresholds or Thresholds()
-    with database.judging(judging):
+    with database.judging(judging), stage(f"judging trace {trace_id}"):
         return _Examiner(database, trace_id, judging).examine(window, combine, keep_replays)
 
 
@@ -321,7 +322,8 @@ class _Examiner:
             main.window.end_ns,
             repeats=not is_unrepeated(self.repetition),
         )
-        return fix_list(replayed, judged, self.trace, self.thresholds, combine=combine)
+        with stage("pricing what could be changed"):
+            return fix_list(replayed, judged, self.trace, self.thresholds, combine=combine)
 
     # -- windows
 

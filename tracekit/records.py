@@ -82,20 +82,27 @@ class Record:
         return ({"schema": self.form} if self.form else {}) | dict(plain(self))
 
 
-# Makes the HTML of a result: tracekit.run gives it, since results know nothing of reporters.
-_drawing: list[Callable[[Any], str]] = []
+# Make the HTML and the text of a result: tracekit.run gives them, since results know nothing of
+# reporters.
+_showing: list[tuple[Callable[[Any], str], Callable[[Any], str]]] = []
 
 
 class Shown(Record):
-    """A result that notebooks show as HTML."""
+    """A result that notebooks show as HTML, and Python as what its command prints.
+
+    Its class is made with `dataclass(repr=False)`.
+    """
 
     def _repr_html_(self) -> str | None:
-        return _drawing[-1](self) if _drawing else None
+        return _showing[-1][0](self) if _showing else None
+
+    def __repr__(self) -> str:
+        return _showing[-1][1](self) if _showing else object.__repr__(self)
 
 
-def show_with(draw: Callable[[Any], str]) -> None:
-    """Results show themselves as `draw` makes them."""
-    _drawing[:] = [draw]
+def show_with(html: Callable[[Any], str], text: Callable[[Any], str]) -> None:
+    """Results show themselves as these functions make them."""
+    _showing[:] = [(html, text)]
 
 
 def plain(value: Any) -> Any:

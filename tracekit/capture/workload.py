@@ -26,6 +26,7 @@ from tracekit.capture.recorder import Recorder
 from tracekit.capture.usercode import find_step, name_errors, restored_streams
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_no_input
+from tracekit.stages import stage
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
     path = asked.absolute()
     check_place(path)
     with restored_streams():
-        runnable = prepare(target, options)
+        with stage(f"preparing {target}"):
+            runnable = prepare(target, options)
         # The code is imported, so its files are known.
         require_no_input(path, sources())
         recorder = _recorder(runnable, options)
@@ -131,7 +133,7 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
             unprofiled_ns = _unprofiled_ns(runnable, options)
             given = {"unprofiled_step_ns": unprofiled_ns}
             facts = _profile_steps(runnable, options, recorder, given)
-    with publish(path) as beside:
+    with stage("writing"), publish(path) as beside:
         _write(recorder, facts, beside)
     return Captured(str(asked), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
 
@@ -154,8 +156,9 @@ def record(
 
 
 def _unprofiled_ns(runnable: Runnable, options: Options) -> int:
-    for _ in range(options.warmup):
-        runnable.step()
+    with stage("warming up"):
+        for _ in range(options.warmup):
+            runnable.step()
     return _time(runnable.step, options.active, _synchronizer(runnable.device))
 
 

@@ -26,7 +26,7 @@ _MODULES = {
     "analyze": "analyze advise whatif", "annotate": "annotate open", "baseline": "baseline",
     "capture": "capture workloads", "completion": "completion", "diff": "crosscheck diff history",
     "lake": "lake", "load": "export load", "mcp": "mcp", "probe": "probe sweep",
-    "query": "query schema sql", "report": "report", "skill": "skill",
+    "query": "query schema sql", "report": "demo report", "skill": "skill",
 }  # fmt: skip
 _COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
 _TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".duckdb", ".db")

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tracekit.commands import completion
-from tracekit.commands.options import option, size_options, workload_options
+from tracekit.commands.options import option, size_options, stage_line, workload_options
 from tracekit.errors import TracekitError
 from tracekit.text import duration, printable, size
 from tracekit.workloads import WORKLOADS
@@ -81,7 +81,9 @@ def capture(
             written: str | Path = profile_script(workload, arguments, path, **recorded)
             done = "recorded"
         else:
-            timed = capture(workload, path, Options(**options))
+            # What the user's own code prints would run into the line.
+            with stage_line() if workload in WORKLOADS else nullcontext():
+                timed = capture(workload, path, Options(**options))
             if timed.note:
                 click.echo(f"note: {timed.note}", err=True)
             written = timed.path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,8 @@ def all_of(*options: _Decorator) -> _Decorator:
 
 
 def requesting(*options: _Decorator) -> _Decorator:
-    """Adds options whose values the command receives as one `request`."""
+    """Adds options whose values the command receives as one `request`. On a terminal, such a
+    command shows what it is at."""
     add = all_of(*options)
     params: list[click.Parameter] = vars(add(lambda: None))["__click_params__"]
 
@@ -151,11 +153,21 @@ def requesting(*options: _Decorator) -> _Decorator:
         @wraps(command)
         def call(**given: Any) -> Any:
             values = {str(each.name): given.pop(str(each.name)) for each in params}
-            return command(**given, request=Request(values))
+            with stage_line():
+                return command(**given, request=Request(values))
 
         return add(call)
 
     return decorate
+
+
+def stage_line() -> AbstractContextManager[None]:
+    """While the block runs, a terminal shows what the work is at."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return nullcontext()
+    from tracekit.reporters import progress
+
+    return progress.stage_line()
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
+from tracekit.stages import stage
 from tracekit.text import duration
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _SERIOUS = ("error", "warning")
 Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diff(Shown, form=SCHEMA):
     """Run b compared with run a: each list has the rows of the query `diff_NAME`.
 
@@ -74,6 +75,11 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     Raises:
         TracekitError: when the database has no such trace.
     """
+    with stage("comparing"):
+        return _diff(database, a, b, top)
+
+
+def _diff(database: Session, a: int, b: int, top: int) -> Diff:
     paths = {row["trace_id"]: row["path"] for row in database.ask("overview")}
     for trace_id in (a, b):
         if trace_id not in paths:

@@ -11,6 +11,7 @@ import zstandard
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
+from tracekit.stages import stage
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -51,7 +52,8 @@ def export(
     head, tail = _frame(form, metadata[1:-1].encode() if original is None else original)
     if part is not None and most_bytes is not None:
         part = _cut(database, trace_id, part, most_bytes - len(head) - len(tail))
-    with written_whole(output, database.inputs) as beside, opened(beside) as sink:
+    writing = stage("writing")
+    with writing, written_whole(output, database.inputs) as beside, opened(beside) as sink:
         sink.write(head)
         count = _write_events(database, trace_id, part, sink)
         sink.write(tail)

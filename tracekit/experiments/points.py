@@ -103,7 +103,7 @@ class Shape:
     speedup: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep(Shown, form=SCHEMA):
     """The requested points, in the grid's order, shape by shape."""
 

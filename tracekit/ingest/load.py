@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -46,6 +46,7 @@ from tracekit.ingest.writer import (
     last_trace_id,
     loaded_traces,
 )
+from tracekit.stages import stage
 from tracekit.trace.source import ByteStream, open_streams
 
 # Small traces in one transaction, which takes longer than inserting one of them.
@@ -184,6 +185,11 @@ class _Stopped(Exception):
     """An error in another file, or the user, has ended the job."""
 
 
+def _named(paths: Sequence[str]) -> str:
+    """The files, briefly."""
+    return Path(paths[0]).name if len(paths) == 1 else f"{len(paths):,} files"
+
+
 @dataclass
 class Job:
     """Loads files through one connection. With `keeps_errors` it skips bad files and collects their
@@ -220,13 +226,15 @@ class Job:
         try:
             is_new = create_tables(connection)
             record_peaks(connection, self.devices)
-            self._load_all(connection)
+            with stage(f"reading {_named(self.paths)}"):
+                self._load_all(connection)
             if not self.loaded:
                 raise self._nothing()
             if self.progress:
                 self.progress.finishing()
             more_memory = memory.more if memory else lambda: False
-            finish(connection, more_memory, self.judge, is_new=is_new)
+            with stage("building tables"):
+                finish(connection, more_memory, self.judge, is_new=is_new)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
                 f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"

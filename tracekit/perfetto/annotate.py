@@ -12,6 +12,7 @@ from tracekit.database.export import opened
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.perfetto.tracks import Process, draw
+from tracekit.stages import stage
 from tracekit.trace.added import PID, block
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream, open_streams, trace_paths
@@ -49,7 +50,8 @@ def annotate(
         if len(trace_ids) > 1 or is_database(name):
             return _join(database, output), len(trace_ids)
         process = Process("tracekit")
-        draw(database, trace_ids[0], process)
+        with stage("drawing tracks"):
+            draw(database, trace_ids[0], process)
     with written_whole(output, database.inputs) as beside, opened(beside) as sink:
         _splice(name, block(process.events), sink)
     return len(process.events), 1

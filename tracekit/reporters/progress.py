@@ -1,22 +1,28 @@
-"""The progress of a load, a sweep or a probe, on a terminal."""
+"""On a terminal: the progress of a load, a sweep or a probe, and the stage of other long work."""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit import stages
 from tracekit.errors import TracekitError
 from tracekit.text import printable
 from tracekit.trace.remote import is_url
 from tracekit.trace.source import trace_paths
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.progress import Progress, ProgressColumn, TaskID
-    from rich.status import Status
+
+
+# What is done sooner shows no stage.
+_PATIENCE_S = 0.7
 
 
 class LoadingBar:
@@ -27,6 +33,7 @@ class LoadingBar:
         self._task = task
         self._lock = threading.Lock()
         self._events = 0
+        self._is_read = False
 
     def read(self, n_bytes: int) -> None:
         self._bar.advance(self._task, n_bytes)
@@ -39,7 +46,16 @@ class LoadingBar:
                 self._bar.update(self._task, rate=f"{self._events / elapsed:,.0f} events/s")
 
     def finishing(self) -> None:
-        self._bar.update(self._task, description="building tables")
+        from rich.progress import SpinnerColumn, TextColumn
+
+        # How long the rest takes is not known.
+        self._bar.columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False))
+        self._is_read = True
+
+    def at(self, stage: str | None) -> None:
+        """All files are read; then tables are built and traces are judged."""
+        if stage and self._is_read:
+            self._bar.update(self._task, description=printable(stage))
 
 
 class SweepBar:
@@ -62,11 +78,56 @@ class SweepBar:
 class ProbeBar:
     """Shows the current work."""
 
-    def __init__(self, status: Status) -> None:
-        self._status = status
+    def __init__(self, shown: Live) -> None:
+        self._shown = shown
 
     def at(self, what: str) -> None:
-        self._status.update(printable(what))
+        _write(self._shown, what)
+
+
+class StageLine:
+    """Shows the stage on a line of standard error, once the command has run for a while. The line
+    is gone whenever results may be printed."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._lock = threading.Lock()
+        self._stage: str | None = None
+        self._timer: threading.Timer | None = None
+        self._shown: Live | None = None
+
+    def at(self, stage: str | None) -> None:
+        with self._lock:
+            self._stage = stage
+            if stage is None:
+                self._end()
+            elif self._shown:
+                _write(self._shown, stage)
+            elif self._timer is None:
+                left_s = max(0.0, self._begun + _PATIENCE_S - time.monotonic())
+                self._timer = threading.Timer(left_s, self._show)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._stage is not None and self._shown is None:
+                self._shown = _line(self._stage)
+                self._shown.start()
+
+    def _end(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._shown:
+            self._shown.stop()
+        self._timer = self._shown = None
+
+
+@contextmanager
+def stage_line() -> Iterator[None]:
+    """Shows the stages of the work in the block."""
+    with stages.heard_by(StageLine().at):
+        yield
 
 
 # Each of these shows a bar on standard error while the block runs; they yield None if standard
@@ -92,7 +153,9 @@ def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
         progress.TextColumn("{task.fields[rate]}"),
         progress.TimeRemainingColumn(),
     ) as bar:
-        yield LoadingBar(bar, bar.add_task("loading", total=total or None, rate=""))
+        shown = LoadingBar(bar, bar.add_task("loading", total=total or None, rate=""))
+        with stages.heard_by(shown.at):
+            yield shown
 
 
 @contextmanager
@@ -116,11 +179,35 @@ def probe_bar() -> Iterator[ProbeBar | None]:
     if not _is_terminal():
         yield None
         return
+    with _line("") as shown:
+        yield ProbeBar(shown)
+
+
+def _line(text: str) -> Live:
     from rich.console import Console
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
 
     out = Console(stderr=True, markup=False, highlight=False, emoji=False)
-    with out.status("") as status:
-        yield ProbeBar(status)
+    # Whatever is printed meanwhile stays on standard output.
+    return Live(
+        Spinner("dots", Text(printable(text))),
+        console=out,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        refresh_per_second=8,
+    )
+
+
+def _write(shown: Live, text: str) -> None:
+    """Replaces the text of such a line."""
+    from rich.spinner import Spinner
+    from rich.text import Text
+
+    if isinstance(shown.renderable, Spinner):
+        shown.renderable.update(text=Text(printable(text)))
 
 
 def _is_terminal() -> bool:

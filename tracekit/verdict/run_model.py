@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tracekit.records import Record
+from tracekit.records import Shown
 
 # The queries whose answers the verdict of a run holds; `--explain` prints them.
 RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
@@ -149,8 +149,8 @@ class RunSaving:
     """Of the run's length."""
 
 
-@dataclass(frozen=True)
-class RunVerdict(Record):
+@dataclass(frozen=True, repr=False)
+class RunVerdict(Shown):
     """The verdict of a run: one for all its ranks."""
 
     ranks: list[int | None]

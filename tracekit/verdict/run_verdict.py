@@ -15,6 +15,7 @@ from tracekit.evidence.sites import places_of
 from tracekit.replay.ranks.prices import COMMUNICATION, Pricing
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
 from tracekit.replay.ranks.stragglers import DEVICE, HOST, PeerRanks, blamed_wait_ns
+from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_links import slow_links, told
 from tracekit.verdict.run_model import (
@@ -59,7 +60,7 @@ def judge_run(
     if reason:
         return NoRun(reason)
     limits = thresholds or Thresholds()
-    with database.judging(limits):
+    with database.judging(limits), stage("replaying all ranks together"):
         try:
             judge = _Judge(database, analyses, limits)
         except TracekitError as error:
