@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracekit.database import catalog
@@ -39,10 +39,10 @@ class Diff(Shown, form=SCHEMA):
     kernels: Rows
     operators: Rows
     modules: Rows
-    parts: Rows
-    """Parts of the program, by their places in it."""
     doubts: Rows
     """What makes these numbers doubtful."""
+    parts: Rows = field(default_factory=list)
+    """Parts of the program, by their places in it."""
 
     @property
     def span(self) -> dict[str, Any] | None:
