@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tracekit.compare.runs import RunComparison
@@ -40,12 +40,12 @@ class Diff(Shown, form=SCHEMA):
     kernels: Rows
     operators: Rows
     modules: Rows
-    parts: Rows
-    """Parts of the program, by their places in it."""
     doubts: Rows
     """What makes these numbers doubtful."""
     runs: RunComparison | None = None
     """The runs of several ranks to which the traces belong; null: they are compared alone."""
+    parts: Rows = field(default_factory=list)
+    """Parts of the program, by their places in it."""
 
     @property
     def span(self) -> dict[str, Any] | None:

@@ -156,7 +156,10 @@ class _Reading:
         self._file = file
         self.tell = file.tell
         self.close = file.close
-        self.seekable = file.seekable
+
+    def seekable(self) -> bool:
+        # A server that tells no size answers no ranges, whatever fsspec says.
+        return bool(self._file.seekable()) and getattr(self._file, "size", None) is not None
 
     def read(self, size: int = -1) -> bytes:
         with translated_errors(self._url):
