@@ -85,6 +85,7 @@ class _Settings:
     late_host_runs: int
     late_host_factor: float
     late_host_share: float
+    late_host_always: float
     most_excess: float
     cold_step_ratio: float
     cold_launch_ns: int
