@@ -370,7 +370,7 @@ def test_files_of_a_table_are_listed_for_other_engines(made, run):
 def test_a_url_without_its_file_system_is_one_line(run):
     done = run("sql", "gopherfs://bucket/lake", "SELECT 1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "pip install 'tracekit[lake]'" in done.stderr
+    assert "pip install 'tracekit[remote]'" in done.stderr
 
 
 def test_local_lakes_need_neither_fsspec_nor_ray(made, tmp_path):

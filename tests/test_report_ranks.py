@@ -162,7 +162,7 @@ def test_a_directory_becomes_one_page_with_a_page_for_each_rank(files, tmp_path)
     for number in range(1, RANKS + 1):
         assert f'<main id="trace{number}" class="view" hidden>' in text
         assert text.count(f'data-view="trace{number}"') == 2
-    assert f"tracekit query stragglers {files[0].parent}" in text
+    assert f"tracekit query {files[0].parent} stragglers" in text
     assert "have a page of their own" not in text
 
 

@@ -16,6 +16,7 @@ from tracekit.version import __version__
 
 if TYPE_CHECKING:
     from tracekit.capture.profile import profile
+    from tracekit.frameworks.ready import on_trace_ready
     from tracekit.run import Database, load, open_database, open_lake
 
 # In a checkout that is not installed, `queries` and `workloads` are beside this folder.
@@ -23,12 +24,14 @@ if not Path(__file__).with_name("queries").is_dir():
     __path__.append(str(Path(__file__).parents[1]))
 
 __all__ = [
-    "Database", "TracekitError", "__version__", "load", "open_database", "open_lake", "profile",
+    "Database", "TracekitError", "__version__", "load", "on_trace_ready", "open_database",
+    "open_lake", "profile",
 ]  # fmt: skip
 
 _HOMES = {
     "Database": "tracekit.run",
     "load": "tracekit.run",
+    "on_trace_ready": "tracekit.frameworks.ready",
     "open_database": "tracekit.run",
     "open_lake": "tracekit.run",
     "profile": "tracekit.capture.profile",

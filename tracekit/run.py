@@ -200,7 +200,7 @@ class Database:
             TracekitError: when the extra `report` is not installed.
         """
         try:
-            from tracekit.reporters.html.plots import Plots
+            from tracekit.reporters.html.trace import Plots
         except ImportError as error:
             raise TracekitError(
                 f"charts need {error.name}: pip install 'tracekit[report]'"
@@ -236,17 +236,19 @@ class Database:
 
         return diff(self.session, a, b, top)
 
-    def export(self, output: str | Path, trace: int | None = None) -> int:
-        """Writes a trace as Kineto JSON, compressed if `output` ends in .gz or .zst; returns its
-        number of events.
+    def export(
+        self, output: str | Path, trace: int | None = None, window: str | None = None
+    ) -> int:
+        """Writes a trace, or one window of it, as Kineto JSON, compressed if `output` ends in .gz
+        or .zst; returns its number of events.
 
         Raises:
             TracekitError: when there are several traces and `trace` (a trace_id) does not choose
-                one, or `output` cannot be written.
+                one, when there is no such window, or `output` cannot be written.
         """
-        from tracekit.database.export import export
+        from tracekit.perfetto.part import Chosen
 
-        return export(self.session, output, trace)
+        return Chosen(trace, window=window).write(self.session, output)
 
 
 def load(

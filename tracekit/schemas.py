@@ -220,6 +220,7 @@ _OUTPUTS: Mapping[str, Made] = {
     "advise": _one(advice.FixList),
     "whatif": _either(_one(whatif.WhatIf), _one(whatif.RunWhatIf)),
     "diff": _one(diff.Diff),
+    "baseline compare": _one(diff.Diff),
     "history": _one(comparing.History),
     "fleet": _one(fleet.Fleet),
     "lake add": _one(adding.Added),

@@ -17,6 +17,8 @@ _CHOSEN = {
     "docs/howto/install.md": "howto/install.md",
     "docs/howto/profile.md": "howto/profile.md",
     "docs/howto/gpu.md": "howto/gpu.md",
+    "docs/howto/server.md": "howto/server.md",
+    "docs/howto/remote.md": "howto/remote.md",
     "examples/lake.md": "howto/lake.md",
     "examples/cluster.md": "howto/cluster.md",
     "workloads/README.md": "howto/workloads.md",

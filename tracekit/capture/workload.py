@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import statistics
@@ -130,7 +129,11 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
         require_no_input(path, sources())
         recorder = _recorder(runnable, options)
         with _explain_failures(target), recorder.alone():
-            unprofiled_ns = _unprofiled_ns(runnable, options)
+            with stage("warming up"):
+                for _ in range(options.warmup):
+                    runnable.step()
+            synchronize = _synchronizer(runnable.device)
+            unprofiled_ns = _time(runnable.step, options.active, synchronize)
             given = {"unprofiled_step_ns": unprofiled_ns}
             facts = _profile_steps(runnable, options, recorder, given)
     with stage("writing"), publish(path) as beside:
@@ -153,13 +156,6 @@ def record(
         facts = _profile_steps(runnable, options, recorder, facts)
     _write(recorder, facts, output)
     return facts
-
-
-def _unprofiled_ns(runnable: Runnable, options: Options) -> int:
-    with stage("warming up"):
-        for _ in range(options.warmup):
-            runnable.step()
-    return _time(runnable.step, options.active, _synchronizer(runnable.device))
 
 
 def _recorder(runnable: Runnable, options: Options) -> Recorder:
@@ -293,9 +289,7 @@ def prepare(target: str, options: Options) -> Runnable:
     if target.startswith("mlp-compiled"):
         check_compiler(target, device)
     try:
-        entry = WORKLOADS[target]
-        module = importlib.import_module(f"tracekit.workloads.{entry.module}")
-        workload = getattr(module, entry.build)(shape)
+        workload = WORKLOADS[target].build(shape)
         error, limit = error_of(workload, dtype)
     except Exception as failure:
         # A workload that refuses raises ValueError with its reason as a sentence.

@@ -144,7 +144,7 @@ def whatif(
     together, unless --trace-id chooses one of them. The run is replayed as a graph of host and
     device work. Waits that the trace does not explain keep their recorded length.
     """
-    from tracekit.reporters import whatif as reporter
+    from tracekit.reporters import advise as reporter
 
     thresholds, window = request.thresholds, request.window
     with request.open(trace) as run:
@@ -152,4 +152,4 @@ def whatif(
             show(run.whatif_together(*changes, thresholds=thresholds), as_json, reporter.render_run)
             return
         found = run.whatif(*changes, trace=trace_id, window=window, thresholds=thresholds)
-    show(found, as_json, reporter.render)
+    show(found, as_json, reporter.render_whatif)

@@ -112,13 +112,13 @@ def history(
     """
     from tracekit.lake import comparing as library
     from tracekit.lake.reading import open_lake
-    from tracekit.reporters import history as reporter
+    from tracekit.reporters import diff as reporter
 
     with open_lake(lake, request.resources) as opened:
         options.tell_notes(opened)
         found = library.history(opened, request.thresholds, top)
         failed = [each for each in conditions if library.last_fails(opened, each)]
-    options.show(found, as_json, reporter.render)
+    options.show(found, as_json, reporter.render_history)
     return options.status_of(failed)
 
 
@@ -134,10 +134,10 @@ def crosscheck(trace: str, as_json: bool, request: Request) -> int:
     """
     from tracekit.compare import crosscheck as library
     from tracekit.compare import hta
-    from tracekit.reporters import crosscheck as reporter
+    from tracekit.reporters import diff as reporter
 
     hta.require(trace)
     with request.open(trace) as run:
         report = library.crosscheck(trace, run.session)
-    options.show(report, as_json, reporter.render)
+    options.show(report, as_json, reporter.render_crosscheck)
     return 0 if report.agrees else 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tracekit.lake.adding import Cleaned
     from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
-    from tracekit.reporters.progress import SweepBar
+    from tracekit.reporters.progress import WorkBar
 
 
 _WORKERS = (
@@ -222,7 +222,7 @@ def _workers(request: Request) -> Iterator[Workers]:
         yield cluster
 
 
-def _tell(outcome: Outcome, bar: SweepBar | None, as_json: bool) -> None:
+def _tell(outcome: Outcome, bar: WorkBar | None, as_json: bool) -> None:
     if bar is not None:
         bar.done(1)
     if outcome.status == "failed":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -171,7 +172,8 @@ def requesting(*options: _Decorator) -> _Decorator:
 
 def stage_line() -> AbstractContextManager[None]:
     """While the block runs, a terminal shows what the work is at."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if is_plain or sys.stderr is None or not sys.stderr.isatty():
         return nullcontext()
     from tracekit.reporters import progress
 

@@ -40,6 +40,8 @@ class Diff(Shown, form=SCHEMA):
     kernels: Rows
     operators: Rows
     modules: Rows
+    parts: Rows
+    """Parts of the program, by their places in it."""
     doubts: Rows
     """What makes these numbers doubtful."""
     runs: RunComparison | None = None
@@ -122,6 +124,7 @@ def _diff(database: Session, a: int, b: int, top: int) -> Diff:
         kernels=database.ask("diff_kernels", a=a, b=b, top=top),
         operators=database.ask("diff_operators", a=a, b=b, top=top),
         modules=database.ask("diff_modules", a=a, b=b, top=top),
+        parts=database.ask("diff_parts", a=a, b=b, top=top),
         doubts=list(findings.values()),
     )
 

@@ -33,6 +33,7 @@ VOCABULARY = (
     "peaks",
     "graphs",
     "work",
+    "attention",
     "serving",
     "grids",
     "collectives",
@@ -310,6 +311,11 @@ def queries() -> dict[str, Query]:
     return {name: query(name) for name in _topics()}
 
 
+def is_query(name: str) -> bool:
+    """Whether a query has this name, or this other name."""
+    return name in _topics() or name in _aliases()
+
+
 def matching(word: str) -> list[Query]:
     """The queries whose name or question holds `word`."""
     wanted = word.lower()
@@ -330,7 +336,7 @@ def query(name: str) -> Query:
         TracekitError: when no query has that name.
     """
     topic = _topics().get(name)
-    if topic is None and name in _aliases():
+    if topic is None and is_query(name):
         return query(_aliases()[name]).named(name)
     if topic is None:
         similar = suggestion(name, (*_topics(), *_aliases()))

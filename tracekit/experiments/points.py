@@ -123,6 +123,13 @@ class Sweep(Shown, form=SCHEMA):
     """Each size of the grid."""
 
     @property
+    def axes(self) -> list[str]:
+        """The axes that vary between the points; if none does, the first that they have."""
+        known = {axis: {getattr(point, axis) for point in self.points} for axis in AXES}
+        varying = [axis for axis, values in known.items() if len(values) > 1]
+        return varying or [axis for axis in ("batch", "dim") if known[axis] != {None}][:1]
+
+    @property
     def is_right(self) -> bool:
         """Whether no variant gives a wrong answer."""
         return not any(point.is_wrong for point in self.points)

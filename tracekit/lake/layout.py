@@ -31,6 +31,8 @@ from tracekit.database import catalog, facts
 from tracekit.database.catalog import Query, Value
 from tracekit.errors import TracekitError
 from tracekit.records import parsed, record
+from tracekit.trace.remote import holds, is_url, shown
+from tracekit.trace.source import ENDINGS
 
 M = TypeVar("M")
 
@@ -285,20 +287,18 @@ def rank_in_name(file_name: str) -> int | None:
 
 
 def may_be_lake(path: str) -> bool:
-    """Whether a path is a lake or a part of one; a URL can only be that."""
+    """Whether a path is a lake or a part of one.
+
+    Raises:
+        TracekitError: when it is a URL that cannot be reached.
+    """
     root = selection(path).root
     if is_url(root):
-        return True
+        return not shown(root).endswith(ENDINGS) and "*" not in root and holds(root, MARK)
     try:
         return (Path(root) / MARK).is_file()
     except (OSError, ValueError):
         return False
-
-
-def is_url(path: str) -> bool:
-    """Whether a path is a URL, such as s3://bucket/folder."""
-    scheme, separator, _ = path.partition("://")
-    return bool(separator) and scheme.replace("+", "").isalnum() and scheme != "file"
 
 
 @dataclass(frozen=True)

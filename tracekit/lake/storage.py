@@ -17,34 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, NUMBERS, TABLES, is_url
+from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, NUMBERS, TABLES
+from tracekit.trace.remote import filesystem, is_url, translated_errors
 
 # Prefix of the names of unfinished files.
 HIDDEN = ".writing-"
 # How often a file is written before a missing folder counts as an error.
 _ATTEMPTS = 20
-
-
-class StorageError(TracekitError, OSError):
-    """A file system failed: another attempt may succeed."""
-
-
-@contextmanager
-def translated_errors(root: str) -> Iterator[None]:
-    """Turns the errors of a file system or its library into StorageErrors, except
-    FileNotFoundError."""
-    try:
-        yield
-    except (FileNotFoundError, TracekitError):
-        raise
-    except OSError as error:
-        raise StorageError(f"{root}: {error.strerror or _reason(error)}") from error
-    except Exception as error:  # Libraries of object stores have exceptions of their own.
-        raise StorageError(f"{root}: cannot be reached: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 class StoredFile(NamedTuple):
@@ -299,21 +278,3 @@ def storage(root: str) -> Storage:
         TracekitError: when no file system for the URL is installed.
     """
     return RemoteStorage(root) if is_url(root) else LocalStorage(root.removeprefix("file://"))
-
-
-def filesystem(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it.
-
-    Raises:
-        TracekitError: when it is not installed, or there is none of this name.
-    """
-    try:
-        from fsspec.core import url_to_fs
-
-        fs, path = url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise TracekitError(
-            f"{url}: cannot be reached: {reason} (pip install 'tracekit[lake]')"
-        ) from error
-    return fs, str(path).rstrip("/")

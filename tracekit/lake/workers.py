@@ -24,7 +24,7 @@ from threading import Lock, Thread, main_thread
 from typing import Any, Protocol, Self, TypeVar
 
 from tracekit.errors import TracekitError, is_interrupt
-from tracekit.lake.storage import StorageError
+from tracekit.trace.remote import StorageError
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -34,9 +34,10 @@ from tracekit.lake.layout import (
     valid_name,
 )
 from tracekit.lake.runs import new_token
-from tracekit.lake.sources import WORK_PREFIX, open_source, run_of, stem
-from tracekit.lake.storage import Storage, StorageError, storage
-from tracekit.trace.source import ByteStream
+from tracekit.lake.sources import WORK_PREFIX, run_of, stem
+from tracekit.lake.storage import Storage, storage
+from tracekit.trace.remote import StorageError
+from tracekit.trace.source import ByteStream, open_streams
 
 # Numbers that are unique in a database: their high bits hold the trace's number.
 _LABELS = ("label_id", "op_label", "place_label")
@@ -118,18 +119,17 @@ def add(task: Task) -> list[Written]:
     temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
     done: list[Written] = []
     outcomes: list[Outcome] = []
-    with ExitStack() as files:
-        batch: list[_Opened] = []
-        for each in _opened(task, files, temp_dir):
-            if isinstance(each, Outcome):
-                outcomes.append(each)
-                continue
-            batch.append(each)
-            if len(batch) == MOST_TRACES or _bytes(batch) > MOST_BYTES:
-                done.append(_write(task, batch, temp_dir))
-                batch = []
-        if batch:
+    batch: list[_Opened] = []
+    for each in _opened(task, temp_dir):
+        if isinstance(each, Outcome):
+            outcomes.append(each)
+            continue
+        batch.append(each)
+        if len(batch) == MOST_TRACES or _bytes(batch) > MOST_BYTES:
             done.append(_write(task, batch, temp_dir))
+            batch = []
+    if batch:
+        done.append(_write(task, batch, temp_dir))
     return [*done, Written(None, outcomes)]
 
 
@@ -137,11 +137,11 @@ def _bytes(batch: Sequence[_Opened]) -> int:
     return sum(each.stream.stored_bytes for each in batch)
 
 
-def _opened(task: Task, files: ExitStack, temp_dir: Path) -> Iterator[_Opened | Outcome]:
+def _opened(task: Task, temp_dir: Path) -> Iterator[_Opened | Outcome]:
     """The traces to read, and what is to be said of others."""
     for source in task.sources:
         try:
-            for stream in files.enter_context(open_source(source, temp_dir)):
+            for stream in open_streams(source.url, temp_dir=temp_dir, is_read_again=True):
                 if isinstance(stream, TracekitError):
                     yield _failed(source, stream)
                     continue

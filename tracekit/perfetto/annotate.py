@@ -91,7 +91,7 @@ def _join(database: Session, output: str | Path) -> int:
                 f"tracekit: {each.label}",
                 PID + each.number,
                 each.ahead_ns,
-                _pids(database, each),
+                dict(database.fetch(catalog.schema("joined_processes"), each._asdict())[1]),
                 _FLOWS * each.number,
             )
             draw(database, each.trace, process)
@@ -133,11 +133,6 @@ def _joined_traces(database: Session) -> list[_JoinedTrace]:
         )
         for number, row in enumerate(rows)
     ]
-
-
-def _pids(database: Session, place: _JoinedTrace) -> dict[int, int]:
-    _, rows = database.fetch(catalog.schema("joined_processes"), place._asdict())
-    return dict(rows)
 
 
 def _event_texts(database: Session, place: _JoinedTrace) -> Iterator[bytes]:

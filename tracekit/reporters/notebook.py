@@ -17,10 +17,11 @@ from tracekit.compare.diff import Diff
 from tracekit.errors import TracekitError
 from tracekit.experiments.points import Sweep
 from tracekit.replay.whatif import RunWhatIf, WhatIf
-from tracekit.reporters import advise, diff, first_screen, several, sweep, whatif
+from tracekit.reporters import advise, diff, experiments, first_screen, several
 from tracekit.reporters.diff import FIGURES, figures_of
 from tracekit.reporters.parts import parts_of
-from tracekit.text import duration, percent, printable
+from tracekit.reporters.terminal import clipped
+from tracekit.text import duration, percent
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.run_model import RunVerdict
 
@@ -41,9 +42,9 @@ _PRINTERS: dict[type, Callable[[Any], None]] = {
     Diff: diff.render,
     FixList: advise.render,
     RunVerdict: several.render_run,
-    RunWhatIf: whatif.render_run,
-    Sweep: sweep.render,
-    WhatIf: whatif.render,
+    RunWhatIf: advise.render_run,
+    Sweep: experiments.render_sweep,
+    WhatIf: advise.render_whatif,
 }
 
 
@@ -181,8 +182,7 @@ def _chart(result: Analysis | Diff | Sweep) -> altair.TopLevelMixin | None:
 
 
 def _text(value: object) -> str:
-    text = printable(value)
-    return escape(text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "...")
+    return escape(clipped(str(value), _LONGEST_TEXT))
 
 
 def _list(sentences: Iterable[str]) -> str:

@@ -12,12 +12,13 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, cast
 
 from tracekit.errors import TracekitError
+from tracekit.trace.remote import find, is_url, open_url, shown
 from tracekit.trace.unpacking import (
     ARCHIVES,
     HEAD_BYTES,
@@ -44,7 +45,8 @@ _CHECK_BYTES = 16 << 20
 # by more than this ratio.
 _BOMB_RATIO = 250
 _BOMB_BYTES = 256 << 20
-_SUFFIXES = (*TRACES, *ARCHIVES)
+# How the names of traces and archives end.
+ENDINGS = (*TRACES, *ARCHIVES)
 
 
 class _Hashing:
@@ -230,21 +232,21 @@ def open_streams(
     path: str,
     progress: Callable[[int], object] = int,
     temp_dir: str | Path | None = None,
-    name: str | None = None,
+    is_read_again: bool = False,
 ) -> Iterator[ByteStream | TracekitError]:
-    """The trace at `path` (- is standard input), or each trace of a tar archive, in order. `name`
-    is what the user calls a file that was copied to `path`.
+    """The trace at a path or URL (- is standard input), or each trace of a tar archive, in order.
 
     The caller closes each stream. An error takes the place of an archive member that cannot be
-    read. Input from a pipe and members of archives are copied, to `temp_dir` (default: the system's
-    temporary directory) when large; a copy never fills the disk.
+    read. Input from a pipe, members of archives, and what `is_read_again` and would be fetched
+    again, are copied, to `temp_dir` (default: the system's temporary directory) when large; a copy
+    never fills the disk.
 
     Raises:
         TracekitError: when the file cannot be read. For a damaged archive, it is raised after the
             traces that can be read.
     """
     folder = str(temp_dir or tempfile.gettempdir())
-    stream = ByteStream(name or path, _seekable(path, folder), progress)
+    stream = ByteStream(shown(path), _seekable(path, folder, is_read_again), progress)
     if not is_archive(stream.read(HEAD_BYTES)):
         stream.rewind()
         yield stream
@@ -263,22 +265,23 @@ def open_streams(
             yield ByteStream(member.path, copy, archive=stream, damage=member.damage)
 
 
-def _seekable(path: str, folder: str) -> BinaryIO:
-    """The file, or a temporary copy of it when it is a pipe."""
+def _seekable(path: str, folder: str, is_read_again: bool) -> BinaryIO:
+    """The file, or a temporary copy of it when it is a pipe, or is to be copied."""
     try:
         if path == "-":
             if sys.stdin is None:
                 raise TracekitError("-: standard input is closed")
             return _spooled(path, iter(lambda: sys.stdin.buffer.read(_COPY_BYTES), b""), folder)
-        file = Path(path).open("rb")  # noqa: SIM115
-        if file.seekable():
+        is_remote = is_url(path)
+        file = open_url(path) if is_remote else Path(path).open("rb")  # noqa: SIM115
+        if file.seekable() and not (is_remote and is_read_again):
             return file
-        with file:
+        with closing(file):
             return _spooled(path, iter(lambda: file.read(_COPY_BYTES), b""), folder)
     except IsADirectoryError as error:
         raise unreadable(path, _unlisted(path) or error) from error
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable(shown(path), error) from error
     except ValueError as error:
         raise TracekitError(f"{path}: cannot be read: {error}") from error
 
@@ -328,7 +331,8 @@ def _check_room(folder: str) -> None:
 
 
 def trace_paths(paths: Iterable[str]) -> list[str]:
-    """The paths of traces: files as given, and those in a directory or matching a pattern, sorted.
+    """The paths and URLs of traces: files as given, and those in a directory or matching a pattern,
+    sorted.
 
     Links to files are followed, links to directories are not. A directory that cannot be listed is
     returned as a path, so that reading it says why.
@@ -340,9 +344,13 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
     for path in paths:
         if not path:
             raise TracekitError("a path is empty: name a file, a directory or a pattern")
+        path = path.removeprefix("file://")
+        if is_url(path):
+            found += [each.url for each in find(path, ENDINGS)]
+            continue
         if Path(path).is_dir():
             inside = sorted(_in_directory(path))
-            what = f"this directory has no traces: no file ends in one of {', '.join(_SUFFIXES)}"
+            what = f"this directory has no traces: no file ends in one of {', '.join(ENDINGS)}"
         elif glob.has_magic(path) and not os.path.lexists(path):
             inside = sorted(_matching(path))
             what = "no such file, and no file matches it as a pattern"
@@ -360,7 +368,7 @@ def _in_directory(path: str) -> Iterator[str]:
     for folder, _, names in os.walk(path, onerror=lambda error: unlisted.append(error.filename)):
         for name in names:
             each = str(Path(folder) / name)
-            if name.endswith(_SUFFIXES) and _may_hold_a_trace(each):
+            if name.endswith(ENDINGS) and _may_hold_a_trace(each):
                 yield each
     yield from unlisted
 
@@ -391,4 +399,7 @@ def _may_hold_a_trace(path: str) -> bool:
 
 
 def unreadable(path: str, error: OSError) -> TracekitError:
+    if isinstance(error, TracekitError):
+        # It says which file.
+        return error
     return TracekitError(f"{path}: cannot be read: {error.strerror or error}")

@@ -79,7 +79,7 @@ class Ranks(PageSubject):
 
     # -- waiting
 
-    @cached_property
+    @property
     def stragglers(self) -> polars.DataFrame:
         return self.rows("stragglers", top=MOST_ROWS)
 
@@ -102,15 +102,6 @@ class Ranks(PageSubject):
                 sums["held_up_ns"] = held.get(trace, 0)
         return found
 
-    @property
-    def awaited(self) -> int:
-        """How many awaited ranks a matrix can show."""
-        return max(1, MOST_CELLS // len(self))
-
-    @cached_property
-    def clocks(self) -> polars.DataFrame:
-        return self.rows("rank_clocks")
-
     @cached_property
     def latest(self) -> Analysis | None:
         """The rank for which the others waited longest; None: nobody waited."""
@@ -123,7 +114,7 @@ class Ranks(PageSubject):
     @cached_property
     def clock_doubt(self) -> str | None:
         """What to say where collectives do not end together, so that waits cannot be told."""
-        worst = max(self.clocks["residual_ns"], default=0)
+        worst = max(self.rows("rank_clocks")["residual_ns"], default=0)
         calls = sum(each["collectives"] for each in self.waits.values())
         waited = sum(each["waited_ns"] for each in self.waits.values())
         return clock_doubt(waited, calls, worst)

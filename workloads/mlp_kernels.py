@@ -1,22 +1,28 @@
-"""The gated MLP with Triton kernels: of act(gate) * up, of both projections too, or of all of it.
+"""The gated MLP with kernels of its own: in Triton for act(gate) * up, for both projections too, or
+for all of it; as one C++ operator; and with Liger Kernel, if installed, a peer to compare with.
 
-If Triton cannot run, PyTorch takes over: the multiplication then writes into the activation's
+If a kernel cannot run, PyTorch takes over: the multiplication then writes into the activation's
 result, which saves the third intermediate.
 """
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
-from tracekit.workloads import mlp, mlp_compiled
+from tracekit.workloads import mlp
 from tracekit.workloads.base import Shape, Workload
+from tracekit.workloads.kernels import extension
 
+# Liger's GEGLU uses the tanh form.
+LIGER_FUNCTIONS = {"gelu-tanh": "LigerGELUMulFunction", "silu": "LigerSiLUMulFunction"}
 Forward = Callable[[Tensor], Tensor]
 Steps = Mapping[str, Callable[[], Tensor]]
 
 
-def build(shape: Shape) -> Workload:
+def triton(shape: Shape) -> Workload:
     """act(gate) * up in one kernel, between the vendor's GEMMs."""
 
     def forward(module: mlp.Mlp) -> Forward:
@@ -24,7 +30,7 @@ def build(shape: Shape) -> Workload:
 
         return lambda x: module.down(glu_over_gate(module.gate(x), module.up(x), shape.activation))
 
-    return fused(shape, "triton", forward)
+    return fused(shape, "triton", forward, why_not(shape))
 
 
 def gate_up(shape: Shape) -> Workload:
@@ -40,12 +46,12 @@ def gate_up(shape: Shape) -> Workload:
         weights = module.gate.weight, module.up.weight
         return lambda x: module.down(gate_up.gate_up(x, *weights, shape.activation))
 
-    fused_form = fused(shape, "triton-gate-up", forward)
+    fused_form = fused(shape, "triton-gate-up", forward, why_not(shape))
     if shape.device.type == "cpu" or fused_form.note:
         return fused_form
     from tracekit.workloads.kernels.tuning import device_us
 
-    return faster(fused_form, mlp_compiled.build(shape), device_us)
+    return faster(fused_form, mlp.compiled(shape), device_us)
 
 
 def full(shape: Shape) -> Workload:
@@ -58,25 +64,53 @@ def full(shape: Shape) -> Workload:
         workspace = Workspace.zeros(shape.dim, shape.device)
         return lambda x: block(x, *weights, shape.activation, workspace)
 
-    return fused(shape, "triton-full", forward)
+    return fused(shape, "triton-full", forward, why_not(shape))
 
 
-def fused(shape: Shape, variant: str, forward: Callable[[mlp.Mlp], Forward]) -> Workload:
-    """The MLP with Triton kernels, or the closest PyTorch version if Triton cannot run."""
-    reason = why_not(shape)
-    if reason is None:
-        return mlp.workload(shape, variant, forward)
-    return in_place(shape, reason, "one Triton kernel")
-
-
-def in_place(shape: Shape, reason: str, missed: str) -> Workload:
-    """The MLP in PyTorch with one intermediate fewer, and a note that says what it replaces."""
+def cpp(shape: Shape) -> Workload:
+    """One C++ operator, compiled on first use: one call from Python runs one packed product,
+    act(gate) * up in one CUDA kernel (with PyTorch's operators on a CPU), and one product."""
 
     def forward(module: mlp.Mlp) -> Forward:
+        gate_up = torch.cat([module.gate.weight, module.up.weight])
+        down = module.down.weight
+        operator = torch.ops.tracekit.gated_mlp.default
+        return lambda x: operator(x, gate_up, down, shape.activation)
+
+    return fused(shape, "cpp", forward, extension.why_not(shape.device), "one C++ operator")
+
+
+def liger(shape: Shape) -> Workload:
+    """act(gate) * up by Liger Kernel's functions, as LigerGEGLUMLP and LigerSwiGLUMLP call them:
+    https://github.com/linkedin/Liger-Kernel (geglu.py and swiglu.py in liger_kernel/ops; read and
+    called as of 0.8.5)."""
+
+    def forward(module: mlp.Mlp) -> Forward:
+        from liger_kernel import ops
+
+        act_mul = getattr(ops, LIGER_FUNCTIONS[shape.activation])
+        return lambda x: module.down(act_mul.apply(module.gate(x), module.up(x)))
+
+    return fused(shape, "liger", forward, why_not_liger(shape), "one Liger kernel")
+
+
+def fused(
+    shape: Shape,
+    variant: str,
+    forward: Callable[[mlp.Mlp], Forward],
+    reason: str | None,
+    missed: str = "one Triton kernel",
+) -> Workload:
+    """The MLP with a kernel; if there is a reason why that cannot run, the MLP in PyTorch with one
+    intermediate fewer, and a note that says what it replaces."""
+    if reason is None:
+        return mlp.workload(shape, variant, forward)
+
+    def in_place(module: mlp.Mlp) -> Forward:
         return lambda x: module.down(module.activation(module.gate(x)).mul_(module.up(x)))
 
     note = f"{reason}: act and mul run in PyTorch, in place, instead of in {missed}"
-    return mlp.workload(shape, "pytorch-in-place", forward, note)
+    return mlp.workload(shape, "pytorch-in-place", in_place, note)
 
 
 def why_not(shape: Shape) -> str | None:
@@ -89,6 +123,17 @@ def why_not(shape: Shape) -> str | None:
         return "TRITON_INTERPRET=1 is set, and the interpreter computes on the host"
     if shape.device.type == "cpu" and not knobs.runtime.interpret:
         return "Triton has no CPU backend (TRITON_INTERPRET=1 runs its interpreter, slowly)"
+    return None
+
+
+def why_not_liger(shape: Shape) -> str | None:
+    """Why Liger's kernels cannot run here, or None if they can."""
+    if importlib.util.find_spec("liger_kernel") is None:
+        return "liger-kernel is not installed (pip install liger-kernel)"
+    if shape.activation not in LIGER_FUNCTIONS:
+        return f"liger-kernel has no {shape.activation}"
+    if shape.device.type == "cpu":
+        return "liger-kernel needs a GPU: Triton's interpreter does not run its kernels"
     return None
 
 

@@ -1,11 +1,19 @@
-"""tracekit annotate, and tracekit open: a trace with tracekit's findings, for Perfetto."""
+"""Traces for other programs: Perfetto (annotate, open), and an agent (mcp)."""
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
-from tracekit.commands.options import Request, option, resource_options
+from tracekit.commands.options import Request, option, resource_options, warn
+from tracekit.commands.part import part_options
+from tracekit.errors import TracekitError
 from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from tracekit.perfetto.part import Chosen
 
 
 @click.command()
@@ -41,11 +49,12 @@ def annotate(trace: str, output: str, request: Request) -> None:
     float,
     default=600,
 )
+@part_options
 @resource_options
 def open_trace(
-    trace: str, plain: bool, print_url: bool, timeout_s: float, request: Request
+    trace: str, plain: bool, print_url: bool, timeout_s: float, part: Chosen, request: Request
 ) -> None:
-    """Open TRACE in Perfetto, with tracekit's findings drawn in.
+    """Open TRACE, or a part of it, in Perfetto, with tracekit's findings drawn in.
 
     The trace does not leave this machine: Perfetto's page (https://ui.perfetto.dev) runs in the
     browser and reads it from 127.0.0.1, for which the browser may ask permission. The command ends
@@ -56,17 +65,24 @@ def open_trace(
     from pathlib import Path
 
     from tracekit.errors import TracekitError
+    from tracekit.opening import open_given
     from tracekit.perfetto.annotate import annotate
     from tracekit.perfetto.serving import HOST, PORT, TraceServer
 
     resources = request.resources
     with tempfile.TemporaryDirectory(prefix="tracekit-open-", dir=resources.temp_dir) as folder:
         name = Path(trace).name.partition(".")[0] or "trace"
-        file = Path(trace) if plain else Path(folder) / f"{name}.json.gz"
-        if plain and (not file.is_file() or file.suffix not in (".json", ".gz")):
+        is_made = part.is_chosen or not plain
+        file = Path(folder) / f"{name}.json.gz" if is_made else Path(trace)
+        if not is_made and (not file.is_file() or file.suffix not in (".json", ".gz")):
             raise TracekitError(f"{trace}: Perfetto reads .json and .json.gz files: omit --plain")
         # Before the long work: the port may be taken.
         with TraceServer(file) as server:
+            if part.is_chosen:
+                shown = file if plain else Path(folder) / f"part-{file.name}"
+                with open_given(trace, resources) as opened:
+                    part.write(opened, shown)
+                trace = str(shown)
             if not plain:
                 annotate(trace, file, resources)
             if print_url or not webbrowser.open(server.url):
@@ -81,3 +97,44 @@ def open_trace(
             )
             server.serve_once(timeout_s)
         click.echo("Perfetto has read the trace.")
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@option(
+    "--keep",
+    "Keep at most this many traces or databases open between calls.",
+    click.IntRange(min=1),
+    default=4,
+)
+@option(
+    "--timeout timeout_s",
+    "End a query after this many seconds.",
+    click.FloatRange(min=0, min_open=True),
+    default=60,
+)
+@option(
+    "--max-characters", "Limit the text of an answer.", click.IntRange(min=2_000), default=20_000
+)
+@resource_options
+def mcp(
+    folders: tuple[str, ...], keep: int, timeout_s: float, max_characters: int, request: Request
+) -> None:
+    """Serve traces in FOLDERs to an agent, by the Model Context Protocol.
+
+    The agent starts this command and speaks with it over standard input and output. It can read
+    traces, databases and lakes in these folders, and nothing else; it cannot write.
+    """
+    from tracekit.agents.traces import Folders, Opened
+
+    try:
+        from tracekit.agents.server import serve
+        from tracekit.agents.tools import Tools
+    except ModuleNotFoundError as error:
+        missing = (error.name or "its package").partition(".")[0]
+        raise TracekitError(f"mcp needs {missing}: pip install 'tracekit[mcp]'") from error
+    opened = Opened(keep, request.resources)
+    tools = Tools(Folders(folders), opened, characters=max_characters, timeout_s=timeout_s)
+    if sys.stdin.isatty():
+        warn("waiting for an agent on standard input; Ctrl-C ends")
+    serve(tools)
