@@ -32,7 +32,6 @@ from tracekit.database.catalog import Query, Value
 from tracekit.errors import TracekitError
 from tracekit.records import parsed, record
 from tracekit.trace.remote import holds, is_url, shown
-from tracekit.trace.source import ENDINGS
 
 M = TypeVar("M")
 
@@ -294,6 +293,8 @@ def may_be_lake(path: str) -> bool:
     """
     root = selection(path).root
     if is_url(root):
+        from tracekit.trace.source import ENDINGS
+
         return not shown(root).endswith(ENDINGS) and "*" not in root and holds(root, MARK)
     try:
         return (Path(root) / MARK).is_file()

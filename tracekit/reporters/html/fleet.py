@@ -21,8 +21,8 @@ from tracekit.text import printable
 def fleet_view(fleet: Fleet) -> View:
     """The steps of all runs, and tables of what was found."""
     sections: tuple[Section[Fleet], ...] = (
-        Section("steps", "The step of each run", (_steps,)),
-        Section("found", "What was found", (_changes, _slow_hosts, _slow_runs, _causes)),
+        Section("steps", "The step of each run", (steps,)),
+        Section("found", "What was found", (changes, slow_hosts, slow_runs, causes)),
     )
     facts = {
         "headline": told.headline(fleet),
@@ -40,7 +40,7 @@ def fleet_view(fleet: Fleet) -> View:
     return View("fleet", fleet.lake, "fleet.html", facts, parts)
 
 
-def _steps(fleet: Fleet) -> Figure:
+def steps(fleet: Fleet) -> Figure:
     rows = pl.DataFrame(
         {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
     )
@@ -58,22 +58,22 @@ def _steps(fleet: Fleet) -> Figure:
     return _figure(fleet, "Steps", says, rows, charts.sized(chart, 220))
 
 
-def _changes(fleet: Fleet) -> Figure | None:
+def changes(fleet: Fleet) -> Figure | None:
     rows: list[dict[str, Any]] = [
         plain(each) | {"labels": told.labels(each.labels)} for each in fleet.changes
     ]
     return _table(fleet, "Changes of the step, what cost most first", rows)
 
 
-def _slow_hosts(fleet: Fleet) -> Figure | None:
+def slow_hosts(fleet: Fleet) -> Figure | None:
     return _table(fleet, "Hosts that are late more often than others", plain(fleet.slow_hosts))
 
 
-def _slow_runs(fleet: Fleet) -> Figure | None:
+def slow_runs(fleet: Fleet) -> Figure | None:
     return _table(fleet, "Runs that were slower than those around them", plain(fleet.slow_runs))
 
 
-def _causes(fleet: Fleet) -> Figure | None:
+def causes(fleet: Fleet) -> Figure | None:
     return _table(fleet, "What device time is lost to", plain(fleet.causes))
 
 
