@@ -199,7 +199,7 @@ def schema(command: tuple[str, ...]) -> None:
     known = schemas.commands()
     if not command:
         for name, option in known.items():
-            click.echo(f"{name:<12} {option}")
+            click.echo(f"{name:<17} {option}")
         return
     words = 2 if " ".join(command[:2]) in known else 1
     if len(command) > words + 1:
