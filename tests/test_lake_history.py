@@ -125,7 +125,7 @@ def late_rank(tmp_path_factory):
         ranks_simulated.write(
             folder / f"night{number + 1}", Job(data=2, steps=3, late=late, seed=9 * number)
         )
-    assert not add(folder / "lake", *folder.glob("night*")).failed
+    assert not add(folder / "lake", *folder.glob("night*"), judges=True).failed
     return folder / "lake"
 
 
@@ -169,3 +169,22 @@ def test_a_late_rank_that_may_be_missing_is_in_the_headline(tmp_path, run):
     told = " ".join(run("analyze", "in").stdout.split())
     assert told.startswith("3 of 4 ranks: none of these holds up the others, but a missing one may")
     assert "If one of the 1 that are missing comes late" in told
+
+
+def test_a_rank_that_becomes_late_is_a_change_and_no_slow_host(late_rank, run):
+    told = json.loads(run("fleet", str(late_rank), "--json").stdout)
+    assert told["slow_hosts"] == []
+    (change,) = told["changes"]
+    assert (change["run"], change["rank"], change["cause"]) == ("night5", 1, "python")
+    assert change["place"] == LOGGING
+
+
+def test_a_rank_that_is_always_late_is_told_without_hosts(late_rank, run, tmp_path):
+    for night in ("night5", "night6", "night7", "night8"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / night).symlink_to(late_rank.parent / night)
+    assert not add(tmp_path / "lake", *(tmp_path / "in").iterdir(), judges=True).failed
+    told = json.loads(run("fleet", str(tmp_path / "lake"), "--json").stdout)
+    (slow,) = told["slow_hosts"]
+    assert (slow["host"], slow["late_runs"], slow["cause"]) == ("rank=1", 4, "python")
+    assert (told["changes"], told["hosts"]) == ([], 0)

@@ -17,13 +17,14 @@ from tracekit.database.catalog import Query, Value
 from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.sandbox import require_select
-from tracekit.database.shared import Shared
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     import numpy
     import polars
+
+    from tracekit.database.shared import Shared
 
 T = TypeVar("T")
 
@@ -335,7 +336,7 @@ class Session:
             return
         before = self._judged, self._shared
         # Answers so far are by other thresholds.
-        self._judged, self._shared = judged, self._shared and Shared()
+        self._judged, self._shared = judged, self._shared and type(self._shared)()
         try:
             yield
         finally:
@@ -357,6 +358,8 @@ class Session:
         if self._shared is not None or self.is_large or len(self.trace_ids()) < 2:
             yield
             return
+        from tracekit.database.shared import Shared
+
         self._shared = Shared()
         try:
             yield

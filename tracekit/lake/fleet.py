@@ -49,7 +49,7 @@ class SlowHost:
     """A host whose ranks are late more often than those of others."""
 
     host: str
-    """Its name."""
+    """Its name; the rank where traces tell no host."""
     runs: int
     """The runs that it took part in (count)"""
     late_runs: int
@@ -156,6 +156,11 @@ class _Member:
     """The step by what it consists of; waits for other ranks are a part of their own."""
     late_ns: int
     """How much later than the last but one it comes, in each step."""
+
+    @property
+    def place(self) -> str:
+        """Its host, or the rank where traces tell no host."""
+        return self.host or self.rank.name
 
     @property
     def device_ns(self) -> int:
@@ -295,24 +300,25 @@ def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[
 
 def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost]:
     """The hosts that are late in more of their runs than others by a factor; takes what they add
-    out of the steps of runs."""
+    out of the steps of runs. Where one rank alone was on a host, what it does may be the reason:
+    then it is the host only if it is always late."""
     here: dict[str, set[str]] = defaultdict(set)
     late: dict[str, list[_Costs]] = defaultdict(list)
     for run in runs:
         for each in run.members:
-            if each.host is not None:
-                here[each.host].add(run.name)
-        host = run.latest.host
-        if host is not None and run.latest.late_ns >= thresholds.named_gain * run.span_ns:
-            late[host].append(run)
+            here[each.place].add(run.name)
+        if run.latest.late_ns >= thresholds.named_gain * run.span_ns:
+            late[run.latest.place].append(run)
     shares = {host: len(late[host]) / len(names) for host, names in here.items()}
     total = sum(each.device_ns for each in runs)
     found = []
     for host, some in late.items():
         others = [share for other, share in shares.items() if other != host]
         usual = median(others) if others else 1.0
+        is_alone = len({run.latest.rank.name for run in some}) == 1
+        always = thresholds.late_host_always * len(here[host])
         if (
-            len(some) < thresholds.late_host_runs
+            len(some) < max(thresholds.late_host_runs, always if is_alone else 0)
             or shares[host] < thresholds.late_host_factor * usual + thresholds.late_host_share
         ):
             continue

@@ -21,8 +21,8 @@ from tracekit.text import printable
 def fleet_view(fleet: Fleet) -> View:
     """The steps of all runs, and tables of what was found."""
     sections: tuple[Section[Fleet], ...] = (
-        Section("steps", "The step of each run", (_steps,)),
-        Section("found", "What was found", (_changes, _hosts, _runs, _causes)),
+        Section("steps", "The step of each run", (steps,)),
+        Section("found", "What was found", (changes, slow_hosts, slow_runs, causes)),
     )
     facts = {
         "headline": told.headline(fleet),
@@ -40,7 +40,7 @@ def fleet_view(fleet: Fleet) -> View:
     return View("fleet", fleet.lake, "fleet.html", facts, parts)
 
 
-def _steps(fleet: Fleet) -> Figure:
+def steps(fleet: Fleet) -> Figure:
     rows = pl.DataFrame(
         {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
     )
@@ -55,44 +55,37 @@ def _steps(fleet: Fleet) -> Figure:
         )
     )
     says = "The median over the ranks of their median steps."
-    return _figure(fleet, "steps", "Steps", says, rows, charts.sized(chart, 220))
+    return _figure(fleet, "Steps", says, rows, charts.sized(chart, 220))
 
 
-def _changes(fleet: Fleet) -> Figure | None:
+def changes(fleet: Fleet) -> Figure | None:
     rows: list[dict[str, Any]] = [
         plain(each) | {"labels": told.labels(each.labels)} for each in fleet.changes
     ]
-    return _table(fleet, "changes", "Changes of the step, what cost most first", rows)
+    return _table(fleet, "Changes of the step, what cost most first", rows)
 
 
-def _hosts(fleet: Fleet) -> Figure | None:
-    rows = plain(fleet.slow_hosts)
-    return _table(fleet, "hosts", "Hosts that are late more often than others", rows)
+def slow_hosts(fleet: Fleet) -> Figure | None:
+    return _table(fleet, "Hosts that are late more often than others", plain(fleet.slow_hosts))
 
 
-def _runs(fleet: Fleet) -> Figure | None:
-    rows = plain(fleet.slow_runs)
-    return _table(fleet, "runs", "Runs that were slower than those around them", rows)
+def slow_runs(fleet: Fleet) -> Figure | None:
+    return _table(fleet, "Runs that were slower than those around them", plain(fleet.slow_runs))
 
 
-def _causes(fleet: Fleet) -> Figure | None:
-    return _table(fleet, "causes", "What device time is lost to", plain(fleet.causes))
+def causes(fleet: Fleet) -> Figure | None:
+    return _table(fleet, "What device time is lost to", plain(fleet.causes))
 
 
-def _table(fleet: Fleet, name: str, title: str, rows: Sequence[dict[str, Any]]) -> Figure | None:
+def _table(fleet: Fleet, title: str, rows: Sequence[dict[str, Any]]) -> Figure | None:
     if not rows:
         return None
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    return _figure(fleet, name, title, "Times are of all devices together.", frame)
+    return _figure(fleet, title, "Times are of all devices together.", frame)
 
 
 def _figure(
-    fleet: Fleet,
-    name: str,
-    title: str,
-    says: str,
-    rows: pl.DataFrame,
-    chart: alt.TopLevelMixin | None = None,
+    fleet: Fleet, title: str, says: str, rows: pl.DataFrame, chart: alt.TopLevelMixin | None = None
 ) -> Figure:
     source = f"tracekit fleet {shlex.quote(printable(fleet.lake))}"
     return Figure(says, rows, chart, title=title, source=source, name=name)
